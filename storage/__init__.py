@@ -1,0 +1,1 @@
+"""Remembers: trials, evaluations and timing policies in one SQL database."""

@@ -1,0 +1,55 @@
+"""Every error that syncswitch raises on purpose.
+
+```
+SyncSwitchError
+├── UserError            the user must act: the message says what, the value, what is allowed, what to do
+│   ├── WorkloadError    a workload cannot be loaded, or is not what a policy was found for
+│   ├── DatabaseError    the database is missing, foreign, older or newer than this version
+│   └── PolicyError      a policy file is truncated or altered, or no such policy exists
+├── RetryableError       the same call may succeed later: a lost server, a locked database
+└── FatalError           a defect or a broken environment; trying again does not help
+```
+
+The command line turns a `UserError` into one line and exit status 2, the other two into one line and
+exit status 1.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DatabaseError",
+    "FatalError",
+    "PolicyError",
+    "RetryableError",
+    "SyncSwitchError",
+    "UserError",
+    "WorkloadError",
+]
+
+
+class SyncSwitchError(Exception):
+    """Base of all errors of this project."""
+
+
+class UserError(SyncSwitchError):
+    """Something only the user can put right; the message is one complete line."""
+
+
+class WorkloadError(UserError):
+    """A workload that cannot be loaded or does not fit."""
+
+
+class DatabaseError(UserError):
+    """A database that cannot be used as it is."""
+
+
+class PolicyError(UserError):
+    """A timing policy that does not exist, is damaged, or belongs to another workload."""
+
+
+class RetryableError(SyncSwitchError):
+    """A passing fault of the infrastructure; the same call may succeed later."""
+
+
+class FatalError(SyncSwitchError):
+    """A fault that trying again does not cure."""

@@ -1,0 +1,244 @@
+"""The values that pass between searcher, trainers and storage: frozen, standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+__all__ = [
+    "Evaluation",
+    "Evidence",
+    "PhaseRecord",
+    "TimingPolicy",
+    "TrialRecord",
+    "TrialSpec",
+    "WorkloadIdentity",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadIdentity:
+    """What makes two jobs the same for a timing policy.
+
+    Seed, paths and host are left out on purpose, and so is `name`, which only people use.
+
+    Attributes:
+        name: What people call the workload, for example `digits`.
+        model: Digest of the model's structure (layers and shapes, no weights).
+        data_set: Declared name of the data set.
+        loss: Name of the training loss.
+        optimizer: The optimizer and its settings as canonical JSON.
+        total_worker_steps: W, the length of the job.
+        batch_size: B, examples per worker-step.
+        learning_rate: eta, for one worker.
+        momentum: Momentum of the optimizer; 0 where it has none.
+        learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
+            rate is eta times factor.
+        workers: n, the size of the cluster.
+        first_protocol: Protocol before the switch, for example `bsp`.
+        second_protocol: Protocol after the switch, for example `asp`.
+    """
+
+    name: str
+    model: str
+    data_set: str
+    loss: str
+    optimizer: str
+    total_worker_steps: int
+    batch_size: int
+    learning_rate: float
+    momentum: float
+    learning_rate_boundaries: tuple[tuple[int, float], ...]
+    workers: int
+    first_protocol: str
+    second_protocol: str
+
+    @property
+    def fingerprint(self) -> str:
+        """64 hexadecimal digits, the same on every machine and in every year."""
+        content = asdict(self)
+        del content["name"]
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSpec:
+    """Everything that determines one training run.
+
+    Attributes:
+        identity: The workload, the cluster's size and the pair of protocols.
+        switch_percent: Percent of W worker-steps done in the first protocol, 0 to 100.
+        seed: Seed of the initial parameters and of the order of the data.
+        replicate: Number of this repeat of the setting, from 0.
+        fork_from: Checkpoint to start from instead of fresh parameters.
+        checkpoint_percents: Percents of W at which to write a checkpoint.
+        checkpoint_directory: Where these checkpoints go.
+    """
+
+    identity: WorkloadIdentity
+    switch_percent: float
+    seed: int
+    replicate: int = 0
+    fork_from: Path | None = None
+    checkpoint_percents: tuple[float, ...] = ()
+    checkpoint_directory: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One test of the model on the test set.
+
+    Attributes:
+        worker_step: Worker-steps done when the parameters were copied.
+        elapsed_seconds: Training time at that moment.
+        accuracy: Test accuracy, 0 to 1.
+        training_loss: Mean training loss since the evaluation before.
+    """
+
+    worker_step: int
+    elapsed_seconds: float
+    accuracy: float
+    training_loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRecord:
+    """What was measured in the part of a run that used one protocol.
+
+    Staleness is counted in updates: how many were applied between a worker's pull and its push.
+    """
+
+    protocol: str
+    start_worker_step: int
+    end_worker_step: int
+    seconds: float
+    mean_staleness: float
+    max_staleness: int
+
+    @property
+    def worker_steps_per_second(self) -> float:
+        """Throughput of the cluster; 0 for an empty phase."""
+        steps = self.end_worker_step - self.start_worker_step
+        return steps / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """What one training run measured.
+
+    Attributes:
+        spec: What was asked for.
+        worker_steps: Worker-steps done at the end, those of a fork's prefix included.
+        evaluations: In the order of their worker-steps.
+        phases: One for each protocol that ran.
+        converged_accuracy: Mean of the last 5 evaluations (finite also for a diverged run).
+        converged: Whether these 5, all after the last learning-rate decay, span at most 0.1 pp.
+        diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
+        stopped_early: The observer answered "stop".
+        training_seconds: Training time of the whole run, a fork's prefix included, evaluations and
+            start-up excluded.
+        inherited_seconds: The part of `training_seconds` that a fork did not pay for itself.
+        switch_overhead_seconds: From the last update of one protocol to the first step of the next.
+        started_at: Time zone aware.
+        ended_at: Time zone aware.
+        host: Name of the chief's machine.
+        software: Version by name of distribution.
+        checkpoints: Files written, by percent of W.
+    """
+
+    spec: TrialSpec
+    worker_steps: int
+    evaluations: tuple[Evaluation, ...]
+    phases: tuple[PhaseRecord, ...]
+    converged_accuracy: float
+    converged: bool
+    diverged: bool
+    stopped_early: bool
+    training_seconds: float
+    inherited_seconds: float
+    switch_overhead_seconds: float
+    started_at: datetime
+    ended_at: datetime
+    host: str
+    software: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: Mapping[float, Path] = field(default_factory=dict)
+
+    @property
+    def final_accuracy(self) -> float:
+        """Accuracy of the last evaluation; 0 where there was none."""
+        return self.evaluations[-1].accuracy if self.evaluations else 0.0
+
+    @property
+    def paid_seconds(self) -> float:
+        """Training time that this run itself cost."""
+        return self.training_seconds - self.inherited_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One trial that a timing policy rests on."""
+
+    study: str
+    trial_number: int
+    switch_percent: float
+    replicate: int
+    converged_accuracy: float
+    diverged: bool
+    training_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPolicy:
+    """When to switch, for one workload fingerprint. Immutable.
+
+    Attributes:
+        fingerprint: Of the workload that it was found for.
+        version: 1, 2, ... per fingerprint.
+        workload: Name of the workload, for people.
+        workers: n, the size of the cluster.
+        total_worker_steps: W.
+        first_protocol: Protocol before the switch.
+        second_protocol: Protocol after the switch.
+        switch_percent: Percent of W in the first protocol.
+        target_accuracy: A, mean converged accuracy of the first protocol alone, or as given.
+        threshold: beta, the accuracy that may be lost.
+        mean_accuracy: Measured at `switch_percent`; None where no run was made there.
+        training_seconds: Mean at `switch_percent`; None where no run was made there.
+        baseline_seconds: Mean training time of the first protocol alone; None where unknown.
+        strategy: Name of the rule that decided.
+        study: Name of the Optuna study that found it.
+        evidence: The completed trials of that study.
+        created_at: ISO 8601, UTC.
+        software: Version by name of distribution.
+    """
+
+    fingerprint: str
+    version: int
+    workload: str
+    workers: int
+    total_worker_steps: int
+    first_protocol: str
+    second_protocol: str
+    switch_percent: float
+    target_accuracy: float
+    threshold: float
+    mean_accuracy: float | None
+    training_seconds: float | None
+    baseline_seconds: float | None
+    strategy: str
+    study: str
+    evidence: tuple[Evidence, ...]
+    created_at: str
+    software: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def speed_up(self) -> float | None:
+        """Baseline time over time with this policy; None where either is unknown."""
+        if not self.baseline_seconds or not self.training_seconds:
+            return None
+        return self.baseline_seconds / self.training_seconds

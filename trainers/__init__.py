@@ -1,0 +1,1 @@
+"""Does: turns one trial specification into one measured training run."""

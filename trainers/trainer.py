@@ -1,0 +1,69 @@
+"""The interface between a search and whatever trains for it."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Protocol
+
+from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+
+__all__ = ["Observer", "SilentObserver", "Trainer", "Verdict"]
+
+
+class Verdict(enum.Enum):
+    """What a training run should do after an evaluation."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+class Observer(Protocol):
+    """Watches one training run; called from one thread at a time."""
+
+    def on_progress(self, worker_step: int) -> None:
+        """Learns how many of the W worker-steps are done, a few times a second."""
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """Learns an evaluation as it comes, in the order of the worker-steps."""
+
+
+class SilentObserver:
+    """Lets every run go on to its end."""
+
+    def on_progress(self, worker_step: int) -> None:
+        """Does nothing."""
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """Always answers `CONTINUE`."""
+        return Verdict.CONTINUE
+
+
+class Trainer(ABC):
+    """Trains trials of one workload, one after the other. A context manager."""
+
+    @abstractmethod
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """Runs one trial to its end and says what it measured.
+
+        A diverged run is a result. `KeyboardInterrupt` stops the run and is raised again.
+
+        Raises:
+            UserError: The spec does not fit this trainer (other workload, foreign checkpoint).
+            RetryableError: Infrastructure failed; the trial may be run again.
+        """
+
+    def close(self) -> None:  # noqa: B027 (a trainer without resources has nothing to do)
+        """Releases servers, processes and devices; may be called twice."""
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
