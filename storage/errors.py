@@ -2,7 +2,8 @@
 
 ```
 SyncSwitchError
-├── UserError            the user must act: the message says what, the value, what is allowed, what to do
+├── UserError            the user must act: the message says what, the value, what is allowed and
+│   │                    what to do
 │   ├── WorkloadError    a workload cannot be loaded, or is not what a policy was found for
 │   ├── DatabaseError    the database is missing, foreign, older or newer than this version
 │   └── PolicyError      a policy file is truncated or altered, or no such policy exists
@@ -10,8 +11,8 @@ SyncSwitchError
 └── FatalError           a defect or a broken environment; trying again does not help
 ```
 
-The command line turns a `UserError` into one line and exit status 2, the other two into one line and
-exit status 1.
+The command line turns a `UserError` into one line and exit status 2, the other two into one line
+and exit status 1.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""Alembic migrations of the syncswitch tables."""
+"""One module per revision, numbered in order."""
+
+__all__: list[str] = []

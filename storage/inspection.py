@@ -1,0 +1,169 @@
+"""Says what a database URL leads to, before anything is written there."""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError
+from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.models import TABLE_PREFIX
+
+__all__ = [
+    "REVISION",
+    "VERSION_TABLE",
+    "Content",
+    "check_sqlite_file",
+    "content_of",
+    "parse_url",
+    "shown",
+    "sqlite_path",
+]
+
+REVISION = "0001"
+"""The revision of the tables that this version of the software reads and writes."""
+
+VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
+
+_OPTUNA_TABLES = frozenset(
+    {
+        "alembic_version",
+        "studies",
+        "study_directions",
+        "study_system_attributes",
+        "study_user_attributes",
+        "trial_heartbeats",
+        "trial_intermediate_values",
+        "trial_params",
+        "trial_system_attributes",
+        "trial_user_attributes",
+        "trial_values",
+        "trials",
+        "version_info",
+    }
+)
+_SQLITE_HEADER = b"SQLite format 3\x00"
+_ALLOWED = "allowed: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+class Content(enum.Enum):
+    """What a database holds, for us."""
+
+    NOTHING = "no tables, or Optuna's alone"
+    OLDER = "our tables as an older version of the software made them"
+    CURRENT = "our tables"
+
+
+def parse_url(url: str) -> URL:
+    """Parses a database URL.
+
+    Raises:
+        DatabaseError: It is no URL, or of a kind that cannot hold a search.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        hint = "" if ":" in url or not url else f"; for a file write sqlite:///{url}"
+        raise DatabaseError(f"{shown(url)!r} is not a database URL; {_ALLOWED}{hint}") from error
+    kind = parsed.get_backend_name()
+    if kind not in {"sqlite", "postgresql"}:
+        raise DatabaseError(f"{shown(url)}: databases of kind {kind!r} do not work; {_ALLOWED}")
+    if kind == "sqlite":
+        name = parsed.database or ":memory:"
+        if name == ":memory:" or name.startswith("file:"):
+            raise DatabaseError(
+                f"{shown(url)}: a search needs a database file that its processes can share;"
+                f" give a plain path, for example sqlite:///syncswitch.db"
+            )
+    return parsed
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
+
+
+def sqlite_path(url: URL) -> Path | None:
+    """The file of a SQLite URL; None for a server."""
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def check_sqlite_file(path: Path, *, may_create: bool) -> None:
+    """Refuses a path that holds, or can hold, no SQLite database; opens it for reading alone.
+
+    Raises:
+        DatabaseError: Missing, a directory, unreadable, or not a SQLite file.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(_SQLITE_HEADER))
+    except FileNotFoundError as error:
+        if not may_create:
+            raise DatabaseError(
+                f"no database at {path}; `syncswitch-search run WORKLOAD` makes one,"
+                f" or name another with --storage URL or SYNCSWITCH_STORAGE"
+            ) from error
+        if not path.parent.is_dir():
+            raise DatabaseError(
+                f"cannot create the database {path}: there is no directory {path.parent};"
+                f" create it with `mkdir -p {path.parent}`"
+            ) from error
+        return
+    except IsADirectoryError as error:
+        raise DatabaseError(
+            f"{path} is a directory, not a database; name a file, for example {path}/syncswitch.db"
+        ) from error
+    except OSError as error:
+        raise DatabaseError(
+            f"cannot read the database {path}: {error.strerror or error};"
+            f" make it readable, or name another with --storage URL"
+        ) from error
+    # SQLite itself takes an empty file for an empty database.
+    if header and header != _SQLITE_HEADER:
+        raise DatabaseError(
+            f"{path} is not a SQLite database (it starts with {header[:16]!r});"
+            f" name another file with --storage URL"
+        )
+
+
+def content_of(connection: Connection, place: str) -> Content:
+    """Reads what the database holds.
+
+    Args:
+        connection: To the database; only reads.
+        place: What messages call the database.
+
+    Raises:
+        DatabaseError: It belongs to another application, or to a newer version of this one.
+    """
+    tables = set(inspect(connection).get_table_names())
+    if VERSION_TABLE not in tables:
+        foreign = sorted(tables - _OPTUNA_TABLES)
+        if foreign:
+            raise DatabaseError(
+                f"{place} holds tables of another application ({_some(foreign)}); allowed: an empty"
+                f" database, or one of syncswitch or Optuna; name another with --storage URL"
+            )
+        return Content.NOTHING
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
+    revision = found[0] if len(found) == 1 else "none"
+    if revision == REVISION:
+        return Content.CURRENT
+    if revision.isdigit() and int(revision) < int(REVISION):
+        return Content.OLDER
+    if revision.isdigit():
+        raise DatabaseError(
+            f"{place} has schema revision {revision}, made by a newer syncswitch; this version"
+            f" allows {REVISION}: upgrade syncswitch, or name another database with --storage URL"
+        )
+    raise DatabaseError(
+        f"{place} has schema revision {revision!r}, which no version of syncswitch makes; this"
+        f" version allows {REVISION}: restore the database, or name another with --storage URL"
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,0 +1,320 @@
+"""The tables. Their names start with `syncswitch_`: Optuna's stand in the same database.
+
+Migrations make them; a test holds these classes and the migrations equal.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+__all__ = [
+    "TABLE_PREFIX",
+    "Base",
+    "EvaluationRow",
+    "EvidenceRow",
+    "PhaseRow",
+    "PolicyAliasRow",
+    "PolicyRow",
+    "SearchRow",
+    "TrialRow",
+    "UtcDateTime",
+    "WorkloadRow",
+]
+
+TABLE_PREFIX = "syncswitch_"
+
+_NAMES = {
+    "pk": "pk_%(table_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment: aware in Python, UTC in the database, which on SQLite knows no time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuses naive times: nobody can say later which zone was meant."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without a time zone: {value}")
+        return value.astimezone(timezone.utc)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Returns the moment in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            return value.replace(tzinfo=timezone.utc)
+        return value.astimezone(timezone.utc)
+
+
+class Base(DeclarativeBase):
+    """Holds the metadata of all tables of this project."""
+
+    metadata = MetaData(naming_convention=_NAMES)
+    type_annotation_map = {float: Double(), datetime: UtcDateTime(), dict[str, str]: JSON()}  # noqa: RUF012
+
+
+class WorkloadRow(Base):
+    """A workload on a cluster of one size, with one pair of protocols."""
+
+    __tablename__ = "syncswitch_workloads"
+    __table_args__ = (
+        CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
+        CheckConstraint("batch_size > 0", name="batch_size"),
+        CheckConstraint("workers > 0", name="workers"),
+    )
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), index=True)
+    reference: Mapped[str] = mapped_column(String(1024), index=True)
+    model: Mapped[str] = mapped_column(Text)
+    data_set: Mapped[str] = mapped_column(Text)
+    loss: Mapped[str] = mapped_column(Text)
+    optimizer: Mapped[str] = mapped_column(Text)
+    total_worker_steps: Mapped[int] = mapped_column(BigInteger)
+    batch_size: Mapped[int]
+    learning_rate: Mapped[float]
+    momentum: Mapped[float]
+    learning_rate_boundaries: Mapped[list[Any]] = mapped_column(JSON)
+    workers: Mapped[int]
+    first_protocol: Mapped[str] = mapped_column(String(64))
+    second_protocol: Mapped[str] = mapped_column(String(64))
+    registered_at: Mapped[datetime]
+
+
+class SearchRow(Base):
+    """One search, which is one Optuna study."""
+
+    __tablename__ = "syncswitch_searches"
+    __table_args__ = (
+        CheckConstraint("settings > 0", name="settings"),
+        CheckConstraint("runs > 0", name="runs"),
+        CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
+        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
+    )
+
+    study: Mapped[str] = mapped_column(String(512), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint), index=True)
+    strategy: Mapped[str] = mapped_column(String(64))
+    settings: Mapped[int]
+    runs: Mapped[int]
+    threshold: Mapped[float]
+    target_accuracy: Mapped[float | None]
+    trainer: Mapped[str] = mapped_column(String(64))
+    base_seed: Mapped[int] = mapped_column(BigInteger)
+    registered_at: Mapped[datetime]
+
+    workload: Mapped[WorkloadRow] = relationship()
+
+
+class TrialRow(Base):
+    """One training run: what was asked for, who runs it, what it measured.
+
+    The measured columns are null until the run is complete.
+    """
+
+    __tablename__ = "syncswitch_trials"
+    __table_args__ = (
+        UniqueConstraint("study", "trial_number"),
+        CheckConstraint("state IN ('running', 'complete', 'failed')", name="state"),
+        CheckConstraint("trial_number >= 0", name="trial_number"),
+        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
+        CheckConstraint("replicate >= 0", name="replicate"),
+        CheckConstraint("worker_steps >= 0", name="worker_steps"),
+        CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
+        CheckConstraint("final_accuracy BETWEEN 0 AND 1", name="final_accuracy"),
+        CheckConstraint("training_seconds >= 0", name="training_seconds"),
+        CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
+        CheckConstraint("switch_overhead_seconds >= 0", name="switch_overhead_seconds"),
+        CheckConstraint(
+            "state <> 'complete' OR (converged_accuracy IS NOT NULL AND final_accuracy IS NOT NULL"
+            " AND converged IS NOT NULL AND diverged IS NOT NULL AND stopped_early IS NOT NULL"
+            " AND training_seconds IS NOT NULL AND inherited_seconds IS NOT NULL"
+            " AND switch_overhead_seconds IS NOT NULL AND ended_at IS NOT NULL)",
+            name="complete_is_measured",
+        ),
+    )
+
+    trial_id: Mapped[int] = mapped_column(primary_key=True)
+    study: Mapped[str] = mapped_column(ForeignKey(SearchRow.study))
+    trial_number: Mapped[int]
+    switch_percent: Mapped[float]
+    replicate: Mapped[int]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    fork_from: Mapped[str | None] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    worker_steps: Mapped[int] = mapped_column(BigInteger)
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime]
+    host: Mapped[str] = mapped_column(String(255))
+    process_id: Mapped[int]
+    process_started_at: Mapped[float]
+    failure: Mapped[str | None] = mapped_column(Text)
+    converged_accuracy: Mapped[float | None]
+    final_accuracy: Mapped[float | None]
+    converged: Mapped[bool | None]
+    diverged: Mapped[bool | None]
+    stopped_early: Mapped[bool | None]
+    training_seconds: Mapped[float | None]
+    inherited_seconds: Mapped[float | None]
+    switch_overhead_seconds: Mapped[float | None]
+    software: Mapped[dict[str, str] | None]
+
+    search: Mapped[SearchRow] = relationship()
+    phases: Mapped[list[PhaseRow]] = relationship(order_by="PhaseRow.position")
+
+
+class PhaseRow(Base):
+    """The part of a trial that used one protocol."""
+
+    __tablename__ = "syncswitch_phases"
+    __table_args__ = (
+        CheckConstraint("start_worker_step >= 0", name="start_worker_step"),
+        CheckConstraint("end_worker_step >= start_worker_step", name="end_worker_step"),
+        CheckConstraint("seconds >= 0", name="seconds"),
+        CheckConstraint("mean_staleness >= 0", name="mean_staleness"),
+        CheckConstraint("max_staleness >= 0", name="max_staleness"),
+    )
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    protocol: Mapped[str] = mapped_column(String(64))
+    start_worker_step: Mapped[int] = mapped_column(BigInteger)
+    end_worker_step: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float]
+    mean_staleness: Mapped[float]
+    max_staleness: Mapped[int]
+
+
+class EvaluationRow(Base):
+    """One test of a trial's model. `training_loss` is null where it was not a number."""
+
+    __tablename__ = "syncswitch_evaluations"
+    __table_args__ = (
+        CheckConstraint("worker_step >= 0", name="worker_step"),
+        CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
+        CheckConstraint("accuracy BETWEEN 0 AND 1", name="accuracy"),
+    )
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    worker_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    elapsed_seconds: Mapped[float]
+    accuracy: Mapped[float]
+    training_loss: Mapped[float | None]
+
+
+class PolicyRow(Base):
+    """One version of the timing policy of a workload; never changed.
+
+    `study` refers to no table here: a policy may come from a search in another database.
+    """
+
+    __tablename__ = "syncswitch_policies"
+    __table_args__ = (
+        UniqueConstraint("study"),
+        CheckConstraint("version > 0", name="version"),
+        CheckConstraint("workers > 0", name="workers"),
+        CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
+        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
+        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
+        CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
+        CheckConstraint("mean_accuracy BETWEEN 0 AND 1", name="mean_accuracy"),
+        CheckConstraint("training_seconds >= 0", name="training_seconds"),
+        CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
+    )
+
+    fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    workload: Mapped[str] = mapped_column(String(255))
+    workers: Mapped[int]
+    total_worker_steps: Mapped[int] = mapped_column(BigInteger)
+    first_protocol: Mapped[str] = mapped_column(String(64))
+    second_protocol: Mapped[str] = mapped_column(String(64))
+    switch_percent: Mapped[float]
+    target_accuracy: Mapped[float]
+    threshold: Mapped[float]
+    mean_accuracy: Mapped[float | None]
+    training_seconds: Mapped[float | None]
+    baseline_seconds: Mapped[float | None]
+    strategy: Mapped[str] = mapped_column(String(64))
+    study: Mapped[str] = mapped_column(String(512))
+    created_at: Mapped[datetime]
+    software: Mapped[dict[str, str]]
+
+    evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
+
+
+class EvidenceRow(Base):
+    """One trial that a policy rests on, as it stood when the policy was published."""
+
+    __tablename__ = "syncswitch_policy_evidence"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["fingerprint", "version"],
+            [PolicyRow.fingerprint, PolicyRow.version],
+        ),
+        UniqueConstraint(
+            "fingerprint",
+            "version",
+            "study",
+            "trial_number",
+            name="uq_syncswitch_policy_evidence_trial",
+        ),
+        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
+        CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
+        CheckConstraint("training_seconds >= 0", name="training_seconds"),
+    )
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    study: Mapped[str] = mapped_column(String(512))
+    trial_number: Mapped[int]
+    switch_percent: Mapped[float]
+    replicate: Mapped[int]
+    converged_accuracy: Mapped[float]
+    diverged: Mapped[bool]
+    training_seconds: Mapped[float]
+
+
+class PolicyAliasRow(Base):
+    """A name that points at a version of a workload's policy."""
+
+    __tablename__ = "syncswitch_policy_aliases"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["fingerprint", "version"],
+            [PolicyRow.fingerprint, PolicyRow.version],
+        ),
+    )
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    alias: Mapped[str] = mapped_column(String(64), primary_key=True)
+    version: Mapped[int]
