@@ -1,0 +1,389 @@
+"""The trial store: searches, their trials, and what each trial measured."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import psutil
+from sqlalchemy import Select, select, update
+from sqlalchemy.orm import Session, contains_eager, selectinload
+from syncswitch.storage.engine import Database
+from syncswitch.storage.errors import DatabaseError, FatalError
+from syncswitch.storage.models import EvaluationRow, PhaseRow, SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.storage.selection import is_workload
+
+__all__ = ["Owner", "SearchInfo", "StoredTrial", "TrialStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that runs a trial.
+
+    A process identifier is given out again later; with the start time it names one process.
+    """
+
+    host: str
+    process_id: int
+    process_started_at: float
+
+    @classmethod
+    def current(cls) -> Owner:
+        """This process."""
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
+
+
+@dataclass(frozen=True, slots=True)
+class SearchInfo:
+    """The settings of one search, which is one Optuna study.
+
+    Attributes:
+        study: Name of the Optuna study.
+        fingerprint: Of the workload.
+        strategy: Name of the rule that decides.
+        settings: M, how many settings the search may try.
+        runs: R, repeats per setting.
+        threshold: beta, the accuracy that may be lost.
+        target_accuracy: As given; None where the search measures it.
+        trainer: Name of what trains.
+        base_seed: From which the seeds of the trials follow.
+    """
+
+    study: str
+    fingerprint: str
+    strategy: str
+    settings: int
+    runs: int
+    threshold: float
+    target_accuracy: float | None
+    trainer: str
+    base_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrial:
+    """One trial as the database has it; times are in UTC.
+
+    What is measured at the end is None until the trial is complete. `worker_steps` is the progress
+    so far, and `heartbeat_at` when the owner last reported it.
+    """
+
+    study: str
+    trial_number: int
+    workload: str
+    fingerprint: str
+    workers: int
+    switch_percent: float
+    replicate: int
+    seed: int
+    state: str
+    converged_accuracy: float | None
+    final_accuracy: float | None
+    converged: bool | None
+    diverged: bool | None
+    stopped_early: bool | None
+    training_seconds: float | None
+    inherited_seconds: float | None
+    switch_overhead_seconds: float | None
+    worker_steps: int
+    total_worker_steps: int
+    phases: tuple[PhaseRecord, ...]
+    started_at: datetime
+    ended_at: datetime | None
+    heartbeat_at: datetime
+    host: str
+    process_id: int
+    process_started_at: float
+    failure: str | None
+
+
+class TrialStore:
+    """Remembers searches and trials. Each method is one transaction, and may be repeated."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def register(self, identity: WorkloadIdentity, reference: str, search: SearchInfo) -> None:
+        """Adds a search and its workload, or brings their names and settings up to date.
+
+        Args:
+            identity: The workload; its fingerprint is the search's.
+            reference: Normal form of what the user called the workload.
+            search: The search.
+
+        Raises:
+            DatabaseError: The study belongs to another workload.
+        """
+        if search.fingerprint != identity.fingerprint:
+            raise FatalError(f"search {search.study!r} names another workload than {identity.name}")
+
+        def operation(session: Session) -> None:
+            _upsert_workload(session, identity, reference)
+            _upsert_search(session, search)
+
+        self._database.write(operation)
+
+    def begin(self, study: str, trial_number: int, spec: TrialSpec, owner: Owner) -> None:
+        """Records that a trial runs; one that ran or failed before starts anew.
+
+        Raises:
+            FatalError: The search is not registered or has another workload, or the trial is
+                complete.
+        """
+
+        def operation(session: Session) -> None:
+            search = session.get(SearchRow, study)
+            if search is None or search.fingerprint != spec.identity.fingerprint:
+                raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
+            row = _locked(session, study, trial_number)
+            if row is None:
+                row = TrialRow(study=study, trial_number=trial_number)
+                session.add(row)
+            elif row.state == "complete":
+                raise FatalError(f"trial {trial_number} of {study!r} is already complete")
+            row.switch_percent = spec.switch_percent
+            row.replicate = spec.replicate
+            row.seed = spec.seed
+            row.fork_from = str(spec.fork_from) if spec.fork_from else None
+            row.state = "running"
+            row.worker_steps = 0
+            row.started_at = row.heartbeat_at = _now()
+            row.ended_at = row.failure = None
+            row.host = owner.host
+            row.process_id = owner.process_id
+            row.process_started_at = owner.process_started_at
+
+        self._database.write(operation)
+
+    def beat(self, study: str, trial_number: int, worker_step: int) -> None:
+        """Records that a running trial lives and how far it is; other trials stay as they are."""
+        self._update_running(study, trial_number, heartbeat_at=_now(), worker_steps=worker_step)
+
+    def complete(self, study: str, trial_number: int, record: TrialRecord) -> None:
+        """Records what a trial measured, evaluations and phases included.
+
+        What is complete stays as it is. A trial that was taken for failed, because its owner was
+        silent, becomes complete: it did run, and its time was paid.
+
+        Raises:
+            FatalError: The trial was never begun, or a value is impossible.
+        """
+
+        def operation(session: Session) -> None:
+            row = _locked(session, study, trial_number)
+            if row is None:
+                raise FatalError(f"trial {trial_number} of {study!r} was never begun")
+            if row.state != "complete":
+                _fill(row, record)
+                session.add_all(_measurements(row.trial_id, record))
+
+        self._database.write(operation)
+
+    def fail(self, study: str, trial_number: int, reason: str) -> None:
+        """Records that infrastructure failed a trial; what is complete stays as it is."""
+        self._update_running(study, trial_number, state="failed", failure=reason, ended_at=_now())
+
+    def get(self, study: str, trial_number: int) -> StoredTrial | None:
+        """One trial; None where it was never begun."""
+        query = _all_trials().where(TrialRow.study == study, TrialRow.trial_number == trial_number)
+        found = self._read(query)
+        return found[0] if found else None
+
+    def trials(
+        self,
+        *,
+        study: str | None = None,
+        fingerprint: str | None = None,
+        workload: str | None = None,
+    ) -> list[StoredTrial]:
+        """Trials in the order in which they began.
+
+        Args:
+            study: Only of this search.
+            fingerprint: Only of the workload with this fingerprint.
+            workload: Only of workloads with this name, normal reference, or start of the
+                fingerprint (8 digits or more).
+        """
+        query = _all_trials()
+        if study is not None:
+            query = query.where(TrialRow.study == study)
+        if fingerprint is not None:
+            query = query.where(SearchRow.fingerprint == fingerprint)
+        if workload is not None:
+            query = query.where(is_workload(workload))
+        return self._read(query.order_by(TrialRow.trial_id))
+
+    def evaluations(self, study: str, trial_number: int) -> list[Evaluation]:
+        """Evaluations of a complete trial, in the order of their worker-steps."""
+        query = (
+            select(EvaluationRow)
+            .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
+            .where(TrialRow.study == study, TrialRow.trial_number == trial_number)
+            .order_by(EvaluationRow.worker_step)
+        )
+        with self._database.session(read_only=True) as session:
+            return [
+                Evaluation(
+                    worker_step=row.worker_step,
+                    elapsed_seconds=row.elapsed_seconds,
+                    accuracy=row.accuracy,
+                    training_loss=math.nan if row.training_loss is None else row.training_loss,
+                )
+                for row in session.scalars(query)
+            ]
+
+    def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
+        """Searches in the order in which they were registered; `workload` as in `trials`."""
+        query = select(SearchRow).join(SearchRow.workload)
+        if workload is not None:
+            query = query.where(is_workload(workload))
+        query = query.order_by(SearchRow.registered_at, SearchRow.study)
+        with self._database.session(read_only=True) as session:
+            return [_search_info(row) for row in session.scalars(query)]
+
+    def _update_running(self, study: str, trial_number: int, **values: object) -> None:
+        statement = (
+            update(TrialRow)
+            .where(
+                TrialRow.study == study,
+                TrialRow.trial_number == trial_number,
+                TrialRow.state == "running",
+            )
+            .values(**values)
+        )
+
+        def operation(session: Session) -> None:
+            session.execute(statement)
+
+        self._database.write(operation)
+
+    def _read(self, query: Select[Any]) -> list[StoredTrial]:
+        with self._database.session(read_only=True) as session:
+            return [_stored_trial(row) for row in session.scalars(query)]
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
+    row = session.get(WorkloadRow, identity.fingerprint)
+    if row is None:
+        content = asdict(identity)
+        row = WorkloadRow(fingerprint=identity.fingerprint, registered_at=_now(), **content)
+        session.add(row)
+    row.name = identity.name
+    row.reference = reference
+    session.flush()  # the search refers to this row
+
+
+def _upsert_search(session: Session, search: SearchInfo) -> None:
+    row = session.get(SearchRow, search.study)
+    if row is None:
+        session.add(SearchRow(registered_at=_now(), **asdict(search)))
+        return
+    if row.fingerprint != search.fingerprint:
+        raise DatabaseError(
+            f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
+            f" {search.fingerprint[:12]}; give the new search a study name of its own"
+        )
+    for name, value in asdict(search).items():
+        setattr(row, name, value)
+
+
+def _locked(session: Session, study: str, trial_number: int) -> TrialRow | None:
+    query = select(TrialRow).where(TrialRow.study == study, TrialRow.trial_number == trial_number)
+    return session.scalars(query.with_for_update()).one_or_none()
+
+
+def _fill(row: TrialRow, record: TrialRecord) -> None:
+    row.state = "complete"
+    row.failure = None
+    row.worker_steps = record.worker_steps
+    row.converged_accuracy = record.converged_accuracy
+    row.final_accuracy = record.final_accuracy
+    row.converged = record.converged
+    row.diverged = record.diverged
+    row.stopped_early = record.stopped_early
+    row.training_seconds = record.training_seconds
+    row.inherited_seconds = record.inherited_seconds
+    row.switch_overhead_seconds = record.switch_overhead_seconds
+    row.started_at = record.started_at
+    row.ended_at = record.ended_at
+    row.host = record.host
+    row.software = dict(record.software)
+
+
+def _measurements(trial_id: int, record: TrialRecord) -> list[EvaluationRow | PhaseRow]:
+    evaluations = [
+        EvaluationRow(
+            trial_id=trial_id,
+            worker_step=evaluation.worker_step,
+            elapsed_seconds=evaluation.elapsed_seconds,
+            accuracy=evaluation.accuracy,
+            # SQLite has no NaN, and says so by storing null.
+            training_loss=None
+            if math.isnan(evaluation.training_loss)
+            else evaluation.training_loss,
+        )
+        for evaluation in record.evaluations
+    ]
+    phases = [
+        PhaseRow(trial_id=trial_id, position=position, **asdict(phase))
+        for position, phase in enumerate(record.phases)
+    ]
+    return [*evaluations, *phases]
+
+
+def _all_trials() -> Select[Any]:
+    return (
+        select(TrialRow)
+        .join(TrialRow.search)
+        .join(SearchRow.workload)
+        .options(
+            contains_eager(TrialRow.search).contains_eager(SearchRow.workload),
+            selectinload(TrialRow.phases),
+        )
+    )
+
+
+def _stored_trial(row: TrialRow) -> StoredTrial:
+    workload = row.search.workload
+    fields: dict[str, Any] = {
+        name: getattr(row, name)
+        for name in StoredTrial.__dataclass_fields__
+        if name not in {"workload", "fingerprint", "workers", "total_worker_steps", "phases"}
+    }
+    return StoredTrial(
+        workload=workload.name,
+        fingerprint=workload.fingerprint,
+        workers=workload.workers,
+        total_worker_steps=workload.total_worker_steps,
+        phases=tuple(
+            PhaseRecord(
+                protocol=phase.protocol,
+                start_worker_step=phase.start_worker_step,
+                end_worker_step=phase.end_worker_step,
+                seconds=phase.seconds,
+                mean_staleness=phase.mean_staleness,
+                max_staleness=phase.max_staleness,
+            )
+            for phase in row.phases
+        ),
+        **fields,
+    )
+
+
+def _search_info(row: SearchRow) -> SearchInfo:
+    return SearchInfo(**{name: getattr(row, name) for name in SearchInfo.__dataclass_fields__})
