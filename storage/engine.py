@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, SyncSwitchError
 from syncswitch.storage.inspection import (
@@ -52,6 +52,8 @@ _T = TypeVar("_T")
 
 class Database:
     """An open database whose tables have the current revision. A context manager.
+
+    Threads may share it; a process and its fork may not.
 
     Attributes:
         url: As given, password included.
@@ -250,7 +252,9 @@ def _translated(error: DBAPIError, place: str) -> SyncSwitchError:
     """Our error for one of the driver's: its class says what to do next."""
     reason = _reason(error)
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    if state in _PASSING_STATES or error.connection_invalidated or "is locked" in reason:
+    is_server = not isinstance(error.orig, sqlite3.Error)
+    is_lost = error.connection_invalidated or (is_server and isinstance(error, OperationalError))
+    if is_lost or state in _PASSING_STATES or "is locked" in reason:
         return RetryableError(f"the database {place} is busy or was lost: {reason}")
     if isinstance(error, IntegrityError):
         return FatalError(f"the database {place} refuses these values: {reason}")

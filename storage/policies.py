@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, selectinload
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.models import EvidenceRow, PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.policy_file import policy_to_dict
 from syncswitch.storage.records import Evidence, TimingPolicy
 from syncswitch.storage.selection import is_workload
 
@@ -38,16 +39,19 @@ class PolicyRegistry:
             policy: Its version is ignored.
 
         Raises:
-            PolicyError: The workload is not registered, or the time of creation is none.
+            PolicyError: The workload is not registered, or a value is impossible.
         """
-        created_at = _moment(policy.created_at)
+        policy_to_dict(replace(policy, version=1))  # what cannot be exported is not published
 
         def operation(session: Session) -> TimingPolicy:
             _lock_workload(session, policy.fingerprint)
-            published = session.scalars(_all().where(PolicyRow.study == policy.study)).one_or_none()
+            query = _all().where(
+                PolicyRow.fingerprint == policy.fingerprint, PolicyRow.study == policy.study
+            )
+            published = session.scalars(query).one_or_none()
             if published is not None:
                 return _policy(published)
-            row = _row(policy, _last_version(session, policy.fingerprint) + 1, created_at)
+            row = _row(policy, _last_version(session, policy.fingerprint) + 1)
             session.add(row)
             session.flush()  # the alias refers to this row
             session.merge(
@@ -168,23 +172,11 @@ def _all() -> Select[Any]:
     return select(PolicyRow).options(selectinload(PolicyRow.evidence))
 
 
-def _moment(created_at: str) -> datetime:
-    try:
-        # Python 3.10 does not know the Z.
-        moment = datetime.fromisoformat(created_at.replace("Z", "+00:00"))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise PolicyError(
-            f"a policy cannot have been created at {created_at!r}; allowed: ISO 8601 with a time"
-            f" zone, for example 2026-01-31T12:00:00+00:00"
-        )
-    return moment.astimezone(timezone.utc)
-
-
-def _row(policy: TimingPolicy, version: int, created_at: datetime) -> PolicyRow:
+def _row(policy: TimingPolicy, version: int) -> PolicyRow:
     content = {name: getattr(policy, name) for name in TimingPolicy.__dataclass_fields__}
-    content.update(version=version, created_at=created_at, software=dict(policy.software))
+    content["version"] = version
+    content["created_at"] = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
+    content["software"] = dict(policy.software)
     content["evidence"] = [
         EvidenceRow(position=position, **asdict(evidence))
         for position, evidence in enumerate(policy.evidence)

@@ -36,8 +36,7 @@ _EXPORT = "export it again with `syncswitch-search policy export`"
 
 
 def _is_moment(value: str) -> str:
-    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))  # Python 3.10 does not know the Z
-    if moment.tzinfo is None:
+    if datetime.fromisoformat(value).tzinfo is None:
         raise ValueError("a time needs a time zone")
     return value
 

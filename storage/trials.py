@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
-import psutil
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session, contains_eager, selectinload
 from syncswitch.storage.engine import Database
@@ -23,89 +20,9 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 from syncswitch.storage.selection import is_workload
+from syncswitch.storage.trial_values import Owner, SearchInfo, StoredTrial
 
 __all__ = ["Owner", "SearchInfo", "StoredTrial", "TrialStore"]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The process that runs a trial.
-
-    A process identifier is given out again later; with the start time it names one process.
-    """
-
-    host: str
-    process_id: int
-    process_started_at: float
-
-    @classmethod
-    def current(cls) -> Owner:
-        """This process."""
-        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
-
-
-@dataclass(frozen=True, slots=True)
-class SearchInfo:
-    """The settings of one search, which is one Optuna study.
-
-    Attributes:
-        study: Name of the Optuna study.
-        fingerprint: Of the workload.
-        strategy: Name of the rule that decides.
-        settings: M, how many settings the search may try.
-        runs: R, repeats per setting.
-        threshold: beta, the accuracy that may be lost.
-        target_accuracy: As given; None where the search measures it.
-        trainer: Name of what trains.
-        base_seed: From which the seeds of the trials follow.
-    """
-
-    study: str
-    fingerprint: str
-    strategy: str
-    settings: int
-    runs: int
-    threshold: float
-    target_accuracy: float | None
-    trainer: str
-    base_seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTrial:
-    """One trial as the database has it; times are in UTC.
-
-    What is measured at the end is None until the trial is complete. `worker_steps` is the progress
-    so far, and `heartbeat_at` when the owner last reported it.
-    """
-
-    study: str
-    trial_number: int
-    workload: str
-    fingerprint: str
-    workers: int
-    switch_percent: float
-    replicate: int
-    seed: int
-    state: str
-    converged_accuracy: float | None
-    final_accuracy: float | None
-    converged: bool | None
-    diverged: bool | None
-    stopped_early: bool | None
-    training_seconds: float | None
-    inherited_seconds: float | None
-    switch_overhead_seconds: float | None
-    worker_steps: int
-    total_worker_steps: int
-    phases: tuple[PhaseRecord, ...]
-    started_at: datetime
-    ended_at: datetime | None
-    heartbeat_at: datetime
-    host: str
-    process_id: int
-    process_started_at: float
-    failure: str | None
 
 
 class TrialStore:
