@@ -1,0 +1,1 @@
+"""The TensorFlow runtime: a parameter server, workers, and a chief that drives them."""

@@ -1,0 +1,99 @@
+"""Checkpoints: one npz file keyed by logical parameter name, independent of the cluster's size."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.layout import Vector
+
+__all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
+
+_GROUPS = ("parameters", "slots", "statistics")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a training run between two worker-steps.
+
+    Attributes:
+        model: Digest of the model's structure.
+        seed: Seed of the run: with the worker-step it determines the order of the data.
+        worker_step: Worker-steps done, and the position in the data.
+        updates: Updates applied (the optimizer's own step).
+        elapsed_seconds: Training time so far.
+        parameters: Trained variables by logical name.
+        slots: The optimizer's variables by logical name.
+        statistics: Other variables of the model (moving means) by logical name.
+    """
+
+    model: str
+    seed: int
+    worker_step: int
+    updates: int
+    elapsed_seconds: float
+    parameters: Mapping[str, Vector]
+    slots: Mapping[str, Vector]
+    statistics: Mapping[str, Vector]
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Writes the file under a temporary name and renames it: it is whole or not there."""
+    arrays: dict[str, np.ndarray] = {
+        "model": np.array(checkpoint.model),
+        "seed": np.array(checkpoint.seed),
+        "worker_step": np.array(checkpoint.worker_step),
+        "updates": np.array(checkpoint.updates),
+        "elapsed_seconds": np.array(checkpoint.elapsed_seconds),
+    }
+    for group in _GROUPS:
+        for name, value in getattr(checkpoint, group).items():
+            arrays[f"{group}/{name}"] = value
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub mistakes the names
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Reads a checkpoint.
+
+    Raises:
+        UserError: The file is missing, truncated, or no checkpoint.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        groups = {
+            group: {
+                name.removeprefix(f"{group}/"): value
+                for name, value in arrays.items()
+                if name.startswith(f"{group}/")
+            }
+            for group in _GROUPS
+        }
+        return Checkpoint(
+            model=str(arrays["model"]),
+            seed=int(arrays["seed"]),
+            worker_step=int(arrays["worker_step"]),
+            updates=int(arrays["updates"]),
+            elapsed_seconds=float(arrays["elapsed_seconds"]),
+            **groups,
+        )
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"checkpoint {path} cannot be read ({type(error).__name__}: {error}); "
+            "give a whole checkpoint of this workload or start afresh"
+        ) from error

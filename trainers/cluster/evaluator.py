@@ -1,0 +1,154 @@
+"""Tests the model beside the training, on copies of the parameters."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.cluster.program import Program
+from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor, tf
+from syncswitch.trainers.data import Data
+from syncswitch.trainers.metrics import is_at_chance
+
+__all__ = ["EvaluationRequest", "Evaluator", "ModelTester"]
+
+_BATCH = 512
+
+
+class ModelTester:
+    """Computes the test accuracy of flat parameters on the chief's device; traced once."""
+
+    def __init__(
+        self,
+        program: Program,
+        data: Data,
+        device: str,
+        metric: Callable[[], Any] | None,
+    ) -> None:
+        self._program = program
+        self._data = data
+        self._device = device
+        self._make_metric = metric
+        with tf.device(device):
+            self._batches = [
+                (
+                    tf.constant(data.test_inputs[start : start + _BATCH]),
+                    tf.constant(data.test_labels[start : start + _BATCH]),
+                )
+                for start in range(0, len(data.test_inputs), _BATCH)
+            ]
+            self._metric = self._build_metric()
+            self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
+        self.accuracy(*program.snapshot())
+
+    def accuracy(self, parameters: Any, statistics: Any) -> float:
+        """Test accuracy, 0 to 1; NaN where the parameters are not finite."""
+        with tf.device(self._device):
+            parameters, statistics = tf.identity(parameters), tf.identity(statistics)
+            finite = tf.reduce_all(tf.math.is_finite(parameters))
+            if not (finite & tf.reduce_all(tf.math.is_finite(statistics))).numpy():
+                return math.nan
+            self._metric.reset_state()
+            for inputs, labels in self._batches:
+                self._update(parameters, statistics, inputs, labels)
+            return float(np.asarray(self._metric.result()))
+
+    def is_chance(self, accuracy: float) -> bool:
+        """Whether this accuracy is no better than guessing; False where that is not known."""
+        chance = self._data.chance_accuracy
+        if chance is None or self._make_metric is not None:
+            return False
+        return is_at_chance(accuracy, chance, len(self._data.test_labels))
+
+    def _traced_update(self, parameters: Any, statistics: Any, inputs: Any, labels: Any) -> None:
+        if self._data.test_transform is not None:
+            inputs, labels = self._data.test_transform(inputs, labels)
+        self._metric.update_state(labels, self._program.predict(parameters, statistics, inputs))
+
+    def _build_metric(self) -> Any:
+        from keras import metrics
+
+        if self._make_metric is not None:
+            metric = self._make_metric()
+            if not isinstance(metric, metrics.Metric):
+                raise WorkloadError(
+                    f"workload: metric() returned a {type(metric).__name__}; "
+                    "return a keras.metrics.Metric"
+                )
+            return metric
+        if self._data.chance_accuracy is not None:
+            return metrics.SparseCategoricalAccuracy()
+        if self._data.test_labels.ndim > 1 and self._data.test_labels.shape[-1] > 1:
+            return metrics.CategoricalAccuracy()
+        return metrics.BinaryAccuracy()
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """A copy of the model on its way to be tested."""
+
+    worker_step: int
+    elapsed_seconds: float
+    training_loss: float
+    parameters: Any
+    statistics: Any
+
+
+class Evaluator:
+    """Takes requests from the training threads and answers them, in order, in a thread of its own.
+
+    Args:
+        tester: Computes the accuracy.
+        on_evaluation: Called in that thread with each evaluation.
+    """
+
+    def __init__(
+        self, tester: ModelTester, on_evaluation: Callable[[Evaluation], None]
+    ) -> None:
+        self._tester = tester
+        self._on_evaluation = on_evaluation
+        self._requests: queue.SimpleQueue[EvaluationRequest | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="evaluator", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: EvaluationRequest) -> None:
+        """Asks for a test; returns at once."""
+        self._requests.put(request)
+
+    def finish(self) -> None:
+        """Waits until every request is answered.
+
+        Raises:
+            BaseException: Whatever a test or `on_evaluation` raised.
+        """
+        self._requests.put(None)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        with executor_scope(new_executor()):
+            while (request := self._requests.get()) is not None:
+                if self._error is not None:
+                    continue
+                try:
+                    accuracy = self._tester.accuracy(request.parameters, request.statistics)
+                    self._on_evaluation(
+                        Evaluation(
+                            request.worker_step,
+                            request.elapsed_seconds,
+                            accuracy,
+                            request.training_loss,
+                        )
+                    )
+                except BaseException as error:  # noqa: BLE001 (raised again by finish)
+                    self._error = error

@@ -1,0 +1,88 @@
+"""How a model's variables lie in flat vectors, and what they are called in a checkpoint.
+
+All parameters of a parameter server in one vector: one read and one update a step instead of one
+for each variable, and one traced function for every replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncswitch.storage.errors import WorkloadError
+
+__all__ = ["FlatLayout", "Vector"]
+
+Vector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FlatLayout:
+    """Names and shapes of float32 variables that are packed one after the other.
+
+    Attributes:
+        names: Logical names, the same in every process: position and the variable's own name.
+        shapes: Their shapes.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, variables: Sequence[Any], what: str) -> FlatLayout:
+        """Lays out Keras variables in their order.
+
+        Raises:
+            WorkloadError: A variable is not float32.
+        """
+        for variable in variables:
+            if str(variable.dtype) != "float32":
+                raise WorkloadError(
+                    f"model: {what} {variable.path!r} is {variable.dtype}; syncswitch trains "
+                    "float32 variables (mixed precision keeps them float32)"
+                )
+        return cls(
+            tuple(f"{index:03d}-{variable.name}" for index, variable in enumerate(variables)),
+            tuple(tuple(variable.shape) for variable in variables),
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of values of each variable."""
+        return [int(np.prod(shape)) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return sum(self.sizes)
+
+    def pack(self, values: Sequence[Any]) -> Vector:
+        """Joins values, in order, to a flat vector."""
+        parts = [np.asarray(value, np.float32).ravel() for value in values]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    def split(self, flat: Vector) -> list[Vector]:
+        """Cuts a flat vector into arrays of the variables' shapes."""
+        cuts = np.cumsum(self.sizes)[:-1]
+        parts = np.split(flat, cuts) if self.shapes else []
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def name(self, flat: Vector) -> dict[str, Vector]:
+        """Arrays by logical name."""
+        return dict(zip(self.names, self.split(flat), strict=True))
+
+    def from_named(self, arrays: Mapping[str, Vector]) -> Vector:
+        """The flat vector of arrays by logical name.
+
+        Raises:
+            KeyError: A variable is missing.
+            ValueError: A variable has another shape.
+        """
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            if arrays[name].shape != shape:
+                raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")
+        return self.pack([arrays[name] for name in self.names])

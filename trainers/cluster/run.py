@@ -1,0 +1,263 @@
+"""One training run on a running cluster: threads, segments, clock, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
+from syncswitch.trainers.cluster.checkpoint import Checkpoint, write_checkpoint
+from syncswitch.trainers.cluster.dispatch import Dispatcher
+from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator, ModelTester
+from syncswitch.trainers.cluster.program import Program, Push
+from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor
+from syncswitch.trainers.protocols import PROTOCOLS
+from syncswitch.trainers.schedule import Segment, segments, worker_step_rate
+from syncswitch.trainers.trainer import Observer, Verdict
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["RunResult", "TrainingRun"]
+
+_PROGRESS_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves behind; see `TrialRecord` for the fields."""
+
+    worker_steps: int
+    evaluations: tuple[Evaluation, ...]
+    phases: tuple[PhaseRecord, ...]
+    diverged: bool
+    stopped_early: bool
+    training_seconds: float
+    switch_overhead_seconds: float
+    checkpoints: dict[float, Path]
+
+
+class TrainingRun:
+    """Trains from the state on the parameter server to the end of the job. Used once."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        program: Program,
+        tester: ModelTester,
+        spec: TrialSpec,
+        observer: Observer,
+        start: Checkpoint | None = None,
+    ) -> None:
+        self._workload = workload
+        self._program = program
+        self._tester = tester
+        self._spec = spec
+        self._observer = observer
+        self._elapsed_seconds = start.elapsed_seconds if start else 0.0
+        self._segment_start_seconds: float | None = None
+        self._dispatcher = Dispatcher(
+            range(spec.identity.workers),
+            self._apply_round,
+            self._request_due_evaluation,
+            done=start.worker_step if start else 0,
+        )
+        self._segments = segments(spec, self._dispatcher.done)
+        self._evaluator = Evaluator(tester, self._on_evaluation)
+        self._evaluations: list[Evaluation] = []
+        self._requested_step = -1
+        self._next_evaluation = self._following_evaluation(self._dispatcher.done)
+        self._loss_total, self._loss_count = 0.0, 0
+        self._diverged = False
+        self._told_to_stop = False
+        self._phases: list[PhaseRecord] = []
+        self._switch_overhead_seconds = 0.0
+        self._checkpoints: dict[float, Path] = {}
+
+    def execute(self) -> RunResult:
+        """Runs to the end, to divergence, or until the observer says stop."""
+        threads = [
+            threading.Thread(target=self._work, args=(worker,), name=f"worker-{worker}", daemon=True)
+            for worker in self._dispatcher.workers
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for segment in self._segments:
+                self._run_segment(segment)
+                if self._dispatcher.stopping:
+                    break
+            self._request_evaluation(self._dispatcher.done)
+        finally:
+            self._dispatcher.stop()
+            self._dispatcher.dismiss()
+            for thread in threads:
+                thread.join(timeout=30)
+            self._evaluator.finish()
+        if self._dispatcher.error is not None:
+            raise self._dispatcher.error
+        return self._result()
+
+    def _run_segment(self, segment: Segment) -> None:
+        protocol = PROTOCOLS[segment.protocol](self._dispatcher.workers)
+        before = self._dispatcher.last_update_seconds
+        switching = bool(self._phases) and self._phases[-1].protocol != segment.protocol
+        self._segment_start_seconds = time.perf_counter()
+        self._dispatcher.begin(protocol, segment.end_worker_step)
+        if switching:
+            self._switch_overhead_seconds += time.perf_counter() - before
+        while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
+            self._observer.on_progress(self._dispatcher.done)
+        self._observer.on_progress(self._dispatcher.done)
+        seconds = max(0.0, self._dispatcher.last_update_seconds - self._segment_start_seconds)
+        self._segment_start_seconds = None
+        self._elapsed_seconds += seconds
+        self._add_phase(segment, seconds)
+        if segment.checkpoint_percent is not None and not self._dispatcher.stopping:
+            self._write_checkpoint(segment.checkpoint_percent)
+
+    def _work(self, worker: int) -> None:
+        """Body of one worker's thread: a ticket, a step, an acknowledgement, and again."""
+        with executor_scope(new_executor()):
+            inbox = self._dispatcher.inboxes[worker]
+            while (ticket := inbox.get()) is not None:
+                try:
+                    push = self._push(worker, ticket.worker_step, ticket.aggregates)
+                    own_update = 0 if ticket.aggregates else 1
+                    self._count_loss(push.loss)
+                    staleness = push.pushed_updates - own_update - push.pulled_updates
+                    self._dispatcher.acknowledge(worker, ticket, staleness)
+                except BaseException as error:  # noqa: BLE001 (raised again by execute)
+                    self._dispatcher.fail(error)
+
+    def _push(self, worker: int, worker_step: int, aggregates: bool) -> Push:
+        if aggregates:
+            return self._program.push_gradient(worker, worker_step, self._spec.seed)
+        return self._program.push_update(
+            worker, worker_step, self._spec.seed, self._rate(worker_step, 1), self._workload.momentum
+        )
+
+    def _apply_round(self, workers: Sequence[int], worker_step: int) -> None:
+        self._program.apply_round(
+            workers, self._rate(worker_step, len(workers)), self._workload.momentum
+        )
+
+    def _rate(self, worker_step: int, gradients: int) -> float:
+        return worker_step_rate(
+            self._workload.learning_rate,
+            self._workload.learning_rate_boundaries,
+            worker_step,
+            gradients,
+        )
+
+    def _count_loss(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            self._diverge()
+            return
+        # Two threads may lose one of each other's losses here: it is only a mean to look at.
+        self._loss_total += loss
+        self._loss_count += 1
+
+    def _diverge(self) -> None:
+        self._diverged = True
+        self._dispatcher.stop()
+
+    def _following_evaluation(self, done: int) -> int:
+        interval = self._workload.evaluation_interval_worker_steps
+        return (done // interval + 1) * interval
+
+    def _request_due_evaluation(self, done: int) -> None:
+        if done >= self._next_evaluation:
+            self._next_evaluation = self._following_evaluation(done)
+            self._request_evaluation(done)
+
+    def _request_evaluation(self, done: int) -> None:
+        if done == self._requested_step or self._diverged:
+            return
+        self._requested_step = done
+        loss = self._loss_total / self._loss_count if self._loss_count else math.nan
+        self._loss_total, self._loss_count = 0.0, 0
+        self._evaluator.submit(
+            EvaluationRequest(done, self._now_seconds(), loss, *self._program.snapshot())
+        )
+
+    def _now_seconds(self) -> float:
+        if self._segment_start_seconds is None:
+            return self._elapsed_seconds
+        return self._elapsed_seconds + time.perf_counter() - self._segment_start_seconds
+
+    def _on_evaluation(self, evaluation: Evaluation) -> None:
+        """In the evaluator's thread."""
+        if math.isnan(evaluation.accuracy):
+            self._diverge()
+            return
+        self._evaluations.append(evaluation)
+        boundaries = self._workload.learning_rate_boundaries
+        after_decay = bool(boundaries) and evaluation.worker_step > boundaries[0][0]
+        if after_decay and self._tester.is_chance(evaluation.accuracy):
+            self._diverge()
+        if self._observer.on_evaluation(evaluation) is Verdict.STOP:
+            self._told_to_stop = True
+            self._dispatcher.stop()
+
+    def _add_phase(self, segment: Segment, seconds: float) -> None:
+        count = self._dispatcher.staleness
+        phase = PhaseRecord(
+            segment.protocol,
+            segment.start_worker_step,
+            self._dispatcher.done,
+            seconds,
+            count.total / count.pushes if count.pushes else 0.0,
+            count.maximum,
+        )
+        if self._phases and self._phases[-1].protocol == phase.protocol:
+            phase = _joined(self._phases.pop(), phase)
+        self._phases.append(phase)
+
+    def _write_checkpoint(self, percent: float) -> None:
+        directory = self._spec.checkpoint_directory or Path.cwd()
+        path = directory / f"seed{self._spec.seed}-{percent:g}percent.npz"
+        state = self._program.state()
+        write_checkpoint(
+            path,
+            Checkpoint(
+                model=self._spec.identity.model,
+                seed=self._spec.seed,
+                worker_step=self._dispatcher.done,
+                updates=state.updates,
+                elapsed_seconds=self._elapsed_seconds,
+                parameters=self._program.parameters.name(state.parameters),
+                slots=self._program.slots.name(state.slots),
+                statistics=self._program.statistics.name(state.statistics),
+            ),
+        )
+        self._checkpoints[percent] = path
+
+    def _result(self) -> RunResult:
+        done = self._dispatcher.done
+        return RunResult(
+            worker_steps=done,
+            evaluations=tuple(self._evaluations),
+            phases=tuple(self._phases),
+            diverged=self._diverged,
+            stopped_early=self._told_to_stop and done < self._spec.identity.total_worker_steps,
+            training_seconds=self._elapsed_seconds,
+            switch_overhead_seconds=self._switch_overhead_seconds,
+            checkpoints=self._checkpoints,
+        )
+
+
+def _joined(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
+    """Two stretches of one protocol, between which there was a checkpoint, as one phase."""
+    first_steps = first.end_worker_step - first.start_worker_step
+    second_steps = second.end_worker_step - second.start_worker_step
+    total = first.mean_staleness * first_steps + second.mean_staleness * second_steps
+    return replace(
+        first,
+        end_worker_step=second.end_worker_step,
+        seconds=first.seconds + second.seconds,
+        mean_staleness=total / max(1, first_steps + second_steps),
+        max_staleness=max(first.max_staleness, second.max_staleness),
+    )

@@ -1,0 +1,141 @@
+"""The trainer that runs on a TensorFlow cluster."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import socket
+from datetime import datetime, timezone
+
+from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint
+from syncswitch.trainers.cluster.evaluator import ModelTester
+from syncswitch.trainers.cluster.launchers import InProcessLauncher, Launcher
+from syncswitch.trainers.cluster.program import ModelState, Program
+from syncswitch.trainers.cluster.run import RunResult, TrainingRun
+from syncswitch.trainers.cluster.tensorflow_api import TRANSIENT_ERRORS
+from syncswitch.trainers.metrics import converged_accuracy, is_converged
+from syncswitch.trainers.schedule import last_boundary
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["ClusterTrainer", "software_versions"]
+
+
+class ClusterTrainer(Trainer):
+    """Trains on a parameter server and `workers` workers that stay up from trial to trial.
+
+    Args:
+        workload: What is trained.
+        workers: n.
+        launcher: Where the servers run; by default as threads of this process.
+
+    Raises:
+        UserError: The workload's parts do not fit together.
+    """
+
+    def __init__(self, workload: Workload, workers: int, launcher: Launcher | None = None) -> None:
+        self._workload = workload
+        self._workers = workers
+        self._launcher = launcher or InProcessLauncher()
+        devices = self._launcher.start(workers)
+        data = workload.data()
+        self._program = Program(workload, data, devices)
+        self._tester = ModelTester(self._program, data, devices.chief, workload.metric)
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """See `Trainer.train`."""
+        self._check(spec)
+        start = self._load_start(spec)
+        started_at = datetime.now(timezone.utc)
+        run = TrainingRun(
+            self._workload, self._program, self._tester, spec, observer or SilentObserver(), start
+        )
+        try:
+            result = run.execute()
+        except SyncSwitchError:
+            raise
+        except TRANSIENT_ERRORS as error:
+            raise RetryableError(f"a server was lost while training: {error}") from error
+        except Exception as error:
+            raise FatalError(f"training failed with {type(error).__name__}: {error}") from error
+        return self._record(spec, result, start, started_at)
+
+    def close(self) -> None:
+        """See `Trainer.close`."""
+        self._launcher.close()
+
+    def _check(self, spec: TrialSpec) -> None:
+        identity = spec.identity
+        own = self._workload.identity(
+            self._workers, identity.first_protocol, identity.second_protocol
+        )
+        if identity.fingerprint != own.fingerprint:
+            raise UserError(
+                f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "
+                f"{identity.workers} workers given to a trainer of {own.name!r} "
+                f"({own.fingerprint[:12]}) with {self._workers}; make a trainer for it"
+            )
+        if not 0 <= spec.switch_percent <= 100:
+            raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
+
+    def _load_start(self, spec: TrialSpec) -> Checkpoint | None:
+        if spec.fork_from is None:
+            self._program.load(self._program.initial_state(spec.seed))
+            return None
+        checkpoint = read_checkpoint(spec.fork_from)
+        try:
+            state = ModelState(
+                self._program.parameters.from_named(checkpoint.parameters),
+                self._program.slots.from_named(checkpoint.slots),
+                self._program.statistics.from_named(checkpoint.statistics),
+                checkpoint.updates,
+            )
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"checkpoint {spec.fork_from} is of another model or optimizer than workload "
+                f"{self._workload.name!r} ({error}); give one of this workload"
+            ) from error
+        self._program.load(state)
+        return checkpoint
+
+    def _record(
+        self,
+        spec: TrialSpec,
+        result: RunResult,
+        start: Checkpoint | None,
+        started_at: datetime,
+    ) -> TrialRecord:
+        boundaries = self._workload.learning_rate_boundaries
+        return TrialRecord(
+            spec=spec,
+            worker_steps=result.worker_steps,
+            evaluations=result.evaluations,
+            phases=result.phases,
+            converged_accuracy=converged_accuracy(result.evaluations),
+            converged=not result.diverged
+            and is_converged(result.evaluations, last_boundary(boundaries)),
+            diverged=result.diverged,
+            stopped_early=result.stopped_early,
+            training_seconds=result.training_seconds,
+            inherited_seconds=start.elapsed_seconds if start else 0.0,
+            switch_overhead_seconds=result.switch_overhead_seconds,
+            started_at=started_at,
+            ended_at=datetime.now(timezone.utc),
+            host=socket.gethostname(),
+            software=software_versions(),
+            checkpoints=result.checkpoints,
+        )
+
+
+def software_versions() -> dict[str, str]:
+    """Versions of what a measurement depends on."""
+    names = ("syncswitch", "tensorflow", "keras", "numpy")
+    versions = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,108 @@
+"""Training and test data, in an order that any worker can take up at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncswitch.storage.errors import WorkloadError
+
+__all__ = ["Array", "Data"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples held in arrays, and what is done to a batch before it is trained on.
+
+    The order of the training examples is a function of the seed and the worker-step alone: batch k
+    of the job is the same whoever computes it, every epoch holds each example exactly once across
+    all workers, and a run continues at any step as if it had never stopped.
+
+    For data too large for memory let the arrays hold file names or offsets, and read and decode in
+    `transform`, which runs on the worker.
+
+    Attributes:
+        train_inputs: Shape [examples, ...].
+        train_labels: Shape [examples] (class numbers) or [examples, ...].
+        test_inputs: As `train_inputs`.
+        test_labels: As `train_labels`.
+        transform: `(inputs, labels, seed) -> (inputs, labels)` on a training batch, in TensorFlow;
+            `seed` has shape [2] and differs from batch to batch, for stateless random functions.
+        test_transform: `(inputs, labels) -> (inputs, labels)` on a test batch.
+    """
+
+    train_inputs: Array
+    train_labels: Array
+    test_inputs: Array
+    test_labels: Array
+    transform: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
+    test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            inputs, labels = getattr(self, f"{part}_inputs"), getattr(self, f"{part}_labels")
+            if len(inputs) != len(labels) or len(inputs) == 0:
+                raise WorkloadError(
+                    f"data: {len(inputs)} {part} inputs and {len(labels)} {part} labels; "
+                    "give as many labels as inputs, and at least one"
+                )
+
+    @classmethod
+    def from_datasets(
+        cls,
+        train: Any,
+        test: Any,
+        transform: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None,
+        test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+    ) -> Data:
+        """Takes the examples of two finite `tf.data` pipelines of single `(input, label)` pairs.
+
+        The pipelines are read once, into memory; their own shuffling, repeating and batching is
+        left to syncswitch. Put random augmentation into `transform`, or every epoch repeats it.
+
+        Args:
+            train: Unbatched `tf.data.Dataset` of training examples.
+            test: Unbatched `tf.data.Dataset` of test examples.
+            transform: As in the class.
+            test_transform: As in the class.
+
+        Raises:
+            WorkloadError: A pipeline is endless or does not yield pairs.
+        """
+        return cls(
+            *_read_pipeline(train, "train"),
+            *_read_pipeline(test, "test"),
+            transform=transform,
+            test_transform=test_transform,
+        )
+
+    @property
+    def chance_accuracy(self) -> float | None:
+        """Accuracy of always guessing the most frequent class of the test set.
+
+        None where the labels are not class numbers.
+        """
+        labels = self.test_labels
+        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+            return None
+        return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+
+
+def _read_pipeline(dataset: Any, part: str) -> tuple[Array, Array]:
+    if int(dataset.cardinality()) == -1:
+        raise WorkloadError(
+            f"data: the {part} pipeline is endless; leave out repeat(), syncswitch counts epochs"
+        )
+    examples = list(dataset.as_numpy_iterator())
+    if not examples or not isinstance(examples[0], tuple) or len(examples[0]) != 2:
+        raise WorkloadError(
+            f"data: the {part} pipeline must yield (input, label) pairs, one example at a time"
+        )
+    inputs, labels = zip(*examples, strict=True)
+    return np.stack(inputs), np.stack(labels)

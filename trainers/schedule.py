@@ -1,0 +1,108 @@
+"""From a timing policy to phases, learning rates and batch sizes; pure.
+
+The configuration policy (Sync-Switch paper, section IV-B): a protocol that aggregates uses the
+global batch n*B and the learning rate n*eta with the mean gradient, the others batch B and eta; the
+momentum stays the same. Everything is counted in worker-steps, never in optimizer steps.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.protocols import PROTOCOLS
+
+__all__ = [
+    "Segment",
+    "decay_factor",
+    "last_boundary",
+    "percent_to_worker_steps",
+    "segments",
+    "worker_step_rate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of worker-steps after which the cluster is drained.
+
+    Attributes:
+        protocol: Name of the protocol that runs.
+        start_worker_step: Worker-steps done before.
+        end_worker_step: Worker-steps done after.
+        checkpoint_percent: Write a checkpoint of this percent at the end; None for none.
+    """
+
+    protocol: str
+    start_worker_step: int
+    end_worker_step: int
+    checkpoint_percent: float | None = None
+
+
+def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size: int = 1) -> int:
+    """Turns a percent of W into worker-steps, to the nearest whole round; 100 % is W exactly.
+
+    Whole rounds, because a round that is cut short would be an update with another batch size in
+    the middle of the job. Only the very last round of a job may be short.
+    """
+    if percent >= 100.0:
+        return total_worker_steps
+    rounds = math.floor(percent / 100.0 * total_worker_steps / round_size + 0.5)
+    return min(rounds * round_size, total_worker_steps)
+
+
+def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
+    """Cuts a trial at its switch and at its checkpoints.
+
+    Args:
+        spec: The trial.
+        start_worker_step: Worker-steps that a checkpoint brought along.
+
+    Returns:
+        Segments in order, without empty ones, from `start_worker_step` to W.
+    """
+    identity = spec.identity
+    W = identity.total_worker_steps
+
+    def worker_steps(percent: float) -> int:
+        before_switch = percent <= spec.switch_percent
+        protocol = identity.first_protocol if before_switch else identity.second_protocol
+        round_size = identity.workers if PROTOCOLS[protocol].aggregates else 1
+        return percent_to_worker_steps(percent, W, round_size)
+
+    switch = worker_steps(spec.switch_percent)
+    checkpoints = {worker_steps(percent): percent for percent in spec.checkpoint_percents}
+    ends = sorted({switch, W, *checkpoints})
+    result = []
+    start = start_worker_step
+    for end in ends:
+        if end <= start:
+            continue
+        protocol = identity.first_protocol if end <= switch else identity.second_protocol
+        result.append(Segment(protocol, start, end, checkpoints.get(end)))
+        start = end
+    return result
+
+
+def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> float:
+    """Factor on the learning rate at `worker_step`; 1 before the first boundary."""
+    position = bisect_right([step for step, _ in boundaries], worker_step)
+    return boundaries[position - 1][1] if position else 1.0
+
+
+def last_boundary(boundaries: Iterable[tuple[int, float]]) -> int:
+    """Worker-step of the last learning-rate decay; 0 where there is none."""
+    return max((step for step, _ in boundaries), default=0)
+
+
+def worker_step_rate(
+    learning_rate: float, boundaries: Sequence[tuple[int, float]], worker_step: int, gradients: int
+) -> float:
+    """Learning rate of an update with the mean of `gradients` gradients of B examples each.
+
+    Linear scaling: n' * eta for n' gradients (also for a cluster that lost members), eta for one.
+    """
+    return gradients * learning_rate * decay_factor(boundaries, worker_step)

@@ -1,0 +1,205 @@
+"""What is trained: model, data, hyper-parameters, and how to load such a description."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.trainers.data import Data
+
+__all__ = ["Workload", "find_module", "load_workload", "normal_reference"]
+
+BUILT_IN = {"digits": "syncswitch.trainers.workloads.digits:workload"}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training job, independent of how and on how many machines it runs.
+
+    Everything that needs TensorFlow is given as a function, so that a module with a workload can be
+    imported without it.
+
+    Attributes:
+        name: What people call it.
+        model: Builds a Keras 3 model with float32 variables and fresh initial values.
+        data: Loads the training and the test set.
+        data_set: Name of the data set; part of the fingerprint.
+        total_worker_steps: W; a worker-step is one gradient of one worker.
+        batch_size: B, examples per worker-step.
+        learning_rate: eta, of one worker; a round of n workers uses n * eta.
+        evaluation_interval_worker_steps: Test this often; the last 5 tests make the converged
+            accuracy.
+        momentum: Of SGD, which is used where `optimizer` is not given.
+        learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
+        optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
+        loss: Name of a Keras loss, or a function that builds one.
+        metric: Builds a Keras metric between 0 and 1; None for accuracy as it fits the labels.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    data: Callable[[], Data]
+    data_set: str
+    total_worker_steps: int
+    batch_size: int
+    learning_rate: float
+    evaluation_interval_worker_steps: int
+    momentum: float = 0.9
+    learning_rate_boundaries: tuple[tuple[int, float], ...] = ()
+    optimizer: Callable[[], Any] | None = None
+    loss: str | Callable[[], Any] = "sparse_categorical_crossentropy"
+    metric: Callable[[], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < 1:
+                raise WorkloadError(
+                    f"workload {self.name!r}: {field} is {value!r}; give a whole number of 1 or more"
+                )
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate is {self.learning_rate!r}; "
+                "give a number above 0"
+            )
+        if not 0 <= self.momentum < 1:
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum is {self.momentum!r}; give a number in [0, 1)"
+            )
+        steps = [step for step, _ in self.learning_rate_boundaries]
+        if steps != sorted(set(steps)) or any(step < 1 for step in steps):
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate_boundaries are {steps}; "
+                "give worker-steps of 1 or more in ascending order"
+            )
+
+    def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
+        """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
+        from syncswitch.trainers.keras_parts import describe_loss, describe_model, describe_optimizer
+
+        return WorkloadIdentity(
+            name=self.name,
+            model=_digest(describe_model(self.model())),
+            data_set=self.data_set,
+            loss=describe_loss(self.loss),
+            optimizer=describe_optimizer(self.optimizer),
+            total_worker_steps=self.total_worker_steps,
+            batch_size=self.batch_size,
+            learning_rate=float(self.learning_rate),
+            momentum=0.0 if self.optimizer else float(self.momentum),
+            learning_rate_boundaries=tuple(
+                (int(step), float(factor)) for step, factor in self.learning_rate_boundaries
+            ),
+            workers=workers,
+            first_protocol=first_protocol,
+            second_protocol=second_protocol,
+        )
+
+
+def normal_reference(reference: str) -> str:
+    """The reference without its folder: what a store can know a workload by. Imports nothing."""
+    place, colon, attribute = reference.rpartition(":")
+    if colon and place.endswith(".py"):
+        return f"{Path(place).name}:{attribute}"
+    return reference
+
+
+def load_workload(reference: str) -> Workload:
+    """Loads `name`, `file.py:attribute` or `package.module:attribute`.
+
+    Raises:
+        WorkloadError: It does not exist, does not import, or is no Workload.
+    """
+    place, attribute = find_module(reference)
+    try:
+        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    except WorkloadError:
+        raise
+    except Exception as error:
+        raise WorkloadError(
+            f"workload {reference!r}: importing {place} failed with {_one_line(error)}; "
+            f"try it alone: {_import_hint(place)}"
+        ) from error
+    names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
+    known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
+    if not hasattr(module, attribute):
+        raise WorkloadError(f"workload {reference!r}: {place} has no {attribute!r} ({known})")
+    value = getattr(module, attribute)
+    if not isinstance(value, Workload):
+        raise WorkloadError(
+            f"workload {reference!r}: {attribute!r} is a {type(value).__name__}, "
+            f"not a syncswitch.trainers.workload.Workload ({known})"
+        )
+    return value
+
+
+def find_module(reference: str) -> tuple[str, str]:
+    """Splits a reference into module (or file) and attribute, without importing anything.
+
+    Raises:
+        WorkloadError: It is neither a built-in name nor of the form `module:attribute`, or the
+            file does not exist.
+    """
+    place, colon, attribute = BUILT_IN.get(reference, reference).rpartition(":")
+    if not colon or not place or not attribute:
+        raise WorkloadError(
+            f"no workload {reference!r}: give one of {', '.join(sorted(BUILT_IN))}, "
+            "or file.py:attribute, or package.module:attribute"
+        )
+    if place.endswith(".py") and not Path(place).is_file():
+        raise WorkloadError(f"workload {reference!r}: there is no file {place}")
+    return place, attribute
+
+
+def _import_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    # The file's own folder first, as `python file.py` does, so that its neighbours import.
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = f"syncswitch_workload_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"workload file {path} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    # A console script does not have the current folder on its path; `python -m` would.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _import_hint(place: str) -> str:
+    return f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _digest(description: Any) -> str:
+    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
