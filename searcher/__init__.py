@@ -1,0 +1,1 @@
+"""Decides: which training runs a search makes, and when the timing policy is known."""

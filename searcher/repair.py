@@ -1,0 +1,117 @@
+"""Sets right what killed searchers left behind, so that nothing is lost, stuck or counted twice."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import psutil
+from optuna.trial import FrozenTrial, TrialState
+from syncswitch.searcher.study import SearchStudy, owner_of
+from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
+
+__all__ = ["Patience", "Repairer", "is_alive"]
+
+_START_TIME_TOLERANCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a search waits for what.
+
+    Attributes:
+        heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
+        orphan_seconds: A trial that nobody has begun for longer has no owner.
+        beat_seconds: Least time between two heartbeats of a run.
+        poll_seconds: Between two looks at the runs of others.
+        retry_seconds: Between a failed run and the next attempt.
+        attempts: Failed runs in a row before the search gives up.
+    """
+
+    heartbeat_seconds: float = 120.0
+    orphan_seconds: float = 15.0
+    beat_seconds: float = 1.0
+    poll_seconds: float = 0.5
+    retry_seconds: float = 2.0
+    attempts: int = 3
+
+
+class Repairer:
+    """Finishes the trials that Optuna has as running and nobody runs.
+
+    Optuna knows which trial ran, the store what it measured. The store is written first, so the two
+    differ only in trials that Optuna still has as running:
+
+    - complete in the store: its value is told;
+    - failed in the store: its failure is told;
+    - running in the store, and its owner is dead: failed in both;
+    - unknown to the store: failed, once its owner is dead or too long has passed.
+    """
+
+    def __init__(self, study: SearchStudy, store: TrialStore, patience: Patience) -> None:
+        self._study = study
+        self._store = store
+        self._patience = patience
+        self._first_seen: dict[int, float] = {}
+
+    def repair(self) -> int:
+        """Looks at all running trials once, and says how many were lost."""
+        lost = 0
+        for trial in self._study.trials():
+            if trial.state == TrialState.RUNNING:
+                lost += self._settle(trial)
+        return lost
+
+    def _settle(self, trial: FrozenTrial) -> bool:
+        row = self._store.get(self._study.name, trial.number)
+        if row is None:
+            lost = trial.number in self._study.abandoned or self._is_orphan(trial)
+        elif row.state == "complete" and row.converged_accuracy is not None:
+            self._study.complete(trial.number, row.converged_accuracy)
+            return False
+        else:
+            abandoned = row.state == "failed" or trial.number in self._study.abandoned
+            lost = abandoned or not self._owner_lives(row)
+        if lost:
+            # The store first: were this process killed in between, the next repair sees it.
+            self._store.fail(self._study.name, trial.number, "its process ended")
+            self._study.fail(trial.number)
+        return lost
+
+    def _owner_lives(self, row: StoredTrial) -> bool:
+        owner = Owner(row.host, row.process_id, row.process_started_at)
+        silent = (datetime.now(timezone.utc) - row.heartbeat_at).total_seconds()
+        if owner.host == socket.gethostname():
+            return is_alive(owner)
+        return silent <= self._patience.heartbeat_seconds
+
+    def _is_orphan(self, trial: FrozenTrial) -> bool:
+        owner = owner_of(trial)
+        if owner is not None and owner.host == socket.gethostname():
+            return not is_alive(owner)
+        now = time.monotonic()
+        seen = now - self._first_seen.setdefault(trial.number, now)
+        return max(seen, _age_seconds(trial)) > self._patience.orphan_seconds
+
+
+def is_alive(owner: Owner) -> bool:
+    """Whether this process of this machine still runs; its number may belong to another by now."""
+    try:
+        process = psutil.Process(owner.process_id)
+        started_at = process.create_time()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+    return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
+
+
+def _age_seconds(trial: FrozenTrial) -> float:
+    if trial.datetime_start is None:
+        return 0.0
+    # Optuna writes local time without a zone.
+    return (datetime.now() - trial.datetime_start).total_seconds()

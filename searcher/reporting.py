@@ -1,0 +1,88 @@
+"""How a search tells people how it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from syncswitch.searcher.decision import Progress
+from syncswitch.storage.records import Evaluation, TrialRecord
+
+__all__ = ["Reporter", "Run", "SilentReporter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, as people are told of it.
+
+    Attributes:
+        number: Number of the trial in its study.
+        switch_percent: The setting.
+        repeat: Number of this repeat of the setting, from 1.
+        repeats: R.
+        total_worker_steps: W.
+        first_protocol: Protocol before the switch.
+    """
+
+    number: int
+    switch_percent: float
+    repeat: int
+    repeats: int
+    total_worker_steps: int
+    first_protocol: str
+
+
+class Reporter(Protocol):
+    """Is told how a search goes on. `on_progress` and `on_evaluation` come from trainer threads."""
+
+    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+        """The history as it is before each decision."""
+
+    def on_run(self, run: Run) -> None:
+        """A run starts."""
+
+    def on_progress(self, run: Run, worker_step: int) -> None:
+        """The run is at this worker-step."""
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """The run was tested."""
+
+    def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """The run is complete and recorded."""
+
+    def on_failed(self, run: Run, reason: str) -> None:
+        """The run failed for reasons of infrastructure and will be made again."""
+
+    def on_wait(self, switch_percent: float) -> None:
+        """Other searchers make all the runs that are needed."""
+
+    def on_repaired(self, lost_runs: int) -> None:
+        """Runs of searchers that ended before their time were given back."""
+
+
+class SilentReporter:
+    """Tells nobody."""
+
+    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+        """Does nothing."""
+
+    def on_run(self, run: Run) -> None:
+        """Does nothing."""
+
+    def on_progress(self, run: Run, worker_step: int) -> None:
+        """Does nothing."""
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """Does nothing."""
+
+    def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """Does nothing."""
+
+    def on_failed(self, run: Run, reason: str) -> None:
+        """Does nothing."""
+
+    def on_wait(self, switch_percent: float) -> None:
+        """Does nothing."""
+
+    def on_repaired(self, lost_runs: int) -> None:
+        """Does nothing."""

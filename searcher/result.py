@@ -1,0 +1,204 @@
+"""What a search found and what it cost."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+
+from syncswitch.searcher.decision import Decided, Observation, PaperRule, SettingSummary
+from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.trials import StoredTrial
+
+__all__ = ["SearchCost", "SearchResult", "SettingResult", "cost_of", "draft_policy", "settings_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingResult:
+    """One row of the closing table.
+
+    Attributes:
+        summary: Runs, accuracy and verdict.
+        training_seconds: Mean over the runs that did not diverge; None without such a run.
+    """
+
+    summary: SettingSummary
+    training_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCost:
+    """What a search cost.
+
+    Attributes:
+        paid_seconds: Training time of all completed runs.
+        baseline_seconds: Mean training time of the first protocol alone.
+        is_estimated: No such run was made: W divided by the first protocol's throughput in the
+            candidate runs stands for it.
+        trials: Completed runs.
+        failed_trials: Runs that were interrupted or failed, and made again.
+        wall_seconds: Time during which at least one run was under way. Breaks between the parts of
+            a resumed search do not count, and runs side by side count once.
+    """
+
+    paid_seconds: float
+    baseline_seconds: float | None
+    is_estimated: bool
+    trials: int
+    failed_trials: int
+    wall_seconds: float
+
+    @property
+    def bsp_multiples(self) -> float | None:
+        """Search cost as in the paper's Table II: in trainings with the first protocol alone."""
+        return self.paid_seconds / self.baseline_seconds if self.baseline_seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The end of a search."""
+
+    policy: TimingPolicy
+    settings: tuple[SettingResult, ...]
+    cost: SearchCost
+
+
+def settings_of(
+    rule: PaperRule, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> tuple[SettingResult, ...]:
+    """The table of settings, in the order in which they were tried.
+
+    Args:
+        rule: Of the search.
+        finished: Its completed runs.
+        rows: What the store has of them, by trial number.
+    """
+    return tuple(
+        SettingResult(summary, _mean_seconds(summary.switch_percent, finished, rows))
+        for summary in rule.progress(finished).summaries
+    )
+
+
+def cost_of(
+    rule: PaperRule,
+    identity: WorkloadIdentity,
+    finished: Sequence[Observation],
+    rows: Mapping[int, StoredTrial],
+) -> SearchCost:
+    """Search cost = time of all completed runs / mean time of the first protocol alone."""
+    completed = [rows[run.trial_number] for run in finished]
+    paid = sum((row.training_seconds or 0.0) - (row.inherited_seconds or 0.0) for row in completed)
+    baseline = _mean_seconds(rule.highest_percent, finished, rows)
+    is_estimated = baseline is None
+    if baseline is None:
+        baseline = _estimated_baseline_seconds(identity, completed)
+    return SearchCost(
+        paid_seconds=paid,
+        baseline_seconds=baseline,
+        is_estimated=is_estimated,
+        trials=len(completed),
+        failed_trials=len(rows) - len(completed),
+        wall_seconds=_covered_seconds(list(rows.values())),
+    )
+
+
+def draft_policy(
+    rule: PaperRule,
+    identity: WorkloadIdentity,
+    study: str,
+    decided: Decided,
+    finished: Sequence[Observation],
+    rows: Mapping[int, StoredTrial],
+) -> TimingPolicy:
+    """The policy to publish; its version is given by the registry."""
+    chosen = [
+        summary
+        for summary in rule.progress(finished).summaries
+        if summary.switch_percent == decided.switch_percent
+    ]
+    return TimingPolicy(
+        fingerprint=identity.fingerprint,
+        version=1,
+        workload=identity.name,
+        workers=identity.workers,
+        total_worker_steps=identity.total_worker_steps,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+        switch_percent=decided.switch_percent,
+        target_accuracy=decided.target_accuracy,
+        threshold=rule.threshold,
+        mean_accuracy=chosen[0].mean_accuracy if chosen else None,
+        training_seconds=_mean_seconds(decided.switch_percent, finished, rows),
+        baseline_seconds=_mean_seconds(rule.highest_percent, finished, rows),
+        strategy=rule.name,
+        study=study,
+        evidence=tuple(
+            _evidence(study, run, rows[run.trial_number])
+            for run in sorted(finished, key=lambda run: run.trial_number)
+        ),
+        created_at=datetime.now(timezone.utc).isoformat(),
+        software=_software(),
+    )
+
+
+def _evidence(study: str, run: Observation, row: StoredTrial) -> Evidence:
+    return Evidence(
+        study=study,
+        trial_number=run.trial_number,
+        switch_percent=run.switch_percent,
+        replicate=row.replicate,
+        converged_accuracy=run.accuracy,
+        diverged=run.diverged,
+        training_seconds=row.training_seconds or 0.0,
+    )
+
+
+def _mean_seconds(
+    percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> float | None:
+    seconds = [
+        rows[run.trial_number].training_seconds
+        for run in finished
+        if run.switch_percent == percent and not run.diverged
+    ]
+    known = [value for value in seconds if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _estimated_baseline_seconds(
+    identity: WorkloadIdentity, completed: Sequence[StoredTrial]
+) -> float | None:
+    phases = [
+        phase
+        for row in completed
+        for phase in row.phases
+        if phase.protocol == identity.first_protocol
+    ]
+    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in phases)
+    seconds = sum(phase.seconds for phase in phases)
+    return identity.total_worker_steps * seconds / steps if steps and seconds else None
+
+
+def _covered_seconds(rows: Sequence[StoredTrial]) -> float:
+    spans = sorted((row.started_at, row.ended_at) for row in rows if row.ended_at is not None)
+    covered = 0.0
+    reached: datetime | None = None
+    for start, end in spans:
+        begin = start if reached is None else max(start, reached)
+        if end > begin:
+            covered += (end - begin).total_seconds()
+            reached = end
+    return covered
+
+
+def _software() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("syncswitch", "tensorflow", "keras", "optuna"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # a checkout that is not installed, or a TensorFlow of another name
+    return versions

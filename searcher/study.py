@@ -1,0 +1,244 @@
+"""The Optuna study of a search: opening it, claiming a run in it, finishing a run.
+
+Several searchers may share a study. Each claims a run in three moves: it asks for a trial, waits
+until all trials with lower numbers have chosen their setting and replicate, then chooses its own.
+So claims happen one after the other, in the order of their numbers, without any lock.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import optuna
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
+from syncswitch.searcher.decision import Decision, NextRun, Observation, PaperRule
+from syncswitch.searcher.plan import replicate_seed
+from syncswitch.searcher.sampler import BinarySearchSampler, in_flight_percents, observations
+from syncswitch.storage.errors import DatabaseError, RetryableError
+from syncswitch.storage.trials import Owner
+
+__all__ = [
+    "Claim",
+    "SearchStudy",
+    "has_chosen",
+    "owner_of",
+    "upgrade_study_tables",
+]
+
+PARAMETER = "switch_percent"
+_OWNER = "owner"
+_REPLICATE = "replicate"
+_OPEN_ATTEMPTS = 5
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that this process has to make.
+
+    Attributes:
+        trial: Optuna's trial.
+        switch_percent: Setting to measure.
+        replicate: Number of this repeat of the setting, from 0.
+        seed: Of the replicate.
+    """
+
+    trial: optuna.Trial
+    switch_percent: float
+    replicate: int
+    seed: int
+
+    @property
+    def number(self) -> int:
+        """Number of the trial in its study."""
+        return self.trial.number
+
+
+def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
+    """Gives a busy or lost database the class of error that says so."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except UpdateFinishedTrialError as error:
+            raise RetryableError("another searcher took this run for lost") from error
+        except StorageInternalError as error:
+            cause = " ".join(str(error.__cause__ or error).split())[:200]
+            raise RetryableError(f"the database did not answer: {cause}") from error
+
+    return call
+
+
+class SearchStudy:
+    """An Optuna study whose trials are the runs of one search.
+
+    Attributes:
+        name: Of the study.
+        abandoned: Trials that this process gave up, perhaps without being able to say so.
+    """
+
+    def __init__(self, study: optuna.Study, rule: PaperRule) -> None:
+        self._study = study
+        self._rule = rule
+        self.name = study.study_name
+        self.abandoned: set[int] = set()
+
+    @classmethod
+    @_retryable
+    def open(cls, url: str, name: str, rule: PaperRule, seed: int) -> SearchStudy:
+        """Makes the study, or goes on with the one that is there.
+
+        Raises:
+            DatabaseError: Optuna's tables are of another version.
+        """
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study = optuna.create_study(
+            storage=_storage(url),
+            study_name=name,
+            direction="maximize",
+            sampler=BinarySearchSampler(rule, parameter=PARAMETER, seed=seed),
+            load_if_exists=True,
+        )
+        return cls(study, rule)
+
+    @_retryable
+    def trials(self) -> list[FrozenTrial]:
+        """All trials as they are now; not to be changed."""
+        return self._study.get_trials(deepcopy=False)
+
+    def finished(self) -> list[Observation]:
+        """The completed runs."""
+        return observations(self.trials(), PARAMETER)
+
+    def decision(self) -> Decision:
+        """What to do now. Raises UserError where the baseline diverged."""
+        trials = self.trials()
+        return self._rule.decide(
+            observations(trials, PARAMETER), in_flight_percents(trials, PARAMETER)
+        )
+
+    @_retryable
+    def claim(self, owner: Owner, base_seed: int, wait: Callable[[], None]) -> Claim | None:
+        """Takes the next run, or None where others took all that are needed.
+
+        Args:
+            owner: This process.
+            base_seed: The replicate's seed derives from it.
+            wait: Called while an earlier trial has not chosen; has to clear up dead ones.
+        """
+        trial = self._study.ask()
+        try:
+            trial.set_user_attr(_OWNER, asdict(owner))
+            while any(_is_open(other) and other.number < trial.number for other in self.trials()):
+                wait()
+            return self._choose(trial, base_seed)
+        except BaseException:
+            self.abandoned.add(trial.number)
+            self.fail(trial.number)
+            raise
+
+    def _choose(self, trial: optuna.Trial, base_seed: int) -> Claim | None:
+        others = [other for other in self.trials() if other.number != trial.number]
+        decision = self._rule.decide(
+            observations(others, PARAMETER), in_flight_percents(others, PARAMETER)
+        )
+        if not isinstance(decision, NextRun):
+            self.fail(trial.number)
+            return None
+        rule = self._rule
+        percent = trial.suggest_float(PARAMETER, rule.lowest_percent, rule.highest_percent)
+        used = {
+            other.user_attrs.get(_REPLICATE)
+            for other in others
+            if other.params.get(PARAMETER) == percent
+            and other.state in (TrialState.COMPLETE, TrialState.RUNNING)
+        }
+        replicate = next(number for number in range(len(used) + 1) if number not in used)
+        seed = replicate_seed(base_seed, replicate)
+        trial.set_user_attr("seed", seed)
+        # Last, as it tells the searchers that wait for this one to go on.
+        trial.set_user_attr(_REPLICATE, replicate)
+        return Claim(trial, percent, replicate, seed)
+
+    def is_running(self, number: int) -> bool:
+        """Whether nobody has finished this trial."""
+        return any(t.number == number and t.state == TrialState.RUNNING for t in self.trials())
+
+    @_retryable
+    def note_divergence(self, claim: Claim, diverged: bool) -> None:
+        """Goes with the value that will be told, so comes before the store's row is complete."""
+        claim.trial.set_user_attr("diverged", diverged)
+
+    def complete(self, number: int, accuracy: float) -> None:
+        """Tells the accuracy, if nobody has finished the trial."""
+        self._tell(number, float(accuracy), TrialState.COMPLETE)
+
+    def fail(self, number: int) -> None:
+        """Tells that the run has to be made again, if nobody has finished the trial."""
+        self._tell(number, None, TrialState.FAIL)
+
+    @_retryable
+    def _tell(self, number: int, value: float | None, state: TrialState) -> None:
+        try:
+            self._study.tell(number, value, state=state, skip_if_finished=True)
+        except UpdateFinishedTrialError:
+            return  # another searcher was faster
+
+
+def has_chosen(trial: FrozenTrial) -> bool:
+    """Whether a trial has its setting and replicate."""
+    return _REPLICATE in trial.user_attrs
+
+
+def owner_of(trial: FrozenTrial) -> Owner | None:
+    """The process that asked for a trial, where it lived long enough to say so."""
+    content = trial.user_attrs.get(_OWNER)
+    return Owner(**content) if isinstance(content, dict) else None
+
+
+def upgrade_study_tables(url: str) -> None:
+    """Brings Optuna's tables to the version of the installed Optuna."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _storage(url, check=False).upgrade()
+
+
+def _is_open(trial: FrozenTrial) -> bool:
+    return trial.state == TrialState.RUNNING and not has_chosen(trial)
+
+
+def _storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
+    sqlite = url.startswith("sqlite")
+    arguments: dict[str, Any] = (
+        {"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True}
+    )
+    for attempt in range(_OPEN_ATTEMPTS):
+        try:
+            return optuna.storages.RDBStorage(
+                url, engine_kwargs=arguments, skip_compatibility_check=not check
+            )
+        except RuntimeError as error:
+            raise DatabaseError(
+                f"Optuna's tables in {_without_password(url)} do not fit the installed Optuna"
+                f" {optuna.__version__}; run: syncswitch-search db upgrade"
+            ) from error
+        except Exception as error:
+            # Two searchers that start at once both try to make Optuna's tables, and one loses with
+            # whatever error its driver has for it.
+            if attempt + 1 == _OPEN_ATTEMPTS:
+                raise DatabaseError(
+                    f"Optuna cannot use the database {_without_password(url)}:"
+                    f" {type(error).__name__}; check its permissions, free space and server"
+                ) from error
+            time.sleep(0.2 * (attempt + 1))
+    raise AssertionError("unreachable")
+
+
+def _without_password(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

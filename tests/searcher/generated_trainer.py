@@ -1,0 +1,136 @@
+"""A test tool: a trainer whose accuracies are generated, not trained.
+
+Accuracy depends on the setting and the seed alone, so an undisturbed search and one that was killed
+twenty times measure the same values.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+
+IDENTITY = WorkloadIdentity(
+    name="generated",
+    model="0" * 64,
+    data_set="none",
+    loss="none",
+    optimizer="{}",
+    total_worker_steps=3000,
+    batch_size=32,
+    learning_rate=0.1,
+    momentum=0.9,
+    learning_rate_boundaries=((1500, 0.1),),
+    workers=4,
+    first_protocol="bsp",
+    second_protocol="asp",
+)
+
+BSP_SECONDS = 100.0
+ASP_SECONDS = 40.0
+
+
+@dataclass
+class GeneratedTrainer(Trainer):
+    """Generates an accuracy that is flat above a knee and falls below it.
+
+    Attributes:
+        knee_percent: From here on a setting is as good as the first protocol alone.
+        plateau: Accuracy there.
+        loss_at_zero: How much is lost without the first protocol.
+        noise: Standard deviation between seeds.
+        delay_seconds: Real time that a run takes.
+        diverges_below_percent: Settings below this one diverge.
+        failures: How many runs fail for infrastructure before any succeeds.
+        runs: Settings and replicates asked for, in order.
+    """
+
+    knee_percent: float = 12.5
+    plateau: float = 0.95
+    loss_at_zero: float = 0.2
+    noise: float = 0.001
+    delay_seconds: float = 0.0
+    diverges_below_percent: float = 0.0
+    failures: int = 0
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.runs: list[tuple[float, int]] = []
+        self.closed = 0
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        observer = observer or SilentObserver()
+        self.runs.append((spec.switch_percent, spec.replicate))
+        started_at = datetime.now(timezone.utc)
+        if self.failures:
+            self.failures -= 1
+            raise RetryableError("the generated server was lost")
+        if self.error is not None:
+            raise self.error
+        self._sleep(spec, observer)
+        return self._record(spec, observer, started_at)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def _sleep(self, spec: TrialSpec, observer: Observer) -> None:
+        slices = 4
+        for part in range(1, slices + 1):
+            time.sleep(self.delay_seconds / slices)
+            observer.on_progress(spec.identity.total_worker_steps * part // slices)
+
+    def _accuracy(self, spec: TrialSpec) -> float:
+        missing = max(0.0, 1 - spec.switch_percent / self.knee_percent)
+        noise = random.Random(f"{spec.switch_percent} {spec.seed}").gauss(0, self.noise)
+        return self.plateau - self.loss_at_zero * missing + noise
+
+    def _record(self, spec: TrialSpec, observer: Observer, started_at: datetime) -> TrialRecord:
+        total = spec.identity.total_worker_steps
+        diverged = spec.switch_percent < self.diverges_below_percent
+        accuracy = 0.1 if diverged else self._accuracy(spec)
+        switch_at = round(total * spec.switch_percent / 100)
+        first_seconds = BSP_SECONDS * switch_at / total
+        seconds = first_seconds + ASP_SECONDS * (total - switch_at) / total
+        phases = (
+            PhaseRecord("bsp", 0, switch_at, first_seconds, 0.0, 0),
+            PhaseRecord("asp", switch_at, total, seconds - first_seconds, 3.0, 9),
+        )
+        evaluations = tuple(
+            Evaluation(total * part // 5, seconds * part / 5, accuracy, 1.0 / part)
+            for part in range(1, 6)
+        )
+        for evaluation in evaluations:
+            observer.on_evaluation(evaluation)
+        return TrialRecord(
+            spec=spec,
+            worker_steps=total,
+            evaluations=evaluations,
+            phases=tuple(p for p in phases if p.end_worker_step > p.start_worker_step),
+            converged_accuracy=accuracy,
+            converged=not diverged,
+            diverged=diverged,
+            stopped_early=False,
+            training_seconds=seconds,
+            inherited_seconds=0.0,
+            switch_overhead_seconds=0.01,
+            started_at=started_at,
+            ended_at=max(datetime.now(timezone.utc), started_at + timedelta(microseconds=1)),
+            host="generated",
+            software={"syncswitch": "0"},
+        )
+
+
+def identity(**changes: object) -> WorkloadIdentity:
+    """The identity above with some fields changed."""
+    return replace(IDENTITY, **changes)  # type: ignore[arg-type]
