@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from syncswitch.storage.errors import WorkloadError
 
 __all__ = ["Array", "Data"]

@@ -86,7 +86,11 @@ class Workload:
 
     def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
         """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
-        from syncswitch.trainers.keras_parts import describe_loss, describe_model, describe_optimizer
+        from syncswitch.trainers.keras_parts import (
+            describe_loss,
+            describe_model,
+            describe_optimizer,
+        )
 
         return WorkloadIdentity(
             name=self.name,
@@ -202,4 +206,3 @@ def _one_line(error: BaseException) -> str:
 def _digest(description: Any) -> str:
     canonical = json.dumps(description, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
-

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records import Evaluation
 from syncswitch.trainers.cluster.program import Program
@@ -110,9 +109,7 @@ class Evaluator:
         on_evaluation: Called in that thread with each evaluation.
     """
 
-    def __init__(
-        self, tester: ModelTester, on_evaluation: Callable[[Evaluation], None]
-    ) -> None:
+    def __init__(self, tester: ModelTester, on_evaluation: Callable[[Evaluation], None]) -> None:
         self._tester = tester
         self._on_evaluation = on_evaluation
         self._requests: queue.SimpleQueue[EvaluationRequest | None] = queue.SimpleQueue()
@@ -150,5 +147,5 @@ class Evaluator:
                             request.training_loss,
                         )
                     )
-                except BaseException as error:  # noqa: BLE001 (raised again by finish)
+                except BaseException as error:
                     self._error = error

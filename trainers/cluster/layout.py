@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from syncswitch.storage.errors import WorkloadError
 
 __all__ = ["FlatLayout", "Vector"]

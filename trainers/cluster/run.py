@@ -79,7 +79,9 @@ class TrainingRun:
     def execute(self) -> RunResult:
         """Runs to the end, to divergence, or until the observer says stop."""
         threads = [
-            threading.Thread(target=self._work, args=(worker,), name=f"worker-{worker}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(worker,), name=f"worker-{worker}", daemon=True
+            )
             for worker in self._dispatcher.workers
         ]
         for thread in threads:
@@ -129,14 +131,18 @@ class TrainingRun:
                     self._count_loss(push.loss)
                     staleness = push.pushed_updates - own_update - push.pulled_updates
                     self._dispatcher.acknowledge(worker, ticket, staleness)
-                except BaseException as error:  # noqa: BLE001 (raised again by execute)
+                except BaseException as error:
                     self._dispatcher.fail(error)
 
     def _push(self, worker: int, worker_step: int, aggregates: bool) -> Push:
         if aggregates:
             return self._program.push_gradient(worker, worker_step, self._spec.seed)
         return self._program.push_update(
-            worker, worker_step, self._spec.seed, self._rate(worker_step, 1), self._workload.momentum
+            worker,
+            worker_step,
+            self._spec.seed,
+            self._rate(worker_step, 1),
+            self._workload.momentum,
         )
 
     def _apply_round(self, workers: Sequence[int], worker_step: int) -> None:

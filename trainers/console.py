@@ -1,0 +1,268 @@
+"""What the two command lines share: options, one-line errors, output and progress bars.
+
+Light at import: rich is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from syncswitch.storage.errors import SyncSwitchError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+__all__ = [
+    "DEFAULT_STORAGE_URL",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "STORAGE_VARIABLE",
+    "ProgramCommand",
+    "ProgramGroup",
+    "common_options",
+    "debug_option",
+    "json_option",
+    "print_error",
+    "print_json",
+    "progress_bars",
+    "protocols_option",
+    "stderr_console",
+    "stderr_is_terminal",
+    "stdout_console",
+    "storage_option",
+    "workers_option",
+]
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+# As in storage/engine.py, which imports SQLAlchemy and so is too heavy for --help.
+DEFAULT_STORAGE_URL = "sqlite:///syncswitch.db"
+STORAGE_VARIABLE = "SYNCSWITCH_STORAGE"
+
+# A table that is piped into a file or another program has no terminal to take its width from.
+_WIDTH_WITHOUT_TERMINAL = 120
+
+# click 8.1 has no such error: it prints the help and exits with 0.
+_NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+_debug: ContextVar[bool] = ContextVar("debug", default=False)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Program(click.Command):
+    """Ends with a status and one line per error, whatever goes wrong."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the program; the number that a command returns is the exit status."""
+
+        def call() -> Any:
+            return super(_Program, self).main(
+                args, prog_name, complete_var, standalone_mode=False, **extra
+            )
+
+        if not standalone_mode:
+            return call()
+        sys.exit(_status_of(call))
+
+
+class ProgramCommand(_Program):
+    """A program of one command."""
+
+
+class ProgramGroup(_Program, click.Group):
+    """A program of several commands."""
+
+
+def _status_of(call: Callable[[], Any]) -> int:
+    token = _debug.set(False)
+    try:
+        status = call()
+        sys.stdout.flush()
+        return status if isinstance(status, int) else EXIT_OK
+    except click.ClickException as error:
+        if isinstance(error, _NO_ARGUMENTS):
+            click.echo(error.format_message(), err=True)
+        else:
+            print_error(_usage_message(error))
+        return EXIT_USAGE
+    except UserError as error:
+        _trace()
+        print_error(str(error))
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        print_error("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except SyncSwitchError as error:
+        _trace()
+        print_error(str(error))
+        return EXIT_FAILED
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            return _reader_left()
+        _trace()
+        hint = "" if _debug.get() else "; --debug shows where"
+        print_error(f"unexpected {type(error).__name__}: {error}{hint}")
+        return EXIT_FAILED
+    finally:
+        _debug.reset(token)
+
+
+def _usage_message(error: click.ClickException) -> str:
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        message = f"{message.rstrip('.')} (see {context.command_path} --help)"
+    return message
+
+
+def _reader_left() -> int:
+    # As after `| head`: nobody reads on, and Python's own flush at exit would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return EXIT_FAILED
+
+
+def _trace() -> None:
+    if _debug.get():
+        traceback.print_exc()
+
+
+def print_error(message: str) -> None:
+    """One line on standard error, whatever the message holds."""
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """A value on standard output, for programs."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def storage_option(function: _F) -> _F:
+    """`--storage`, the database."""
+    return click.option(
+        "--storage",
+        "storage_url",
+        metavar="URL",
+        envvar=STORAGE_VARIABLE,
+        default=DEFAULT_STORAGE_URL,
+        show_default=True,
+        show_envvar=True,
+        help="Database of trials and policies: a SQLite file or a PostgreSQL server.",
+    )(function)
+
+
+def json_option(function: _F) -> _F:
+    """`--json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a table."
+    )(function)
+
+
+def debug_option(function: _F) -> _F:
+    """`--debug`; the command itself is not told."""
+
+    def remember(_: click.Context, __: click.Parameter, value: bool) -> None:
+        if value:
+            _debug.set(True)
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=remember,
+        help="Show the traceback of an error.",
+    )(function)
+
+
+def common_options(function: _F) -> _F:
+    """`--storage`, `--json` and `--debug`."""
+    return storage_option(json_option(debug_option(function)))
+
+
+def workers_option(default: int | None) -> Callable[[_F], _F]:
+    """`--workers`; without a default it narrows a choice."""
+    text = "Workers in the cluster." if default else "Only policies for this many workers."
+    return click.option(
+        "--workers", type=int, default=default, show_default=default is not None, help=text
+    )
+
+
+def protocols_option(default: str | None) -> Callable[[_F], _F]:
+    """`--protocols`; without a default it narrows a choice."""
+    text = "Protocols before and after the switch."
+    return click.option(
+        "--protocols",
+        metavar="FIRST,SECOND",
+        default=default,
+        show_default=default is not None,
+        help=text if default else f"Only policies for these. {text}",
+    )
+
+
+def stdout_console() -> Console:
+    """For results."""
+    return _console(stderr=False)
+
+
+def stderr_console() -> Console:
+    """For progress and logs."""
+    return _console(stderr=True)
+
+
+def stderr_is_terminal() -> bool:
+    """Whether somebody watches, so that bars may move."""
+    return sys.stderr.isatty()
+
+
+def progress_bars(console: Console) -> Progress:
+    """Bars with the time that remains; they disappear at the end."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("remaining"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
