@@ -1,0 +1,145 @@
+"""A trainer whose whole cluster, chief included, runs in processes of its own."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+from multiprocessing.connection import Connection
+from typing import IO
+
+from syncswitch.storage import errors
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.messages import (
+    Failed,
+    Finished,
+    Message,
+    Progress,
+    Ready,
+    Tested,
+    Train,
+    VerdictIs,
+)
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+
+__all__ = ["IsolatedTrainer"]
+
+_LOG = logging.getLogger(__name__)
+_TAIL_LINES = 5
+_STOP_SECONDS = 10
+
+
+class IsolatedTrainer(Trainer):
+    """Trains on real TensorFlow servers in a private network namespace.
+
+    The chief has to be in the namespace too, and this process must stay outside, where the database
+    is: so they are different processes. A cluster that fails is thrown away, and the next trial
+    starts another.
+
+    Args:
+        reference: The workload, as `load_workload` takes it.
+        workers: n.
+
+    Raises:
+        UserError: The workload cannot be loaded or its parts do not fit together.
+    """
+
+    def __init__(self, reference: str, workers: int) -> None:
+        self._reference = reference
+        self._workers = workers
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._log: IO[bytes] | None = None
+        self._start()
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """See `Trainer.train`."""
+        observer = observer or SilentObserver()
+        if self._connection is None:
+            self._start()
+        try:
+            self._send(Train(spec))
+            while True:
+                message = self._receive()
+                if isinstance(message, Progress):
+                    observer.on_progress(message.worker_step)
+                elif isinstance(message, Tested):
+                    self._send(VerdictIs(observer.on_evaluation(message.evaluation)))
+                elif isinstance(message, Finished):
+                    return message.record
+        except errors.UserError:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends every process of the cluster. May be called twice."""
+        process, self._process = self._process, None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _start(self) -> None:
+        self._connection, theirs = multiprocessing.Pipe()
+        self._log = tempfile.TemporaryFile(prefix="syncswitch-cluster-")
+        arguments = [str(theirs.fileno()), self._reference, str(self._workers)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "syncswitch.trainers.cluster.zygote", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            # Ctrl-C is for this process, which then ends the cluster in order.
+            start_new_session=True,
+        )
+        theirs.close()
+        try:
+            message = self._receive()
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(message, Ready) and not message.private_network:
+            _LOG.warning(
+                "this system allows no private network namespace: the cluster's servers listen on "
+                "all interfaces, and TensorFlow asks nobody for a password; use it behind a "
+                "firewall, or --launcher in-process"
+            )
+
+    def _send(self, message: Message) -> None:
+        assert self._connection is not None
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise RetryableError(self._obituary()) from error
+
+    def _receive(self) -> Message:
+        assert self._connection is not None
+        try:
+            message: Message = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise RetryableError(self._obituary()) from error
+        if isinstance(message, Failed):
+            raise getattr(errors, message.kind)(message.text)
+        return message
+
+    def _obituary(self) -> str:
+        assert self._log is not None
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        tail = " | ".join(line.strip() for line in lines[-_TAIL_LINES:]) or "nothing"
+        return f"the cluster of {self._workers} workers died; its last words: {tail}"

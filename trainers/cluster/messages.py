@@ -1,0 +1,66 @@
+"""What the chief of an isolated cluster and the process that asked for it say to each other.
+
+They are pickled over a pair of sockets between a process and its own child.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.trainers.trainer import Verdict
+
+__all__ = ["Failed", "Finished", "Message", "Progress", "Ready", "Tested", "Train", "VerdictIs"]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The cluster is up; `private_network` says whether nobody else can reach it."""
+
+    private_network: bool
+
+
+@dataclass(frozen=True)
+class Train:
+    """Asks for one trial."""
+
+    spec: TrialSpec
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Worker-steps done."""
+
+    worker_step: int
+
+
+@dataclass(frozen=True)
+class Tested:
+    """An evaluation; the chief waits for a `VerdictIs`."""
+
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class VerdictIs:
+    """Answer to `Tested`."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The trial is over."""
+
+    record: TrialRecord
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The cluster or the trial failed; `kind` is the name of a class of `storage.errors`."""
+
+    kind: str
+    text: str
+
+
+Message = Ready | Train | Progress | Tested | VerdictIs | Finished | Failed
