@@ -156,7 +156,7 @@ def read_policy(path: str | Path) -> TimingPolicy:
     """
     document = _parsed(path)
     version = document.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
         raise PolicyError(
             f"policy file {path} has schema version {version!r}, this version of syncswitch allows"
             f" {SCHEMA_VERSION}; upgrade syncswitch, or {_EXPORT}"

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.records import (
+    Evaluation,
+    Evidence,
+    PhaseRecord,
+    TimingPolicy,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials import SearchInfo, TrialStore
+
+STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+
+IDENTITY = WorkloadIdentity(
+    name="digits",
+    model="a model",
+    data_set="digits",
+    loss="crossentropy",
+    optimizer='{"name":"sgd"}',
+    total_worker_steps=1000,
+    batch_size=32,
+    learning_rate=0.1,
+    momentum=0.9,
+    learning_rate_boundaries=((500, 0.1),),
+    workers=4,
+    first_protocol="bsp",
+    second_protocol="asp",
+)
+
+SEARCH = SearchInfo(
+    study="digits-1",
+    fingerprint=IDENTITY.fingerprint,
+    strategy="adaptive",
+    settings=5,
+    runs=3,
+    threshold=0.01,
+    target_accuracy=None,
+    trainer="simulated",
+    base_seed=7,
+)
+
+RECORD = TrialRecord(
+    spec=TrialSpec(identity=IDENTITY, switch_percent=50.0, seed=11, replicate=2),
+    worker_steps=1000,
+    evaluations=(Evaluation(500, 1.5, 0.8, 0.7), Evaluation(1000, 2.5, 0.9, 0.3)),
+    phases=(
+        PhaseRecord("bsp", 0, 500, 2.0, 0.0, 0),
+        PhaseRecord("asp", 500, 1000, 1.0, 2.5, 7),
+    ),
+    converged_accuracy=0.89,
+    converged=True,
+    diverged=False,
+    stopped_early=True,
+    training_seconds=3.0,
+    inherited_seconds=1.0,
+    switch_overhead_seconds=0.25,
+    started_at=STARTED_AT,
+    ended_at=STARTED_AT + timedelta(seconds=9),
+    host="chief",
+    software={"tensorflow": "2.16.1"},
+)
+
+POLICY = TimingPolicy(
+    fingerprint=IDENTITY.fingerprint,
+    version=1,
+    workload="digits",
+    workers=4,
+    total_worker_steps=1000,
+    first_protocol="bsp",
+    second_protocol="asp",
+    switch_percent=12.5,
+    target_accuracy=0.9,
+    threshold=0.01,
+    mean_accuracy=0.895,
+    training_seconds=3.0,
+    baseline_seconds=6.0,
+    strategy="adaptive",
+    study="digits-1",
+    evidence=(
+        Evidence("digits-1", 1, 12.5, 0, 0.895, False, 3.0),
+        Evidence("digits-1", 0, 100.0, 0, 0.9, False, 6.0),
+    ),
+    created_at=STARTED_AT.isoformat(),
+    software={"tensorflow": "2.16.1"},
+)
+
+
+@pytest.fixture
+def identity() -> WorkloadIdentity:
+    return IDENTITY
+
+
+@pytest.fixture
+def search() -> SearchInfo:
+    return SEARCH
+
+
+@pytest.fixture
+def record() -> TrialRecord:
+    return RECORD
+
+
+@pytest.fixture
+def policy() -> TimingPolicy:
+    return POLICY
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "syncswitch.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    with open_database(url, create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(database: Database) -> TrialStore:
+    """A trial store in which the search is registered."""
+    store = TrialStore(database)
+    store.register(IDENTITY, "digits", SEARCH)
+    return store
+
+
+@pytest.fixture
+def other_identity() -> WorkloadIdentity:
+    """The same workload on a larger cluster."""
+    return replace(IDENTITY, workers=8)
+
+
+Work = Callable[[int], Any]
+
+
+@pytest.fixture
+def at_once() -> Callable[[Work, int], list[Any]]:
+    """Runs `work(0)`, `work(1)`, ... at the same moment, each in a process of its own."""
+    context = multiprocessing.get_context("fork")
+
+    def run(work: Work, processes: int) -> list[Any]:
+        barrier = context.Barrier(processes)
+        answers: Any = context.SimpleQueue()
+
+        def child(number: int) -> None:
+            barrier.wait(30)
+            try:
+                answers.put((number, work(number), None))
+            except BaseException:
+                answers.put((number, None, traceback.format_exc()))
+
+        children = [context.Process(target=child, args=(number,)) for number in range(processes)]
+        for process in children:
+            process.start()
+        found = sorted((answers.get() for _ in children), key=lambda answer: int(answer[0]))
+        for process in children:
+            process.join()
+        failures = [failure for _, _, failure in found if failure]
+        assert not failures, failures[0]
+        return [answer for _, answer, _ in found]
+
+    return run

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.inspection import parse_url, shown
+
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+NOBODY = 65534
+
+
+def refusal(url: str, *, create: bool = True) -> str:
+    with pytest.raises(DatabaseError) as caught:
+        open_database(url, create=create)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "runs.db", "://", "sqlite:/x", "a b://c"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    assert "allowed: sqlite:///FILE or postgresql://" in refusal(url)
+
+
+def test_a_bare_path_is_shown_as_a_url() -> None:
+    assert "write sqlite:///runs.db" in refusal("runs.db")
+
+
+@pytest.mark.parametrize("url", ["mysql://u:p@h/d", "oracle://h", "redis://h"])
+def test_other_databases_are_refused(url: str) -> None:
+    assert "do not work; allowed:" in refusal(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x.db?mode=ro&uri=true"]
+)
+def test_databases_that_processes_cannot_share_are_refused(url: str) -> None:
+    assert "give a plain path" in refusal(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite+nodriver:///x.db", "postgresql+nodriver://h/d"])
+def test_a_missing_driver_is_named(url: str) -> None:
+    assert "nodriver" in refusal(url)
+    assert not Path("x.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://user:secret@host/name", "postgresql://user:***@host/name"),
+        ("postgresql://user:sec@ret@host/name", "postgresql://user:***@host/name"),
+        ("postgresql://user@host:5432/name", "postgresql://user@host:5432/name"),
+        ("sqlite:////home/me/a.db", "sqlite:////home/me/a.db"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, expected: str) -> None:
+    assert shown(url) == expected
+
+
+def test_an_unparsable_url_does_not_show_its_password() -> None:
+    assert "secret" not in refusal("postgresql://user:secret@host:port:port/name")
+
+
+def test_postgresql_is_accepted() -> None:
+    assert parse_url("postgresql://user:secret@host/name").database == "name"
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    assert f"{tmp_path} is a directory" in refusal(f"sqlite:///{tmp_path}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    message = refusal(f"sqlite:///{tmp_path}/no/such/file.db")
+    assert f"mkdir -p {tmp_path}/no/such" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_below_a_file_is_refused(path: Path, url: str) -> None:
+    path.write_text("text")
+    assert "cannot read the database" in refusal(f"{url}/below.db")
+
+
+def test_an_unreadable_file_is_refused(path: Path, url: str, at_once: Run) -> None:
+    open_database(url, create=True).close()
+    path.chmod(0)
+
+    def work(number: int) -> str:
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)  # root may read everything
+        return refusal(url)
+
+    assert "Permission denied" in at_once(work, 1)[0]
+
+
+@pytest.mark.parametrize(
+    "content", [b"x", b"SQLite format 2\x00" * 9, b"\x89HDF\r\n\x1a\n", b"name,accuracy\n" * 99]
+)
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_of_another_kind_is_refused_untouched(
+    path: Path, url: str, content: bytes, create: bool
+) -> None:
+    path.write_bytes(content)
+    assert "is not a SQLite database" in refusal(url, create=create)
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("length", [16, 50, 4096, 20_000])
+def test_a_truncated_database_is_refused(path: Path, url: str, length: int) -> None:
+    open_database(url, create=True).close()
+    path.write_bytes(path.read_bytes()[:length])
+    assert refusal(url)
+
+
+def test_an_empty_file_is_an_empty_database(path: Path, url: str) -> None:
+    path.touch()
+    assert "no results of syncswitch yet" in refusal(url, create=False)
+    assert path.read_bytes() == b""
+    open_database(url, create=True).close()
+    open_database(url, create=False).close()
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+def test_the_tables_of_another_application_are_refused_untouched(
+    path: Path, url: str, create: bool, journal_mode: str
+) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode={journal_mode}")
+    for name in ("trials", "invoices", "customers", "parts", "prices"):
+        connection.execute(f"CREATE TABLE {name} (id INTEGER)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    message = refusal(url, create=create)
+    assert "customers, invoices, parts, ..." in message
+    assert "trials" not in message
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_tables_that_users_add_later_do_no_harm(path: Path, url: str) -> None:
+    open_database(url, create=True).close()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE my_notes (note TEXT)")
+    connection.commit()
+    connection.close()
+    open_database(url, create=False).close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM syncswitch_alembic_version",
+        "UPDATE syncswitch_alembic_version SET version_num = 'deadbeef'",
+    ],
+)
+def test_a_revision_that_nobody_made_is_refused(path: Path, url: str, statement: str) -> None:
+    open_database(url, create=True).close()
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    assert "which no version of syncswitch makes" in refusal(url)
