@@ -66,7 +66,7 @@ class Workload:
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
                 raise WorkloadError(
-                    f"workload {self.name!r}: {field} is {value!r}; give a whole number of 1 or more"
+                    f"workload {self.name!r}: {field} is {value!r}; give a whole number from 1 on"
                 )
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise WorkloadError(

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from syncswitch.storage.errors import FatalError
 from syncswitch.trainers.cluster.tensorflow_api import is_initialized, tf
 
-__all__ = ["Devices", "InProcessLauncher", "Launcher"]
+__all__ = ["Devices", "InProcessLauncher", "Launcher", "reserve_logical_devices"]
 
+# One for the chief and one for the parameter server.
+_BESIDES_WORKERS = 2
 # Logical devices cost next to nothing, and cannot be added later in a process.
 _LEAST_DEVICES = 33
 
@@ -50,14 +52,8 @@ class InProcessLauncher(Launcher):
 
     def start(self, workers: int) -> Devices:
         """See `Launcher.start`."""
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        needed = workers + 2
-        if not is_initialized():
-            # The host process may have asked for devices before: never ask for fewer.
-            count = max(needed, _LEAST_DEVICES)
-            tf.config.set_logical_device_configuration(
-                cpu, [tf.config.LogicalDeviceConfiguration()] * count
-            )
+        needed = workers + _BESIDES_WORKERS
+        reserve_logical_devices(workers)
         names = [device.name for device in tf.config.list_logical_devices("CPU")]
         if len(names) < needed:
             raise FatalError(
@@ -69,3 +65,17 @@ class InProcessLauncher(Launcher):
 
     def close(self) -> None:
         """Nothing to stop: logical devices last as long as the process."""
+
+
+def reserve_logical_devices(workers: int) -> None:
+    """Asks for enough logical CPU devices for `workers` workers in this process.
+
+    Does nothing once TensorFlow has fixed its devices, which its first operation does.
+    """
+    if is_initialized():
+        return
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    count = max(workers + _BESIDES_WORKERS, _LEAST_DEVICES)
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * count
+    )

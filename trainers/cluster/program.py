@@ -6,7 +6,7 @@ executed under the device of whichever worker calls it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from syncswitch.trainers.data import Data
 from syncswitch.trainers.keras_parts import build_loss
 from syncswitch.trainers.workload import Workload
 
-__all__ = ["ModelState", "Program", "Push"]
+__all__ = ["ModelState", "Program", "Push", "restored_model"]
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,6 @@ class Program:
                 tf.constant(momentum, tf.float32),
             )
         )
-
-    def trained_model(self, parameters: Vector, statistics: Vector) -> Any:
-        """A Keras model with these values."""
-        model = self._workload.model()
-        assign(model.trainable_variables, self.parameters.split(parameters))
-        assign(_moving(model), self.statistics.split(statistics))
-        return model
 
     def predict(self, parameters: Any, statistics: Any, inputs: Any) -> Any:
         """Traces the model in inference mode on flat tensors."""
@@ -336,6 +329,20 @@ class Program:
             else:
                 values.append(tf.constant(variable.numpy()))
         return values
+
+
+def restored_model(
+    workload: Workload, parameters: Mapping[str, Vector], statistics: Mapping[str, Vector]
+) -> Any:
+    """The workload's Keras model with values by logical name."""
+    model = workload.model()
+    for variables, named, what in (
+        (model.trainable_variables, parameters, "parameter"),
+        (_moving(model), statistics, "statistic"),
+    ):
+        layout = FlatLayout.of(variables, what)
+        assign(variables, layout.split(layout.from_named(named)))
+    return model
 
 
 def _is_moving(variable: Any) -> bool:

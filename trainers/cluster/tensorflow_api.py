@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-# Read when the library is loaded; a user who sets them keeps his own values.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from syncswitch.storage.errors import UserError
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences the notes that TensorFlow's libraries write while they are loaded.
+
+    They go to file descriptor 2 past every setting. Whoever sets TF_CPP_MIN_LOG_LEVEL sees them.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", _QUIET_LEVEL) != _QUIET_LEVEL:
+        yield
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = _QUIET_LEVEL
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
+    raise UserError(
+        f"KERAS_BACKEND is {os.environ['KERAS_BACKEND']!r}: syncswitch trains with tensorflow; "
+        "unset the variable or set it so"
+    )
+_QUIET_LEVEL = "3"
+# Also a note: that results may differ in the last bit from another build's.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
-import tensorflow as tf
+with _quiet():
+    import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
+    import tensorflow as tf
+
+    # The look for GPUs has notes of its own.
+    tf.config.list_physical_devices()
 
 __all__ = ["TRANSIENT_ERRORS", "executor_scope", "is_initialized", "new_executor", "tf"]
 

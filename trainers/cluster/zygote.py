@@ -2,9 +2,9 @@
 
     python -m syncswitch.trainers.cluster.zygote SOCKET_FD WORKLOAD WORKERS
 
-A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of a
-second (on CPUs: a GPU has to be chosen before the import). The zygote itself never starts
-TensorFlow's runtime. It ends when its standard input does, and the kernel ends its children with it.
+A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of
+a second (on CPUs: a GPU has to be chosen before the import). The zygote itself never starts
+TensorFlow's runtime. It ends when its standard input does, and the kernel ends its children then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError
 from syncswitch.storage.records import Evaluation
@@ -30,6 +30,9 @@ from syncswitch.trainers.cluster.messages import (
 )
 from syncswitch.trainers.cluster.network import die_with_parent, free_ports, isolate_network
 from syncswitch.trainers.trainer import Trainer, Verdict
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.servers import ClusterAddresses
 
 _FIRST_PRIVATE_PORT = 20000
 
@@ -101,7 +104,7 @@ def _wait_for(chief: int, names: dict[int, str]) -> NoReturn:
 
 def _be_chief(
     connection: Connection,
-    addresses: dict[str, list[str]],
+    addresses: ClusterAddresses,
     reference: str,
     workers: int,
     private_network: bool,

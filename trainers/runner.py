@@ -1,0 +1,339 @@
+"""`syncswitch-run`: trains a workload with a timing policy that was found before.
+
+Thin on purpose: it needs no Optuna, and with a policy file no database.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.trainers import console
+from syncswitch.trainers.local import (
+    DEFAULT_LAUNCHER,
+    LAUNCHERS,
+    load_local_workload,
+    open_local_trainer,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import (
+        Evaluation,
+        TimingPolicy,
+        TrialRecord,
+        TrialSpec,
+        WorkloadIdentity,
+    )
+    from syncswitch.trainers.trainer import Observer, Verdict
+    from syncswitch.trainers.workload import Workload
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What the user learns of a run.
+
+    Attributes:
+        policy: The policy that was used.
+        record: What the run measured.
+        baseline_seconds: What the first protocol alone would have taken; None where unknown.
+        baseline_source: Where that figure comes from.
+        time_to_accuracy_seconds: Until the target accuracy; None for never.
+        model_path: The saved model.
+    """
+
+    policy: TimingPolicy
+    record: TrialRecord
+    baseline_seconds: float | None
+    baseline_source: str
+    time_to_accuracy_seconds: float | None
+    model_path: Path
+
+    @property
+    def speed_up(self) -> float | None:
+        """Time of the first protocol alone over the time of this run."""
+        if self.baseline_seconds is None or self.record.training_seconds <= 0:
+            return None
+        return self.baseline_seconds / self.record.training_seconds
+
+
+@click.command(
+    name="syncswitch-run",
+    cls=console.ProgramCommand,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("reference", metavar="WORKLOAD")
+@click.option(
+    "--policy",
+    "choice",
+    metavar="FILE|VERSION|ALIAS",
+    default="current",
+    show_default=True,
+    help="A policy file, or a version or alias in the database.",
+)
+@click.option("--workers", type=int, help="Workers in the cluster. Default: as in the policy.")
+@click.option(
+    "--launcher",
+    type=click.Choice(LAUNCHERS),
+    default=DEFAULT_LAUNCHER,
+    show_default=True,
+    help="Where the cluster's servers and workers run.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of this run.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Where to save the model.  [default: NAME.keras]",
+)
+@console.common_options
+@click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
+def main(
+    reference: str,
+    choice: str,
+    workers: int | None,
+    launcher: str,
+    seed: int,
+    output: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Trains WORKLOAD with its timing policy and saves the model.
+
+    WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
+    """
+    from syncswitch.trainers.export import check_model_path
+
+    if output is not None:
+        check_model_path(output)
+    candidates = _candidates(reference, choice, workers, storage_url)
+    workload = load_local_workload(reference, max(policy.workers for policy in candidates))
+    policy, identity = _fitting(candidates, workload, reference, choice)
+    output = output or Path(f"{workload.name}.keras")
+    check_model_path(output)
+    report = _train(workload, reference, policy, identity, launcher, seed, output)
+    if as_json:
+        console.print_json(_as_json(report))
+    else:
+        _print(report)
+    return console.EXIT_OK
+
+
+def _candidates(
+    reference: str, choice: str, workers: int | None, storage_url: str
+) -> list[TimingPolicy]:
+    """Policies that may be meant, newest first; at least one."""
+    from syncswitch.trainers.workload import find_module, normal_reference
+
+    find_module(reference)
+    if choice.endswith(".json") or Path(choice).is_file():
+        from syncswitch.storage.policy_file import read_policy
+
+        found = [read_policy(choice)]
+    else:
+        found = _stored(normal_reference(reference), choice, storage_url)
+    fitting = [policy for policy in found if workers in (None, policy.workers)]
+    if not fitting:
+        have = ", ".join(sorted({str(policy.workers) for policy in found}))
+        wanted = f" for {workers} workers" if workers else ""
+        other = f" (there is one for {have} workers)" if have else ""
+        raise PolicyError(
+            f"no policy {choice!r} of workload {reference!r}{wanted}{other}; "
+            f"find one with: syncswitch-search run {reference}"
+            + (f" --workers {workers}" if workers else "")
+        )
+    return fitting
+
+
+def _stored(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        if choice.isdigit():
+            policies = registry.policies(workload=name)
+            return [policy for policy in policies if policy.version == int(choice)]
+        return registry.lookup(name, alias=choice)
+
+
+def _fitting(
+    candidates: list[TimingPolicy], workload: Workload, reference: str, choice: str
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """The first policy that was found for exactly this job."""
+    for policy in candidates:
+        identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
+        if identity.fingerprint == policy.fingerprint:
+            return policy, identity
+    policy = candidates[0]
+    raise PolicyError(
+        f"policy {choice!r} is for workload {policy.workload!r} as it was with "
+        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
+        f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
+        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference} "
+        f"--workers {policy.workers}"
+    )
+
+
+def _train(
+    workload: Workload,
+    reference: str,
+    policy: TimingPolicy,
+    identity: WorkloadIdentity,
+    launcher: str,
+    seed: int,
+    output: Path,
+) -> RunReport:
+    from syncswitch.storage.records import TrialSpec
+    from syncswitch.trainers.export import load_model, save_model
+    from syncswitch.trainers.metrics import time_to_accuracy_seconds
+
+    with tempfile.TemporaryDirectory(prefix="syncswitch-run-") as folder:
+        spec = TrialSpec(
+            identity,
+            policy.switch_percent,
+            seed,
+            checkpoint_percents=(100.0,),
+            checkpoint_directory=Path(folder),
+        )
+        with (
+            open_local_trainer(workload, reference, policy.workers, launcher) as trainer,
+            _watching(policy) as observer,
+        ):
+            record = trainer.train(spec, observer)
+        if record.diverged:
+            raise FatalError(
+                f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
+                f"was saved; try another --seed, or search again: syncswitch-search run {reference}"
+            )
+        save_model(load_model(workload, record.checkpoints[100.0]), output)
+    seconds, source = _baseline(policy, record, spec)
+    return RunReport(
+        policy,
+        record,
+        seconds,
+        source,
+        time_to_accuracy_seconds(record.evaluations, policy.target_accuracy),
+        output,
+    )
+
+
+def _baseline(
+    policy: TimingPolicy, record: TrialRecord, spec: TrialSpec
+) -> tuple[float | None, str]:
+    """What the first protocol alone would have taken: best from this very run."""
+    name = policy.first_protocol.upper()
+    first = record.phases[0]
+    if first.protocol == policy.first_protocol and first.worker_steps_per_second > 0:
+        seconds = spec.identity.total_worker_steps / first.worker_steps_per_second
+        return seconds, f"{name} alone at the pace of this run's {name} phase"
+    if policy.baseline_seconds is not None:
+        return policy.baseline_seconds, f"{name} alone as measured by the search"
+    return None, "unknown"
+
+
+@contextmanager
+def _watching(policy: TimingPolicy) -> Iterator[Observer]:
+    """An observer that shows the progress on a terminal, and nothing elsewhere."""
+    from syncswitch.trainers.trainer import SilentObserver
+
+    if not console.stderr_is_terminal():
+        yield SilentObserver()
+        return
+    with console.progress_bars(console.stderr_console()) as bars:
+        task = bars.add_task(f"training {policy.workload}", total=policy.total_worker_steps)
+
+        class Bar:
+            def on_progress(self, worker_step: int) -> None:
+                bars.update(task, completed=worker_step)
+
+            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+                from syncswitch.trainers.trainer import Verdict
+
+                bars.update(
+                    task,
+                    description=f"training {policy.workload}, accuracy {evaluation.accuracy:.4f}",
+                )
+                return Verdict.CONTINUE
+
+        yield Bar()
+
+
+def _as_json(report: RunReport) -> dict[str, Any]:
+    from syncswitch.storage.policy_file import policy_to_dict
+
+    record = report.record
+    return {
+        "policy": policy_to_dict(report.policy),
+        "accuracy": record.converged_accuracy,
+        "final_accuracy": record.final_accuracy,
+        "converged": record.converged,
+        "reaches_target": _reaches_target(report),
+        "training_seconds": record.training_seconds,
+        "baseline_seconds": report.baseline_seconds,
+        "baseline_source": report.baseline_source,
+        "speed_up": report.speed_up,
+        "time_to_accuracy_seconds": report.time_to_accuracy_seconds,
+        "switch_overhead_seconds": record.switch_overhead_seconds,
+        "worker_steps": record.worker_steps,
+        "phases": [
+            {**asdict(phase), "worker_steps_per_second": phase.worker_steps_per_second}
+            for phase in record.phases
+        ],
+        "model": str(report.model_path),
+        "seed": record.spec.seed,
+    }
+
+
+def _reaches_target(report: RunReport) -> bool:
+    policy = report.policy
+    return report.record.converged_accuracy >= policy.target_accuracy - policy.threshold
+
+
+def _print(report: RunReport) -> None:
+    from rich.table import Table
+
+    policy, record = report.policy, report.record
+    table = Table(title=f"{policy.workload}, {policy.workers} workers, policy {policy.version}")
+    table.add_column("phase")
+    table.add_column("worker-steps", justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("worker-steps/s", justify="right")
+    table.add_column("staleness mean (max)", justify="right")
+    for phase in record.phases:
+        table.add_row(
+            phase.protocol.upper(),
+            f"{phase.end_worker_step - phase.start_worker_step:,}",
+            f"{phase.seconds:.2f}",
+            f"{phase.worker_steps_per_second:,.0f}",
+            f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+        )
+    out = console.stdout_console()
+    out.print(table)
+    verdict = "within" if _reaches_target(report) else "NOT within"
+    out.print(
+        f"Accuracy {record.converged_accuracy:.4f}, {verdict} {policy.threshold:g} of the target "
+        f"{policy.target_accuracy:.4f}; {_time_text(report)}."
+    )
+    if report.speed_up is not None:
+        out.print(
+            f"Training took {record.training_seconds:.1f} s, {report.speed_up:.2f} times as fast "
+            f"as {report.baseline_source} ({report.baseline_seconds:.1f} s); the switch took "
+            f"{record.switch_overhead_seconds * 1000:.1f} ms."
+        )
+    else:
+        out.print(f"Training took {record.training_seconds:.1f} s.")
+    out.print(f"Model saved as {report.model_path}", soft_wrap=True)
+
+
+def _time_text(report: RunReport) -> str:
+    if report.time_to_accuracy_seconds is None:
+        return "no test reached the target itself"
+    return f"first test at the target after {report.time_to_accuracy_seconds:.1f} s"
