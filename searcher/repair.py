@@ -5,16 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 
-import psutil
 from optuna.trial import FrozenTrial, TrialState
+from syncswitch.searcher.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study import SearchStudy, owner_of
-from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
+from syncswitch.storage.trials import TrialStore
 
-__all__ = ["Patience", "Repairer", "is_alive"]
-
-_START_TIME_TOLERANCE_SECONDS = 2.0
+__all__ = ["Patience", "Repairer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Patience:
         attempts: Failed runs in a row before the search gives up.
     """
 
-    heartbeat_seconds: float = 120.0
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     orphan_seconds: float = 15.0
     beat_seconds: float = 1.0
     poll_seconds: float = 0.5
@@ -73,19 +71,12 @@ class Repairer:
             return False
         else:
             abandoned = row.state == "failed" or trial.number in self._study.abandoned
-            lost = abandoned or not self._owner_lives(row)
+            lost = abandoned or not is_run_by_anyone(row, self._patience.heartbeat_seconds)
         if lost:
             # The store first: were this process killed in between, the next repair sees it.
             self._store.fail(self._study.name, trial.number, "its process ended")
             self._study.fail(trial.number)
         return lost
-
-    def _owner_lives(self, row: StoredTrial) -> bool:
-        owner = Owner(row.host, row.process_id, row.process_started_at)
-        silent = (datetime.now(timezone.utc) - row.heartbeat_at).total_seconds()
-        if owner.host == socket.gethostname():
-            return is_alive(owner)
-        return silent <= self._patience.heartbeat_seconds
 
     def _is_orphan(self, trial: FrozenTrial) -> bool:
         owner = owner_of(trial)
@@ -94,20 +85,6 @@ class Repairer:
         now = time.monotonic()
         seen = now - self._first_seen.setdefault(trial.number, now)
         return max(seen, _age_seconds(trial)) > self._patience.orphan_seconds
-
-
-def is_alive(owner: Owner) -> bool:
-    """Whether this process of this machine still runs; its number may belong to another by now."""
-    try:
-        process = psutil.Process(owner.process_id)
-        started_at = process.create_time()
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
-    return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
 
 
 def _age_seconds(trial: FrozenTrial) -> float:

@@ -1,6 +1,7 @@
 """The search loop: ask, train, tell, record, and at the end publish the policy.
 
-The loop keeps no state that matters. Whatever happens to it, the next one goes on from the database.
+The loop keeps no state that matters: whatever happens to it, the next one goes on from the
+database.
 """
 
 from __future__ import annotations

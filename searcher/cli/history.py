@@ -1,0 +1,167 @@
+"""`syncswitch-search status` and `trials`: what the database holds of searches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from syncswitch.searcher.decision import Observation
+from syncswitch.searcher.plan import rule_from_name
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.console import EXIT_OK, common_options, print_json
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import TimingPolicy
+    from syncswitch.storage.trials import SearchInfo, StoredTrial
+
+__all__ = ["status", "trials"]
+
+
+@click.command()
+@click.argument("reference", metavar="[WORKLOAD]", required=False)
+@common_options
+def status(reference: str | None, storage_url: str, as_json: bool) -> int:
+    """Shows how far each search is, of WORKLOAD or of all."""
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.trials import TrialStore
+
+    selector = _selector(reference)
+    with open_database(storage_url, create=False) as database:
+        store = TrialStore(database)
+        policies = {p.study: p for p in PolicyRegistry(database).policies(workload=selector)}
+        searches = [
+            _search_state(search, store.trials(study=search.study), policies.get(search.study))
+            for search in store.searches(workload=selector)
+        ]
+    if as_json:
+        print_json(searches)
+    elif not searches:
+        click.echo(_nothing(reference))
+    else:
+        _print_searches(searches)
+    return EXIT_OK
+
+
+@click.command()
+@click.argument("reference", metavar="[WORKLOAD]", required=False)
+@common_options
+def trials(reference: str | None, storage_url: str, as_json: bool) -> int:
+    """Lists the training runs, of WORKLOAD or of all."""
+    from syncswitch.searcher.cli import render
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.trials import TrialStore
+
+    with open_database(storage_url, create=False) as database:
+        rows = TrialStore(database).trials(workload=_selector(reference))
+    if as_json:
+        print_json([render.trial_as_json(row) for row in rows])
+    elif not rows:
+        click.echo(_nothing(reference))
+    else:
+        render.print_table(
+            [
+                "workload",
+                "study",
+                "trial",
+                "switch at",
+                "replicate",
+                "state",
+                "accuracy",
+                "seconds",
+            ],
+            [_trial_cells(row) for row in rows],
+        )
+    return EXIT_OK
+
+
+def _selector(reference: str | None) -> str | None:
+    from syncswitch.trainers.workload import normal_reference
+
+    return None if reference is None else normal_reference(reference)
+
+
+def _nothing(reference: str | None) -> str:
+    of = f" of {reference}" if reference else ""
+    return f"no search{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"
+
+
+def _search_state(
+    search: SearchInfo, rows: list[StoredTrial], policy: TimingPolicy | None
+) -> dict[str, Any]:
+    from syncswitch.searcher.liveness import is_run_by_anyone
+
+    rule = rule_from_name(
+        search.strategy, search.settings, search.runs, search.threshold, search.target_accuracy
+    )
+    finished = [
+        Observation(
+            row.switch_percent, row.converged_accuracy, bool(row.diverged), row.trial_number
+        )
+        for row in rows
+        if row.state == "complete" and row.converged_accuracy is not None
+    ]
+    in_flight = sum(row.state == "running" and is_run_by_anyone(row) for row in rows)
+    bracket: tuple[float, float] | None = None
+    target: float | None = search.target_accuracy
+    try:
+        progress = rule.progress(finished)
+        bracket = (progress.lower_percent, progress.upper_percent)
+        target = progress.target_accuracy
+        state = "running" if in_flight else "stopped"
+    except UserError:
+        state = "baseline diverged"
+    if policy is not None:
+        state = "done"
+    return {
+        "workload": policy.workload if policy else rows[0].workload if rows else None,
+        "fingerprint": search.fingerprint,
+        "study": search.study,
+        "strategy": search.strategy,
+        "state": state,
+        "finished_runs": len(finished),
+        "most_runs": rule.most_runs,
+        "in_flight_runs": in_flight,
+        "failed_runs": len(rows) - len(finished) - in_flight,
+        "lower_percent": bracket[0] if bracket else None,
+        "upper_percent": bracket[1] if bracket else None,
+        "target_accuracy": target,
+        "policy_version": policy.version if policy else None,
+        "switch_percent": policy.switch_percent if policy else None,
+    }
+
+
+def _print_searches(searches: list[dict[str, Any]]) -> None:
+    from syncswitch.searcher.cli import render
+
+    rows = []
+    for search in searches:
+        lower, upper = search["lower_percent"], search["upper_percent"]
+        answer = "-" if lower is None else f"{lower:g} to {upper:g} %"
+        if search["policy_version"] is not None:
+            answer = f"{search['switch_percent']:g} % (version {search['policy_version']})"
+        rows.append(
+            [
+                search["study"],
+                search["state"],
+                f"{search['finished_runs']} of {search['most_runs']}",
+                str(search["in_flight_runs"]),
+                str(search["failed_runs"]),
+                answer,
+            ]
+        )
+    render.print_table(["search", "state", "runs", "in flight", "failed", "switch at"], rows)
+
+
+def _trial_cells(row: StoredTrial) -> list[str]:
+    accuracy = "-" if row.converged_accuracy is None else f"{row.converged_accuracy:.4f}"
+    return [
+        row.workload,
+        row.study,
+        str(row.trial_number),
+        f"{row.switch_percent:g} %",
+        str(row.replicate),
+        row.state,
+        "diverged" if row.diverged else accuracy,
+        "-" if row.training_seconds is None else f"{row.training_seconds:.1f}",
+    ]

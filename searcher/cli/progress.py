@@ -1,0 +1,150 @@
+"""How `run` shows what goes on: bars where somebody watches, else one line per finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+import click
+from syncswitch.searcher.decision import Progress
+from syncswitch.searcher.reporting import Run
+from syncswitch.storage.records import Evaluation, TrialRecord
+from syncswitch.trainers.console import progress_bars, stderr_console, stderr_is_terminal
+
+__all__ = ["BarReporter", "LineReporter", "label_of", "make_reporter"]
+
+
+def label_of(run: Run) -> str:
+    """For example `25 % BSP, run 2 of 3`."""
+    protocol = run.first_protocol.upper()
+    return f"{run.switch_percent:g} % {protocol}, run {run.repeat} of {run.repeats}"
+
+
+class LineReporter(AbstractContextManager["LineReporter"]):
+    """One plain line for each thing that happened."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._finished_runs = 0
+        self._most_runs = 0
+        self._is_first_state = True
+        self._waiting_for: float | None = None
+
+    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+        """Says at the start where an earlier search stopped."""
+        self._finished_runs, self._most_runs = finished_runs, most_runs
+        if self._is_first_state and finished_runs:
+            self._write(f"going on: {finished_runs} of at most {most_runs} runs are made")
+        self._is_first_state = False
+
+    def on_run(self, run: Run) -> None:
+        """Nothing yet."""
+        self._waiting_for = None
+
+    def on_progress(self, run: Run, worker_step: int) -> None:
+        """Nothing: a line for each would fill logs."""
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """Nothing, as above."""
+
+    def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """The result in one line."""
+        outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
+        self._write(
+            f"[{self._finished_runs + 1}/{self._most_runs}] {label_of(run)}: {outcome}"
+            f" in {record.training_seconds:.1f} s of training"
+        )
+
+    def on_failed(self, run: Run, reason: str) -> None:
+        """The reason."""
+        self._write(f"{label_of(run)} failed and is run again: {reason}")
+
+    def on_wait(self, switch_percent: float) -> None:
+        """Once per setting."""
+        if self._waiting_for != switch_percent:
+            self._waiting_for = switch_percent
+            self._write(f"waiting for other searches that measure {switch_percent:g} %")
+
+    def on_repaired(self, lost_runs: int) -> None:
+        """How many."""
+        self._write(f"{lost_runs} run(s) of a search that was killed will be made again")
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Nothing to clear up."""
+
+
+class BarReporter(LineReporter):
+    """Adds two bars under these lines: the whole search, and the current run's worker-steps."""
+
+    def __init__(self) -> None:
+        console = stderr_console()
+        self._bars = progress_bars(console)
+        super().__init__(lambda line: self._bars.console.print(line, markup=False))
+        self._search_bar = self._bars.add_task("search", total=None)
+        self._run_bar: Any = None
+
+    def __enter__(self) -> BarReporter:
+        self._bars.start()
+        return self
+
+    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+        """Moves the bar of the search."""
+        super().on_state(finished_runs, most_runs, progress)
+        self._bars.update(self._search_bar, completed=finished_runs, total=most_runs)
+
+    def on_run(self, run: Run) -> None:
+        """Starts a bar for the run."""
+        super().on_run(run)
+        self._drop_run_bar()
+        self._run_bar = self._bars.add_task(label_of(run), total=run.total_worker_steps)
+
+    def on_progress(self, run: Run, worker_step: int) -> None:
+        """Moves both bars: without parts of a run, the search's remaining time would jump."""
+        if self._run_bar is not None:
+            self._bars.update(self._run_bar, completed=worker_step)
+            part = worker_step / run.total_worker_steps
+            self._bars.update(self._search_bar, completed=self._finished_runs + part)
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """Shows the latest accuracy."""
+        if self._run_bar is not None:
+            text = f"{label_of(run)}, accuracy {evaluation.accuracy:.4f}"
+            self._bars.update(self._run_bar, description=text)
+
+    def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """Replaces the bar by a line."""
+        self._drop_run_bar()
+        super().on_finished(run, record)
+
+    def on_failed(self, run: Run, reason: str) -> None:
+        """Replaces the bar by a line."""
+        self._drop_run_bar()
+        super().on_failed(run, reason)
+
+    def _drop_run_bar(self) -> None:
+        if self._run_bar is not None:
+            self._bars.remove_task(self._run_bar)
+            self._run_bar = None
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leaves the lines and takes the bars away."""
+        self._bars.stop()
+
+
+def make_reporter() -> LineReporter:
+    """Bars on a terminal, lines elsewhere."""
+    if stderr_is_terminal():
+        return BarReporter()
+    return LineReporter(lambda line: click.echo(line, err=True))

@@ -1,0 +1,204 @@
+"""Results as tables, sentences and JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.trainers.console import stdout_console
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
+    from syncswitch.storage.trials import StoredTrial
+
+__all__ = [
+    "policy_sentence",
+    "print_policy",
+    "print_result",
+    "print_table",
+    "result_as_json",
+    "trial_as_json",
+]
+
+_VERDICTS = {True: "yes", False: "no", None: "open"}
+
+
+def result_as_json(result: SearchResult) -> dict[str, Any]:
+    """What `run --json` prints."""
+    from syncswitch.storage.policy_file import policy_to_dict
+
+    policy, cost = result.policy, result.cost
+    return {
+        "policy": policy_to_dict(policy),
+        "search": {
+            "study": policy.study,
+            "strategy": policy.strategy,
+            "cost_bsp_multiples": cost.bsp_multiples,
+            "cost_is_estimated": cost.is_estimated,
+            "baseline_seconds": cost.baseline_seconds,
+            "paid_seconds": cost.paid_seconds,
+            "trials": cost.trials,
+            "failed_trials": cost.failed_trials,
+            "wall_seconds": cost.wall_seconds,
+            "speed_up": _speed_up(policy, cost),
+        },
+        "settings": [
+            {
+                **dataclasses.asdict(setting.summary),
+                "training_seconds": setting.training_seconds,
+            }
+            for setting in result.settings
+        ],
+    }
+
+
+def trial_as_json(trial: StoredTrial) -> dict[str, Any]:
+    """Every field of a trial; times in ISO 8601."""
+    content = dataclasses.asdict(trial)
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in content.items()
+    }
+
+
+def print_result(result: SearchResult, how_to_use: str) -> None:
+    """The closing table, then the policy in words."""
+    policy, cost = result.policy, result.cost
+    baseline_title = "time / BSP" if policy.first_protocol == "bsp" else "time / first"
+    print_table(
+        ["switch at", "runs", "accuracy", "spread", "accepted", "seconds", baseline_title],
+        [_setting_cells(setting, cost, policy.first_protocol) for setting in result.settings],
+    )
+    click.echo()
+    click.echo(policy_sentence(policy, cost))
+    click.echo(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
+    click.echo(f"  {how_to_use}")
+
+
+def policy_sentence(policy: TimingPolicy, cost: SearchCost | None = None) -> str:
+    """The policy as one would say it."""
+    first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
+    steps = f"{policy.total_worker_steps:,} worker-steps"
+    if policy.switch_percent >= 100:
+        sentence = f"Train {policy.workload} with {first} for all of its {steps}"
+        reason = f": no setting with {second} that was tried keeps the accuracy"
+    else:
+        sentence = (
+            f"Train {policy.workload} with {first} for the first {policy.switch_percent:g} % of"
+            f" its {steps}, then {second}"
+        )
+        reason = ""
+    if policy.mean_accuracy is None:
+        against = f", target {policy.target_accuracy:.4f}"
+    elif policy.baseline_seconds is not None:
+        against = (
+            f": accuracy {policy.mean_accuracy:.4f} against {policy.target_accuracy:.4f} with"
+            f" {first} alone"
+        )
+    else:
+        against = (
+            f": accuracy {policy.mean_accuracy:.4f} against a target of"
+            f" {policy.target_accuracy:.4f}"
+        )
+    if reason:
+        return f"{sentence}{reason} ({policy.target_accuracy:.4f}, less {policy.threshold:g})."
+    faster = _faster(policy, cost)
+    return f"{sentence}{against} ({policy.threshold:g} may be lost){faster}."
+
+
+def print_policy(policy: TimingPolicy, aliases: Sequence[str], *, with_evidence: bool) -> None:
+    """One policy: what it says, where it comes from, and what it rests on."""
+    click.echo(policy_sentence(policy))
+    click.echo()
+    names = ", ".join(aliases) or "-"
+    rows = [
+        ("workload", policy.workload),
+        ("fingerprint", policy.fingerprint),
+        ("version", f"{policy.version} (aliases: {names})"),
+        ("workers", str(policy.workers)),
+        ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
+        ("switch at", f"{policy.switch_percent:g} %"),
+        ("found by", f"{policy.strategy}, {len(policy.evidence)} runs, study {policy.study}"),
+        ("created", policy.created_at),
+        ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
+    ]
+    for name, value in rows:
+        click.echo(f"{name:<12} {value}")
+    if with_evidence:
+        click.echo()
+        print_table(
+            ["trial", "switch at", "replicate", "accuracy", "diverged", "seconds"],
+            [
+                [
+                    str(run.trial_number),
+                    f"{run.switch_percent:g} %",
+                    str(run.replicate),
+                    f"{run.converged_accuracy:.4f}",
+                    _VERDICTS[run.diverged],
+                    f"{run.training_seconds:.1f}",
+                ]
+                for run in policy.evidence
+            ],
+        )
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, column in enumerate(columns):
+        # A number that wraps is misread, a name may wrap.
+        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    stdout_console().print(table, markup=False)
+
+
+def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str) -> list[str]:
+    summary = setting.summary
+    is_baseline = summary.switch_percent == 100
+    spread = summary.standard_deviation
+    seconds, baseline = setting.training_seconds, cost.baseline_seconds
+    accuracy = "-" if summary.mean_accuracy is None else f"{summary.mean_accuracy:.4f}"
+    if summary.diverged_runs:
+        accuracy = f"{summary.diverged_runs} diverged"
+    return [
+        f"{summary.switch_percent:g} %" + (f" ({first_protocol.upper()})" if is_baseline else ""),
+        str(summary.runs),
+        accuracy,
+        "-" if spread is None else f"{spread:.4f}",
+        "target" if is_baseline else _VERDICTS[summary.accepted],
+        "-" if seconds is None else f"{seconds:.1f}",
+        "-" if seconds is None or not baseline else f"{seconds / baseline:.2f}",
+    ]
+
+
+def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
+    if cost.bsp_multiples is None:
+        return f"Search cost: {cost.paid_seconds:.0f} s of training in {cost.trials} runs."
+    first = policy.first_protocol.upper()
+    about = "about " if cost.is_estimated else ""
+    note = " (estimated: no run used it alone)" if cost.is_estimated else ""
+    return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}."
+
+
+def _speed_up(policy: TimingPolicy, cost: SearchCost | None) -> float | None:
+    if policy.speed_up is not None:
+        return policy.speed_up
+    if cost is None or not cost.baseline_seconds or not policy.training_seconds:
+        return None
+    return cost.baseline_seconds / policy.training_seconds
+
+
+def _faster(policy: TimingPolicy, cost: SearchCost | None) -> str:
+    speed_up = _speed_up(policy, cost)
+    if speed_up is None:
+        return ""
+    about = "" if policy.speed_up is not None else "about "
+    return f", {about}{speed_up:.1f} times as fast"

@@ -1,0 +1,161 @@
+"""`syncswitch-search run`: searches for the timing policy of a workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+from syncswitch.searcher.cli import compose
+from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.plan import SearchPlan
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.console import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    common_options,
+    print_error,
+    print_json,
+    protocols_option,
+    workers_option,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.result import SearchResult
+
+__all__ = ["run"]
+
+_DEFAULT_WORKERS = 4
+
+
+@click.command()
+@click.argument("reference", metavar="WORKLOAD")
+@workers_option(_DEFAULT_WORKERS)
+@protocols_option("bsp,asp")
+@click.option(
+    "--trainer",
+    type=click.Choice(compose.TRAINERS),
+    default="local",
+    show_default=True,
+    help="What makes the runs: local = a TensorFlow cluster on this machine.",
+)
+@click.option(
+    "--launcher",
+    type=click.Choice(compose.LAUNCHERS),
+    default=compose.DEFAULT_LAUNCHER,
+    show_default=True,
+    help="in-process = workers are threads; processes = servers of their own.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(["paper"]),
+    default="paper",
+    show_default=True,
+    help="Rule of the search: paper = binary search (Sync-Switch, Algorithm 1).",
+)
+@click.option(
+    "--settings", type=int, default=5, show_default=True, help="Switch points to try (M)."
+)
+@click.option("--runs", type=int, default=5, show_default=True, help="Runs of each setting (R).")
+@click.option(
+    "--threshold",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Accuracy that may be lost against the target (beta).",
+)
+@click.option(
+    "--target-accuracy",
+    type=float,
+    help="Accuracy to keep (A), 0 to 1. Default: measured with the first protocol alone.",
+)
+@click.option(
+    "--two-sided",
+    is_flag=True,
+    help="Also reject a setting that is better than the target by more than the threshold,"
+    " as printed in the paper.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The seeds of all runs derive from it."
+)
+@common_options
+def run(
+    reference: str,
+    workers: int,
+    protocols: str,
+    trainer: str,
+    launcher: str,
+    strategy: str,
+    settings: int,
+    runs: int,
+    threshold: float,
+    target_accuracy: float | None,
+    two_sided: bool,
+    seed: int,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Searches for the timing policy of WORKLOAD and saves it.
+
+    WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
+
+    The same command goes on where an interrupted search stopped, and answers at once when the
+    search is finished. Several of them on one database share the work.
+    """
+    from syncswitch.trainers.protocols import parse_pair
+
+    rule = PaperRule(settings, runs, threshold, target_accuracy, two_sided)
+    plan = SearchPlan(rule, trainer=f"{trainer}/{launcher}", base_seed=seed)
+    plan.check()
+    if workers < 1:
+        raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
+    pair = parse_pair(protocols)
+    job = compose.compose_local(reference, workers, pair, launcher)
+    try:
+        result = _search(job, reference, plan, storage_url)
+    except KeyboardInterrupt:
+        print_error("interrupted; all finished runs are kept, and the same command goes on")
+        return EXIT_INTERRUPTED
+    _print(result, as_json, _how_to_use(reference, workers, protocols))
+    return EXIT_OK
+
+
+def _search(job: compose.Job, reference: str, plan: SearchPlan, storage_url: str) -> SearchResult:
+    from syncswitch.searcher.cli.progress import make_reporter
+    from syncswitch.searcher.search import Search
+    from syncswitch.storage.engine import open_database
+    from syncswitch.trainers.workload import normal_reference
+
+    with (
+        open_database(storage_url, create=True) as database,
+        make_reporter() as reporter,
+    ):
+        return Search(
+            database,
+            job.identity,
+            plan,
+            job.open_trainer,
+            reference=normal_reference(reference),
+            reporter=reporter,
+        ).run()
+
+
+def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
+    from syncswitch.searcher.cli import render
+
+    if as_json:
+        print_json(render.result_as_json(result))
+    else:
+        render.print_result(result, how_to_use)
+
+
+def _how_to_use(reference: str, workers: int, protocols: str) -> str:
+    """The runner's command line for this policy, with what it would not guess."""
+    context = click.get_current_context()
+    words = ["syncswitch-run", reference]
+    if workers != _DEFAULT_WORKERS:
+        words += ["--workers", str(workers)]
+    for name, option in (("protocols", "--protocols"), ("storage_url", "--storage")):
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            words += [option, str(context.params[name])]
+    return " ".join(words)

@@ -1,0 +1,38 @@
+"""Whether the process that makes a run still lives."""
+
+from __future__ import annotations
+
+import socket
+from datetime import datetime, timezone
+
+import psutil
+from syncswitch.storage.trials import Owner, StoredTrial
+
+__all__ = ["HEARTBEAT_SECONDS", "is_alive", "is_run_by_anyone"]
+
+HEARTBEAT_SECONDS = 120.0
+"""A searcher on another machine that is silent for longer is taken for dead."""
+
+_START_TIME_TOLERANCE_SECONDS = 2.0
+
+
+def is_alive(owner: Owner) -> bool:
+    """Whether this process of this machine still runs; its number may belong to another by now."""
+    try:
+        process = psutil.Process(owner.process_id)
+        started_at = process.create_time()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+    return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
+
+
+def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
+    """Whether a running trial goes on: by its process here, by its heartbeat elsewhere."""
+    if row.host == socket.gethostname():
+        return is_alive(Owner(row.host, row.process_id, row.process_started_at))
+    silent = (datetime.now(timezone.utc) - row.heartbeat_at).total_seconds()
+    return silent <= heartbeat_seconds

@@ -1,0 +1,120 @@
+"""Searches in processes of their own, killed with -9 or side by side on one database."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import optuna
+import pytest
+from generated_trainer import GeneratedTrainer, identity
+from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.search import Search
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.trials import TrialStore
+
+PLAN = SearchPlan(PaperRule(settings=4, runs=3))
+PATIENCE = Patience(poll_seconds=0.02, retry_seconds=0.1, beat_seconds=0.01, orphan_seconds=0.5)
+KILLS = 20
+RUN_SECONDS = 0.2
+
+Run = tuple[float, int, float, bool]
+
+
+def search(url: str, delay_seconds: float) -> None:
+    trainer = GeneratedTrainer(delay_seconds=delay_seconds, diverges_below_percent=7)
+    with open_database(url, create=True) as database:
+        Search(database, identity(), PLAN, lambda: trainer, patience=PATIENCE).run()
+
+
+def start(url: str, delay_seconds: float) -> BaseProcess:
+    # A fork has imported everything already, so kills hit the search and not its imports.
+    process = multiprocessing.get_context("fork").Process(target=search, args=(url, delay_seconds))
+    process.start()
+    return process
+
+
+def outcome(url: str) -> tuple[list[Run], list[TimingPolicy]]:
+    """The completed runs by Optuna's account, and the policies; both sides have to agree."""
+    (name,) = optuna.get_all_study_names(url)
+    study = optuna.load_study(study_name=name, storage=url)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        runs = []
+        for trial in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
+            row = store.get(name, trial.number)
+            assert row is not None
+            assert row.state == "complete"
+            assert row.converged_accuracy == trial.value
+            assert row.diverged == trial.user_attrs["diverged"]
+            assert row.diverged is not None
+            runs.append((row.switch_percent, row.replicate, trial.value, row.diverged))
+        assert all(row.state != "running" for row in store.trials())
+        assert not study.get_trials(states=[optuna.trial.TrialState.RUNNING])
+        return sorted(runs), PolicyRegistry(database).policies()
+
+
+def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
+    names = ("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds", "version")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+@pytest.fixture
+def undisturbed(folder: Path) -> tuple[list[Run], list[TimingPolicy]]:
+    url = f"sqlite:///{folder}/undisturbed.db"
+    search(url, 0.0)
+    return outcome(url)
+
+
+def test_twenty_kills_change_nothing(
+    url: str, undisturbed: tuple[list[Run], list[TimingPolicy]]
+) -> None:
+    draw = random.Random(20)
+    for _ in range(KILLS):
+        process = start(url, delay_seconds=RUN_SECONDS)
+        # From before the first transaction to within the second run.
+        process.join(draw.uniform(0.01, 1.5 * RUN_SECONDS))
+        assert process.is_alive(), "the search ended before the kills did"
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+    process = start(url, delay_seconds=0.0)
+    process.join()
+    assert process.exitcode == 0
+
+    runs, policies = outcome(url)
+    expected_runs, expected_policies = undisturbed
+    assert Counter(runs) == Counter(expected_runs)
+    assert len(policies) == len(expected_policies) == 1
+    assert same_answer(policies[0], expected_policies[0])
+
+
+def test_three_searches_side_by_side_share_the_work(
+    url: str, undisturbed: tuple[list[Run], list[TimingPolicy]]
+) -> None:
+    processes = [start(url, delay_seconds=0.1) for _ in range(3)]
+    time.sleep(0.4)
+    victim = processes[0]
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes[1:]] == [0, 0]
+
+    runs, policies = outcome(url)
+    expected_runs, expected_policies = undisturbed
+    # A setting that diverges may be tried by several before the first result is in.
+    healthy = [run for run in runs if not run[3]]
+    assert healthy == [run for run in expected_runs if not run[3]]
+    assert len(policies) == 1
+    assert same_answer(policies[0], expected_policies[0])
