@@ -9,8 +9,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -140,7 +139,7 @@ def open_database(url: str, *, create: bool) -> Database:
                     f"{shown(url)} holds no results of syncswitch yet;"
                     f" `syncswitch-search run WORKLOAD` adds them"
                 )
-            _migrate(engine, shown(url), allowed={Content.NOTHING})
+            _migrate(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
@@ -156,7 +155,7 @@ def upgrade_database(url: str) -> None:
     content, engine = _examined(url, may_create=False)
     try:
         if content is not Content.CURRENT:
-            _migrate(engine, shown(url), allowed={Content.NOTHING, Content.OLDER})
+            _migrate(engine, shown(url))
     finally:
         engine.dispose()
 
@@ -168,15 +167,13 @@ def _examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
         check_sqlite_file(path, may_create=may_create)
     engine = _engine(parsed, url)
     try:
-        if path is not None and not path.exists():
-            return Content.NOTHING, engine
         with engine.connect() as connection:
             return content_of(connection, shown(url)), engine
     except DBAPIError as error:
         engine.dispose()
         raise DatabaseError(
             f"cannot open the database {shown(url)}: {_reason(error)};"
-            f" check that it exists and works, or name another with --storage URL"
+            f" check that it is whole and can be reached, or name another with --storage URL"
         ) from error
     except BaseException:
         engine.dispose()
@@ -212,7 +209,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
 
 
-def _migrate(engine: Engine, place: str, *, allowed: set[Content]) -> None:
+def _migrate(engine: Engine, place: str) -> None:
     """Makes or upgrades the tables; of several processes that try, one does and the others wait."""
     from syncswitch.storage import migrations
 
@@ -222,7 +219,7 @@ def _migrate(engine: Engine, place: str, *, allowed: set[Content]) -> None:
         with engine.execution_options(**{_WRITER: True}).begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
-            if content_of(connection, place) in allowed:
+            if content_of(connection, place) is not Content.CURRENT:
                 migrations.upgrade(connection, place)
     except DBAPIError as error:
         raise _translated(error, place) from error
@@ -236,15 +233,16 @@ def _use_write_ahead_log(engine: Engine) -> None:
     deadline = time.monotonic() + _BUSY_SECONDS
     path = engine.url.database or ""
     while True:
-        connection = sqlite3.connect(Path(path), timeout=_BUSY_SECONDS)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
-                raise DatabaseError(f"cannot write to the database {path}: {error}") from error
-        finally:
-            connection.close()
+                raise DatabaseError(
+                    f"cannot write to the database {path}: {error}; make the file and its"
+                    f" directory writable, or name another with --storage URL"
+                ) from error
         time.sleep(random.uniform(0.01, 0.1))
 
 

@@ -109,6 +109,8 @@ class TrialStore:
 
     def fail(self, study: str, trial_number: int, reason: str) -> None:
         """Records that infrastructure failed a trial; what is complete stays as it is."""
+        # What went wrong may quote a file name that is no Unicode, or binary output.
+        reason = reason.encode(errors="replace").decode().replace("\0", "?")
         self._update_running(study, trial_number, state="failed", failure=reason, ended_at=_now())
 
     def get(self, study: str, trial_number: int) -> StoredTrial | None:

@@ -99,6 +99,24 @@ def test_an_unreadable_file_is_refused(path: Path, url: str, at_once: Run) -> No
     assert "Permission denied" in at_once(work, 1)[0]
 
 
+@pytest.mark.parametrize("held", ["nothing", "an empty database"])
+def test_a_place_that_cannot_be_written_is_refused(path: Path, at_once: Run, held: str) -> None:
+    if held == "an empty database":
+        path.touch()
+    path.parent.chmod(0o555)
+
+    def work(number: int) -> str:
+        os.chdir(path.parent)
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)
+        return refusal(f"sqlite:///{path.name}")
+
+    message = at_once(work, 1)[0]
+    path.parent.chmod(0o755)
+    assert message.startswith("cannot ")
+    assert path.exists() == (held == "an empty database")
+
+
 @pytest.mark.parametrize(
     "content", [b"x", b"SQLite format 2\x00" * 9, b"\x89HDF\r\n\x1a\n", b"name,accuracy\n" * 99]
 )

@@ -72,7 +72,7 @@ def test_no_table_can_meet_one_of_optuna() -> None:
 def test_every_constraint_has_a_name_that_postgresql_can_hold() -> None:
     for table in Base.metadata.tables.values():
         names = [part.name for part in table.constraints] + [part.name for part in table.indexes]
-        assert all(name and len(name) <= 63 for name in names)
+        assert all(name and len(str(name)) <= 63 for name in names)
 
 
 @pytest.mark.parametrize("percent", [-0.1, 100.1, None, float("nan")])

@@ -36,7 +36,7 @@ def test_a_study_publishes_once(registry: PolicyRegistry, policy: TimingPolicy) 
     registry.publish(replace(policy, study="digits-2"))
     assert registry.publish(replace(policy, switch_percent=99.0)) == first
     assert registry.get(policy.fingerprint, 1) == first
-    assert registry.aliases(policy.fingerprint) == {CURRENT: 2}
+    assert registry.aliases(policy.fingerprint) == {"current": 2}
 
 
 def test_a_study_of_another_workload_is_not_taken_for_its_own(
@@ -105,32 +105,28 @@ def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
 ) -> None:
     large = other_identity.fingerprint
     store.register(other_identity, "digits", replace(search, study="large", fingerprint=large))
-    registry.publish(policy)
-    newest = registry.publish(
-        replace(policy, study="digits-2", created_at="2026-03-01T00:00:00+00:00")
+    first = registry.publish(policy)
+    second = registry.publish(
+        replace(policy, study="digits-2", created_at="2026-02-02T00:00:00+00:00")
     )
-    middle = registry.publish(
+    newest = registry.publish(
         replace(
             policy,
             fingerprint=large,
             workers=8,
             study="large",
-            created_at="2026-02-01T00:00:00+00:00",
+            created_at="2026-03-01T00:00:00+00:00",
         )
     )
-    assert registry.lookup("digits") == [newest, middle]
-    assert registry.lookup("digits", workers=8) == [middle]
-    assert registry.lookup(large[:10]) == [middle]
+    assert registry.lookup("digits") == [newest, second]
+    assert registry.lookup("digits", workers=8) == [newest]
+    assert registry.lookup(large[:10]) == [newest]
     assert registry.lookup("digits", workers=2) == []
-    assert registry.lookup("digits", protocols=("bsp", "asp")) == [newest, middle]
+    assert registry.lookup("digits", protocols=("bsp", "asp")) == [newest, second]
     assert registry.lookup("digits", protocols=("asp", "bsp")) == []
     assert registry.lookup("no such workload") == []
-    assert [found.study for found in registry.policies(workload="digits")] == [
-        "digits-2",
-        "large",
-        "digits-1",
-    ]
-    assert registry.policies(workload=large) == [middle]
+    assert registry.policies(workload="digits") == registry.policies() == [newest, second, first]
+    assert registry.policies(workload=large) == [newest]
 
 
 def test_an_alias_moves_back_and_forth(registry: PolicyRegistry, policy: TimingPolicy) -> None:

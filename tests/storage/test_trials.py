@@ -167,6 +167,14 @@ def test_a_failed_trial_says_why_and_may_begin_anew(store: TrialStore, record: T
     assert again.process_id == 1
 
 
+def test_any_text_can_be_the_reason_of_a_failure(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.fail(STUDY, 0, "no file caf\udce9\0.npz")
+    failed = store.get(STUDY, 0)
+    assert failed is not None
+    assert failed.failure == "no file caf??.npz"
+
+
 def test_a_measured_result_outranks_a_presumed_failure(
     store: TrialStore, record: TrialRecord
 ) -> None:
