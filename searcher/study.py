@@ -205,7 +205,9 @@ def owner_of(trial: FrozenTrial) -> Owner | None:
 def upgrade_study_tables(url: str) -> None:
     """Brings Optuna's tables to the version of the installed Optuna."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    _storage(url, check=False).upgrade()
+    storage = _storage(url, check=False)
+    if storage.get_current_version() != storage.get_head_version():
+        storage.upgrade()
 
 
 def _is_open(trial: FrozenTrial) -> bool:

@@ -35,7 +35,9 @@ class LineReporter(AbstractContextManager["LineReporter"]):
     def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
         """Says at the start where an earlier search stopped."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
-        if self._is_first_state and finished_runs:
+        if self._is_first_state and progress.open_percent is None:
+            self._write(f"this search is finished: its {finished_runs} runs are kept")
+        elif self._is_first_state and finished_runs:
             self._write(f"going on: {finished_runs} of at most {most_runs} runs are made")
         self._is_first_state = False
 

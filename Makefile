@@ -1,0 +1,44 @@
+# Needs Python (3.10 to 3.13) and make. Everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := demo
+
+# A strict editable install links file by file: a new or renamed module needs a new install.
+SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/*/*.py \
+	storage/*/*/*.py trainers/*.py trainers/*/*.py))
+INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
+
+.PHONY: demo test lint dev benchmark clean
+
+demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
+	@mkdir -p $(DEMO)
+	cd $(DEMO) && ../$(BIN)/syncswitch-search run digits
+	cd $(DEMO) && ../$(BIN)/syncswitch-search policy lookup digits
+	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
+
+test: lint  ## Everything that has to pass.
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher
+
+benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
+	$(BIN)/python -m tests.benchmarks.throughput
+
+dev: $(INSTALLED)  ## An environment to work in.
+
+$(INSTALLED): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "error: $(PYTHON) is not Python 3.10 to 3.13; run make with PYTHON=python3.12," \
+			"or another that is" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	rm -f $(VENV)/installed-*
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--config-settings editable_mode=strict -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(DEMO) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

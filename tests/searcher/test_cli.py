@@ -1,0 +1,332 @@
+"""The command line: results, errors in one line, exit statuses, and what it must not import."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from search_program import generated_job
+from syncswitch.searcher.cli import compose, main
+from syncswitch.storage import engine
+from syncswitch.storage.policy_file import policy_from_dict, read_policy
+from syncswitch.trainers import console
+
+PROGRAM = [sys.executable, str(Path(__file__).with_name("search_program.py"))]
+QUICK = ["--settings", "3", "--runs", "2"]
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def invoke(url: str, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Runs the program in this process on a database of its own."""
+    monkeypatch.setattr(compose, "compose_local", generated_job)
+    monkeypatch.setenv(console.STORAGE_VARIABLE, url)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, list(arguments), prog_name="syncswitch-search")
+
+    return call
+
+
+def error_line(result: Result) -> str:
+    assert result.stdout == ""
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert "Traceback" not in line
+    return line
+
+
+def database_file(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert "Train generated with BSP for the first 12.5 % of its 3,000 worker-steps, then ASP" in (
+        result.stdout
+    )
+    assert "(0.01 may be lost), 2.1 times as fast." in result.stdout
+    assert "Search cost: 5.0 BSP trainings. Saved as version 1; use it with:" in result.stdout
+    assert result.stdout.rstrip().endswith("syncswitch-run digits")
+    assert "100 % (BSP)" in result.stdout
+    assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
+    assert len(result.stderr.splitlines()) == 8
+
+
+def test_run_as_json(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *QUICK, "--json")
+    content = json.loads(result.stdout)
+    assert content["policy"]["switch_percent"] == 12.5
+    assert content["policy"]["version"] == 1
+    assert content["search"]["trials"] == 8
+    assert content["search"]["cost_bsp_multiples"] == pytest.approx(4.975)
+    assert content["search"]["cost_is_estimated"] is False
+    assert content["search"]["wall_seconds"] > 0
+    assert [s["switch_percent"] for s in content["settings"]] == [100, 50, 25, 12.5]
+    assert all(s["accepted"] and s["runs"] == 2 for s in content["settings"])
+
+    again = invoke("run", "digits", *QUICK, "--json")
+    assert json.loads(again.stdout) == content
+    assert again.stderr.strip() == "this search is finished: its 8 runs are kept"
+
+
+def test_a_search_with_a_target_marks_its_cost_as_estimated(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *QUICK, "--target-accuracy", "0.95")
+    assert "Search cost: about" in result.stdout
+    assert "(estimated" in result.stdout
+    assert "against a target of 0.9500" in result.stdout
+
+
+def test_diverged_settings_and_no_switch_at_all(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "99")
+    result = invoke("run", "digits", *QUICK)
+    assert "1 diverged" in result.stdout
+    assert "Train generated with BSP for all of its 3,000 worker-steps" in result.stdout
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")
+    result = invoke("run", "digits", *QUICK, "--seed", "1")
+    assert result.exit_code == 2
+    assert "learning rate is too high" in result.stderr.splitlines()[-1]
+    assert "baseline diverged" in invoke("status").stdout
+
+
+def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENERATED_FAILURES", "100")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    result = invoke("run", "digits")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("error: gave up after 3 failures in a row")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workers", "0"], "--workers is 0"),
+        (["--workers", "many"], "'many' is not a valid integer"),
+        (["--settings", "0"], "--settings is 0"),
+        (["--runs", "-1"], "--runs is -1"),
+        (["--threshold", "0"], "--threshold is 0.0"),
+        (["--threshold", "1"], "--threshold is 1.0"),
+        (["--threshold", "nan"], "--threshold is nan"),
+        (["--target-accuracy", "0"], "--target-accuracy is 0.0"),
+        (["--target-accuracy", "92"], "--target-accuracy is 92.0"),
+        (["--protocols", "bsp,xyz"], "no protocol 'xyz'"),
+        (["--protocols", "bsp"], "--protocols is 'bsp'"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--trainer", "cloud"], "'cloud' is not"),
+        (["--strategy", "luck"], "'luck' is not"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    invoke: Invoke, url: str, arguments: list[str], said: str
+) -> None:
+    result = invoke("run", "digits", *arguments)
+    assert result.exit_code == 2
+    assert said in error_line(result)
+    assert not database_file(url).exists()
+
+
+def test_an_unknown_workload_is_one_line(url: str) -> None:
+    """The real composition, in a process of its own."""
+    code = "from syncswitch.searcher.cli import main; main(prog_name='syncswitch-search')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "nothing", "--storage", url],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: no workload 'nothing'")
+    assert not database_file(url).exists()
+
+
+def test_a_file_that_is_no_database(invoke: Invoke, url: str) -> None:
+    database_file(url).write_text("a shopping list, long enough to look like a file")
+    for command in (["run", "digits"], ["status"], ["policy", "lookup", "digits"]):
+        result = invoke(*command)
+        assert result.exit_code == 2
+        assert "not a SQLite database" in error_line(result)
+
+
+def test_debug_shows_the_traceback(invoke: Invoke) -> None:
+    result = invoke("run", "digits", "--runs", "0", "--debug")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: --runs is 0")
+
+
+def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None:
+    result = invoke("policy", "lookup", "digits", "--json", "--workers", "8")
+    assert result.exit_code == 1
+    assert "syncswitch-search run digits --workers 8" in error_line(result)
+    assert not database_file(url).exists()
+
+    invoke("run", "generated", *QUICK)
+    result = invoke("policy", "lookup", "generated", "--workers", "8")
+    assert result.exit_code == 1
+    assert "there is one for 4 workers, bsp,asp" in error_line(result)
+    assert invoke("policy", "lookup", "other").exit_code == 1
+
+
+def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    run = json.loads(invoke("run", f"{file}:job", *QUICK, "--json").stdout)
+    fingerprint = run["policy"]["fingerprint"]
+    # The file does not exist: a lookup never opens it.
+    for reference in ("generated", f"{file}:job", "mine.py:job", fingerprint, fingerprint[:8]):
+        result = invoke("policy", "lookup", reference, "--json")
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout) == run["policy"]
+        assert policy_from_dict(json.loads(result.stdout)).switch_percent == 12.5
+    assert "Train generated with BSP" in invoke("policy", "lookup", "generated").stdout
+
+
+def test_lookup_with_several_clusters_names_the_others(invoke: Invoke) -> None:
+    invoke("run", "generated", *QUICK)
+    invoke("run", "generated", *QUICK, "--workers", "8")
+    result = invoke("policy", "lookup", "generated", "--json")
+    assert json.loads(result.stdout)["workers"] == 8
+    (line,) = result.stderr.strip().splitlines()
+    assert "the newest of 2, for 8 workers" in line
+    assert "4 workers" in line
+    result = invoke("policy", "lookup", "generated", "--json", "--workers", "4")
+    assert json.loads(result.stdout)["workers"] == 4
+    assert result.stderr == ""
+
+
+def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
+    invoke("run", "generated", *QUICK)
+    invoke("run", "generated", "--settings", "2", "--runs", "1")
+    listed = json.loads(invoke("policy", "list", "--json").stdout)
+    assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
+    assert "12.5 %" in invoke("policy", "list").stdout
+
+    moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)
+    assert (moved["version"], moved["previous_version"]) == (1, 2)
+    assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
+    result = invoke("policy", "alias", "generated", "current", "9")
+    assert result.exit_code == 2
+    assert "9" in error_line(result)
+
+    path = tmp_path / "policy.json"
+    assert invoke("policy", "export", "generated", "-o", str(path)).exit_code == 0
+    assert read_policy(path).version == 1
+    printed = invoke("policy", "export", "generated", "--version", "2").stdout
+    path.write_text(printed)
+    assert read_policy(path).version == 2
+    result = invoke("policy", "export", "generated", "--version", "9")
+    assert "has no version 9; it has 1, 2" in error_line(result)
+    assert "replicate" in invoke("policy", "show", "generated").stdout
+
+
+def test_status_and_trials(invoke: Invoke) -> None:
+    assert "no database" in error_line(invoke("status"))
+    invoke("run", "generated", *QUICK)
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["state"], search["finished_runs"], search["most_runs"]) == ("done", 8, 8)
+    assert search["switch_percent"] == 12.5
+    trials = json.loads(invoke("trials", "generated", "--json").stdout)
+    assert len(trials) == 8
+    assert trials[0]["state"] == "complete"
+    assert "done" in invoke("status", "generated").stdout
+    assert "12.5 %" in invoke("trials").stdout
+    assert json.loads(invoke("trials", "other", "--json").stdout) == []
+    assert "no search of other" in invoke("status", "other").stdout
+
+
+def test_database_upgrade(invoke: Invoke) -> None:
+    assert invoke("db", "upgrade").exit_code == 2
+    invoke("run", "generated", *QUICK)
+    assert json.loads(invoke("db", "upgrade", "--json").stdout)["is_current"] is True
+
+
+def program(url: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, console.STORAGE_VARIABLE: url, **environment},
+    )
+
+
+def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invoke) -> None:
+    process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="1")
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("[1/8]")
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "the same command goes on" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    states = [trial["state"] for trial in json.loads(invoke("trials", "--json").stdout)]
+    assert states == ["complete", "failed"]
+    assert json.loads(invoke("status", "--json").stdout)[0]["state"] == "stopped"
+
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == "going on: 1 of at most 8 runs are made"
+
+
+LIGHT = """
+import sys
+from syncswitch.searcher.cli import main
+try:
+    main(sys.argv[2:], prog_name="syncswitch-search")
+except SystemExit as exit:
+    print(exit.code, [name for name in sys.argv[1].split(",") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], "tensorflow,keras,optuna,sqlalchemy,rich"),
+        (["run", "--help"], "tensorflow,keras,optuna,sqlalchemy,rich"),
+        (["policy", "lookup", "--help"], "tensorflow,keras,optuna,sqlalchemy,rich"),
+        (["policy", "lookup", "generated"], "tensorflow,keras,optuna,alembic,sklearn"),
+    ],
+)
+def test_light_commands_import_nothing_heavy(
+    invoke: Invoke, url: str, arguments: list[str], heavy: str
+) -> None:
+    if "generated" in arguments:
+        invoke("run", "generated", *QUICK)
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, heavy, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, console.STORAGE_VARIABLE: url},
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_the_default_storage_is_that_of_the_storage() -> None:
+    assert console.DEFAULT_STORAGE_URL == engine.DEFAULT_URL
+    assert console.STORAGE_VARIABLE == engine.ENVIRONMENT_VARIABLE
+
+
+def test_help_of_every_command(invoke: Invoke) -> None:
+    def walk(command: Any, path: list[str]) -> None:
+        result = invoke(*path, "--help")
+        assert result.exit_code == 0
+        assert "--debug" in result.stdout or hasattr(command, "commands")
+        for name, child in getattr(command, "commands", {}).items():
+            walk(child, [*path, name])
+
+    walk(main, [])

@@ -1,0 +1,126 @@
+"""The folder tree shows the architecture; these rules keep it true."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ("storage", "trainers", "searcher")
+HOME_OF_LIBRARY = {
+    "tensorflow": "trainers",
+    "keras": "trainers",
+    "optuna": "searcher",
+    "sqlalchemy": "storage",
+    "alembic": "storage",
+}
+
+
+def modules(folder: str) -> list[Path]:
+    found = sorted((ROOT / folder).rglob("*.py"))
+    assert found, f"{folder} holds no module"
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_go_one_way(layer: str) -> None:
+    forbidden = LAYERS[LAYERS.index(layer) + 1 :]
+    for path in modules(layer):
+        for name in imports(path):
+            parts = name.split(".")
+            assert not (parts[0] == "syncswitch" and parts[1] in forbidden), f"{path}: {name}"
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_library_has_one_home(layer: str) -> None:
+    for path in modules(layer):
+        for name in imports(path):
+            home = HOME_OF_LIBRARY.get(name.split(".")[0], layer)
+            assert home == layer, f"{path} imports {name}, which belongs into {home}/"
+
+
+def test_records_and_errors_need_the_standard_library_alone() -> None:
+    for name in ("records.py", "errors.py"):
+        for module in imports(ROOT / "storage" / name):
+            assert module.split(".")[0] in sys.stdlib_module_names, f"{name} imports {module}"
+
+
+def test_tensorflow_internals_stay_in_one_module() -> None:
+    users = {
+        path.name
+        for path in modules("trainers")
+        if any(name.startswith("tensorflow.python") for name in imports(path))
+    }
+    assert users == {"tensorflow_api.py"}
+
+
+def loaded_after(code: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after `code`."""
+    program = f"{code}\nimport sys\nprint(*sorted({{n.split('.')[0] for n in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+HEAVY = {"tensorflow", "keras", "optuna", "sqlalchemy", "alembic", "sklearn"}
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["syncswitch.searcher.cli", "syncswitch.trainers.runner", "syncswitch.trainers.workload"],
+)
+def test_importing_a_command_line_is_light(module: str) -> None:
+    assert not HEAVY & loaded_after(f"import {module}")
+
+
+def test_the_store_does_not_need_alembic_to_be_read() -> None:
+    assert "alembic" not in loaded_after("import syncswitch.storage.policies")
+
+
+def test_the_runner_needs_no_optuna() -> None:
+    assert "optuna" not in loaded_after(
+        "import syncswitch.trainers.runner, syncswitch.trainers.cluster.trainer,"
+        " syncswitch.trainers.cluster.isolated, syncswitch.trainers.export,"
+        " syncswitch.storage.policies"
+    )
+
+
+def test_a_policy_file_needs_no_database_library() -> None:
+    assert "sqlalchemy" not in loaded_after("import syncswitch.storage.policy_file")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_module_says_what_it_exports(layer: str) -> None:
+    for path in modules(layer):
+        if path.name in {"__init__.py", "env.py", "zygote.py"} or "versions" in path.parts:
+            continue
+        tree = ast.parse(path.read_text())
+        names = {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        assert "__all__" in names, f"{path} has no __all__"
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_modules_stay_small(layer: str) -> None:
+    for path in modules(layer):
+        assert len(path.read_text().splitlines()) <= 400, f"{path}: split it"
