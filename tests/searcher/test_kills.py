@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import multiprocessing
 import os
 import random
@@ -9,7 +11,7 @@ import signal
 import time
 from collections import Counter
 from multiprocessing.process import BaseProcess
-from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -35,6 +37,26 @@ def search(url: str, delay_seconds: float) -> None:
     trainer = GeneratedTrainer(delay_seconds=delay_seconds, diverges_below_percent=7)
     with open_database(url, create=True) as database:
         Search(database, identity(), PLAN, lambda: trainer, patience=PATIENCE).run()
+
+
+def search_and_die(url: str, place: str, when: str) -> None:
+    """Ends the process at one exact place, the second time that the search gets there."""
+    module_name, class_name, method = place.split(":")
+    owner = getattr(importlib.import_module(module_name), class_name)
+    real = getattr(owner, method)
+    calls = itertools.count(1)
+
+    def deadly(*args: Any, **kwargs: Any) -> Any:
+        is_last = next(calls) == (1 if method == "publish" else 2)
+        if is_last and when == "before":
+            os._exit(9)
+        result = real(*args, **kwargs)
+        if is_last:
+            os._exit(9)
+        return result
+
+    setattr(owner, method, deadly)
+    search(url, 0.0)
 
 
 def start(url: str, delay_seconds: float) -> BaseProcess:
@@ -69,9 +91,11 @@ def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-@pytest.fixture
-def undisturbed(folder: Path) -> tuple[list[Run], list[TimingPolicy]]:
-    url = f"sqlite:///{folder}/undisturbed.db"
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[list[Run], list[TimingPolicy]]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/search.db"
     search(url, 0.0)
     return outcome(url)
 
@@ -96,6 +120,36 @@ def test_twenty_kills_change_nothing(
     expected_runs, expected_policies = undisturbed
     assert Counter(runs) == Counter(expected_runs)
     assert len(policies) == len(expected_policies) == 1
+    assert same_answer(policies[0], expected_policies[0])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "syncswitch.searcher.study:SearchStudy:_choose",
+        "syncswitch.storage.trials:TrialStore:begin",
+        "syncswitch.searcher.study:SearchStudy:note_divergence",
+        "syncswitch.storage.trials:TrialStore:complete",
+        "syncswitch.searcher.study:SearchStudy:complete",
+        "syncswitch.storage.policies:PolicyRegistry:publish",
+    ],
+)
+def test_death_at_any_write_changes_nothing(
+    url: str, undisturbed: tuple[list[Run], list[TimingPolicy]], place: str, when: str
+) -> None:
+    process = multiprocessing.get_context("fork").Process(
+        target=search_and_die, args=(url, place, when)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    search(url, 0.0)
+
+    runs, policies = outcome(url)
+    expected_runs, expected_policies = undisturbed
+    assert runs == expected_runs
+    assert len(policies) == 1
     assert same_answer(policies[0], expected_policies[0])
 
 
