@@ -244,19 +244,20 @@ def progress_bars(console: Console) -> Progress:
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        # Narrow enough that 80 columns hold the whole line.
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("remaining"),
         TimeRemainingColumn(),
+        TextColumn("left"),
         console=console,
         transient=True,
+        # Over runs that take minutes; rich's default looks at the last 30 seconds alone.
+        speed_estimate_period=3600.0,
     )
 
 

@@ -24,6 +24,8 @@ __all__ = [
     "trial_as_json",
 ]
 
+# Below this a policy is slower by more than the noise of a few runs.
+_NO_GAIN = 0.95
 _VERDICTS = {True: "yes", False: "no", None: "open"}
 
 
@@ -200,4 +202,6 @@ def _faster(policy: TimingPolicy, cost: SearchCost | None) -> str:
     if speed_up is None:
         return ""
     about = "" if policy.speed_up is not None else "about "
+    if speed_up < _NO_GAIN:
+        return f", but only {about}{speed_up:.1f} times as fast: the switch gains nothing here"
     return f", {about}{speed_up:.1f} times as fast"
