@@ -6,6 +6,7 @@ import socket
 from datetime import datetime, timezone
 
 import psutil
+
 from syncswitch.storage.trials import Owner, StoredTrial
 
 __all__ = ["HEARTBEAT_SECONDS", "is_alive", "is_run_by_anyone"]

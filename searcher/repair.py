@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from optuna.trial import FrozenTrial, TrialState
+
 from syncswitch.searcher.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study import SearchStudy, owner_of
 from syncswitch.storage.trials import TrialStore

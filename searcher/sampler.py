@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
+
 from syncswitch.searcher.decision import Decided, Observation, PaperRule
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
+
 from syncswitch.searcher.decision import Decision, NextRun, Observation, PaperRule
 from syncswitch.searcher.plan import replicate_seed
 from syncswitch.searcher.sampler import BinarySearchSampler, in_flight_percents, observations

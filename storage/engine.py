@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session
+
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, SyncSwitchError
 from syncswitch.storage.inspection import (
     Content,

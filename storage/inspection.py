@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError
+
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.models import TABLE_PREFIX
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, selectinload
+
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.models import EvidenceRow, PolicyAliasRow, PolicyRow, WorkloadRow

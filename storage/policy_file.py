@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records import Evidence, TimingPolicy
 

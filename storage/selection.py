@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sqlalchemy import ColumnElement, or_
+
 from syncswitch.storage.models import WorkloadRow
 
 __all__ = ["is_workload"]

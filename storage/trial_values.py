@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import psutil
+
 from syncswitch.storage.records import PhaseRecord
 
 __all__ = ["Owner", "SearchInfo", "StoredTrial"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session, contains_eager, selectinload
+
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.models import EvaluationRow, PhaseRow, SearchRow, TrialRow, WorkloadRow

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
 from syncswitch.storage.errors import SyncSwitchError, UserError
 
 if TYPE_CHECKING:

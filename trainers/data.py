@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from syncswitch.storage.errors import WorkloadError
 
 __all__ = ["Array", "Data"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.trainers import console
 from syncswitch.trainers.local import (

@@ -7,6 +7,7 @@ commands that need them, so that `--help` answers at once.
 from __future__ import annotations
 
 import click
+
 from syncswitch.searcher.cli.db import db
 from syncswitch.searcher.cli.history import status, trials
 from syncswitch.searcher.cli.policy import policy

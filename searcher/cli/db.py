@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json
 
 __all__ = ["db"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from syncswitch.searcher.decision import Observation
 from syncswitch.searcher.plan import rule_from_name
 from syncswitch.storage.errors import UserError

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+
 from syncswitch.storage.errors import PolicyError
 from syncswitch.trainers.console import (
     EXIT_FAILED,

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import click
+
 from syncswitch.searcher.decision import Progress
 from syncswitch.searcher.reporting import Run
 from syncswitch.storage.records import Evaluation, TrialRecord

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.trainers.console import stdout_console
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
+
 from syncswitch.searcher.cli import compose
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan

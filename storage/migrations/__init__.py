@@ -6,6 +6,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection
+
 from syncswitch.storage.errors import DatabaseError
 
 __all__ = ["configuration", "upgrade"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from alembic import context
+
 from syncswitch.storage.inspection import VERSION_TABLE
 from syncswitch.storage.models import TABLE_PREFIX, Base
 

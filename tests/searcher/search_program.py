@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from generated_trainer import GeneratedTrainer, identity
+
 from syncswitch.searcher.cli import compose, main
 from syncswitch.searcher.cli.compose import Job
 

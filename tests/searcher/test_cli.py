@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from search_program import generated_job
+
 from syncswitch.searcher.cli import compose, main
 from syncswitch.storage import engine
 from syncswitch.storage.policy_file import policy_from_dict, read_policy

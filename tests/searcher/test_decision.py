@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from syncswitch.searcher.decision import (
     Decided,
     NextRun,

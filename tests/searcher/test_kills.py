@@ -16,6 +16,7 @@ from typing import Any
 import optuna
 import pytest
 from generated_trainer import GeneratedTrainer, identity
+
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
+
 from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
 from syncswitch.searcher.decision import Observation, PaperRule
 from syncswitch.searcher.reporting import Run

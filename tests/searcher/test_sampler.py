@@ -9,6 +9,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
+
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.sampler import BinarySearchSampler
 

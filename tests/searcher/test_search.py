@@ -7,6 +7,7 @@ from collections import Counter
 import optuna
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
+
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.repair import Patience

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.records import (
     Evaluation,

@@ -12,6 +12,7 @@ import optuna
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
+
 from syncswitch.storage.engine import Database, open_database, upgrade_database
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
 from syncswitch.storage.inspection import VERSION_TABLE

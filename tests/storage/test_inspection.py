@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.inspection import parse_url, shown

@@ -10,6 +10,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
+
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.inspection import REVISION, VERSION_TABLE
 from syncswitch.storage.migrations import configuration

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.dialects import sqlite
+
 from syncswitch.storage.models import UtcDateTime
 
 DIALECT = sqlite.dialect()

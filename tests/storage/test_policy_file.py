@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policy_file import (
     policy_from_dict,

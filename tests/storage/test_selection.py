@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, TrialStore
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord, WorkloadIdentity

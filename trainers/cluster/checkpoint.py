@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.layout import Vector
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records import Evaluation
 from syncswitch.trainers.cluster.program import Program

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.layout import FlatLayout, Vector
 from syncswitch.trainers.cluster.tensorflow_api import tf

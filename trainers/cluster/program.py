@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.launchers import Devices
 from syncswitch.trainers.cluster.layout import FlatLayout, Vector
