@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib import metadata
 
 from syncswitch.searcher.decision import Decided, Observation, PaperRule, SettingSummary
+from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import StoredTrial
 
@@ -140,7 +139,7 @@ def draft_policy(
             for run in sorted(finished, key=lambda run: run.trial_number)
         ),
         created_at=datetime.now(timezone.utc).isoformat(),
-        software=_software(),
+        software=software_versions(),
     )
 
 
@@ -192,13 +191,3 @@ def _covered_seconds(rows: Sequence[StoredTrial]) -> float:
             covered += (end - begin).total_seconds()
             reached = end
     return covered
-
-
-def _software() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("syncswitch", "tensorflow", "keras", "optuna"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # a checkout that is not installed, or a TensorFlow of another name
-    return versions

@@ -96,7 +96,7 @@ class IsolatedTrainer(Trainer):
 
     def _start(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
-        self._log = tempfile.TemporaryFile(prefix="syncswitch-cluster-")
+        self._log = tempfile.TemporaryFile(prefix="syncswitch-cluster-")  # noqa: SIM115 (see close)
         arguments = [str(theirs.fileno()), self._reference, str(self._workers)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "syncswitch.trainers.cluster.zygote", *arguments],

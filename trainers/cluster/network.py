@@ -1,4 +1,4 @@
-"""A network namespace of one's own: TensorFlow's servers listen everywhere and ask nobody's name."""
+"""A network of one's own: TensorFlow's servers listen on all interfaces and trust everybody."""
 
 from __future__ import annotations
 

@@ -56,6 +56,8 @@ class TrainingRun:
         self._tester = tester
         self._spec = spec
         self._observer = observer
+        # Progress comes from the main thread, evaluations from the evaluator's.
+        self._observing = threading.Lock()
         self._elapsed_seconds = start.elapsed_seconds if start else 0.0
         self._segment_start_seconds: float | None = None
         self._dispatcher = Dispatcher(
@@ -111,14 +113,18 @@ class TrainingRun:
         if switching:
             self._switch_overhead_seconds += time.perf_counter() - before
         while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
-            self._observer.on_progress(self._dispatcher.done)
-        self._observer.on_progress(self._dispatcher.done)
+            self._report_progress()
+        self._report_progress()
         seconds = max(0.0, self._dispatcher.last_update_seconds - self._segment_start_seconds)
         self._segment_start_seconds = None
         self._elapsed_seconds += seconds
         self._add_phase(segment, seconds)
         if segment.checkpoint_percent is not None and not self._dispatcher.stopping:
             self._write_checkpoint(segment.checkpoint_percent)
+
+    def _report_progress(self) -> None:
+        with self._observing:
+            self._observer.on_progress(self._dispatcher.done)
 
     def _work(self, worker: int) -> None:
         """Body of one worker's thread: a ticket, a step, an acknowledgement, and again."""
@@ -204,7 +210,9 @@ class TrainingRun:
         after_decay = bool(boundaries) and evaluation.worker_step > boundaries[0][0]
         if after_decay and self._tester.is_chance(evaluation.accuracy):
             self._diverge()
-        if self._observer.on_evaluation(evaluation) is Verdict.STOP:
+        with self._observing:
+            verdict = self._observer.on_evaluation(evaluation)
+        if verdict is Verdict.STOP:
             self._told_to_stop = True
             self._dispatcher.stop()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import socket
 from datetime import datetime, timezone
 
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint
 from syncswitch.trainers.cluster.evaluator import ModelTester
@@ -20,7 +19,7 @@ from syncswitch.trainers.schedule import last_boundary
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 from syncswitch.trainers.workload import Workload
 
-__all__ = ["ClusterTrainer", "software_versions"]
+__all__ = ["ClusterTrainer"]
 
 
 class ClusterTrainer(Trainer):
@@ -127,15 +126,3 @@ class ClusterTrainer(Trainer):
             software=software_versions(),
             checkpoints=result.checkpoints,
         )
-
-
-def software_versions() -> dict[str, str]:
-    """Versions of what a measurement depends on."""
-    names = ("syncswitch", "tensorflow", "keras", "numpy")
-    versions = {"python": platform.python_version()}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions

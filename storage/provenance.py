@@ -1,0 +1,21 @@
+"""With which versions of what software a measurement was made."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+__all__ = ["software_versions"]
+
+_DISTRIBUTIONS = ("syncswitch", "tensorflow", "keras", "numpy", "optuna")
+
+
+def software_versions() -> dict[str, str]:
+    """Version by name of distribution; those that are not installed are left out."""
+    versions = {"python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # a checkout that is not installed, or a TensorFlow of another name
+    return versions

@@ -1,0 +1,154 @@
+"""Ways to train the same Keras model; each is a process that measures one round when told to.
+
+    python -m tests.benchmarks.engines NAME
+
+For every line on standard input it trains and prints worker-steps per second.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.cluster.network import free_ports
+from syncswitch.trainers.trainer import Trainer
+from tests.benchmarks.workload import WORKER_STEPS, workload
+
+WORKERS = 4
+REFERENCE = "tests.benchmarks.workload:workload"
+
+Round = Callable[[], float]
+
+
+def syncswitch_round(trainer: Trainer, switch_percent: float) -> Round:
+    identity = workload.identity(WORKERS, "bsp", "asp")
+
+    def train() -> float:
+        return WORKER_STEPS / trainer.train(TrialSpec(identity, switch_percent, 0)).training_seconds
+
+    return train
+
+
+def in_process(switch_percent: float) -> Round:
+    from syncswitch.trainers.cluster.trainer import ClusterTrainer
+
+    return syncswitch_round(ClusterTrainer(workload, WORKERS), switch_percent)
+
+
+def processes(switch_percent: float) -> Round:
+    from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+
+    return syncswitch_round(IsolatedTrainer(REFERENCE, WORKERS), switch_percent)
+
+
+def dataset(seed: int = 0) -> object:
+    """The training data as a pipeline of batches without an end."""
+    import tensorflow as tf
+
+    data = workload.data()
+    return (
+        tf.data.Dataset.from_tensor_slices((data.train_inputs, data.train_labels))
+        .shuffle(len(data.train_labels), seed=seed)
+        .repeat()
+        .batch(workload.batch_size)
+        .prefetch(2)
+    )
+
+
+def coordinator() -> Round:
+    """TensorFlow's own parameter server training, as its tutorial writes it."""
+    import keras
+    import tensorflow as tf
+
+    ports = [f"127.0.0.1:{port}" for port in free_ports(WORKERS + 1)]
+    addresses = {"ps": ports[:1], "worker": ports[1:]}
+    for job, tasks in addresses.items():
+        for task in range(len(tasks)):
+            arguments = [json.dumps(addresses), job, str(task)]
+            subprocess.Popen([sys.executable, "-m", "tests.benchmarks.server", *arguments])
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(addresses), rpc_layer="grpc"
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    chief = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        model = workload.model()
+        optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
+        loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(iterator):  # type: ignore[no-untyped-def]
+        def replica(inputs, labels):  # type: ignore[no-untyped-def]
+            with tf.GradientTape() as tape:
+                loss = loss_of(labels, model(inputs, training=True))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        return strategy.run(replica, args=next(iterator))
+
+    iterator = iter(chief.create_per_worker_dataset(dataset))
+
+    def train() -> float:
+        start = time.perf_counter()
+        for _ in range(WORKER_STEPS):
+            chief.schedule(step, args=(iterator,))
+        chief.join()
+        return WORKER_STEPS / (time.perf_counter() - start)
+
+    return train
+
+
+def single() -> Round:
+    """One process, no distribution: the ceiling."""
+    import keras
+    import tensorflow as tf
+
+    model = workload.model()
+    optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
+    loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(inputs, labels):  # type: ignore[no-untyped-def]
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    batches = iter(dataset())  # type: ignore[call-overload]
+
+    def train() -> float:
+        start = time.perf_counter()
+        for _ in range(WORKER_STEPS):
+            loss = step(*next(batches))
+        loss.numpy()
+        return WORKER_STEPS / (time.perf_counter() - start)
+
+    return train
+
+
+ENGINES: dict[str, Callable[[], Round]] = {
+    "syncswitch ASP, servers": lambda: processes(0.0),
+    "syncswitch BSP, servers": lambda: processes(100.0),
+    "TensorFlow ParameterServerStrategy, servers": coordinator,
+    "syncswitch ASP, in-process": lambda: in_process(0.0),
+    "syncswitch BSP, in-process": lambda: in_process(100.0),
+    "single process": single,
+}
+
+
+def main() -> None:
+    train = ENGINES[sys.argv[1]]()
+    train()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(train(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""One TensorFlow server, for the engine that has to be compared with.
+
+python -m tests.benchmarks.server ADDRESSES_AS_JSON JOB TASK
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from syncswitch.trainers.cluster.network import die_with_parent
+from syncswitch.trainers.cluster.servers import serve
+
+die_with_parent()
+serve(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

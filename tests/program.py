@@ -1,0 +1,70 @@
+"""The two command lines as real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAMS = {
+    "syncswitch-search": "syncswitch.searcher.cli",
+    "syncswitch-run": "syncswitch.trainers.runner",
+}
+
+TINY_WORKLOAD = """
+from dataclasses import replace
+from syncswitch.trainers.workloads import digits
+
+def model():
+    from keras import Input, Sequential, layers
+    return Sequential(
+        [Input((8, 8, 1)), layers.Flatten(), layers.Dense(10, activation="softmax")]
+    )
+
+# 0.3 s of training; so short that nothing is lost by ASP within the thresholds of the tests.
+tiny = replace(
+    digits.workload,
+    name="tiny",
+    model=model,
+    total_worker_steps=320,
+    batch_size=8,
+    learning_rate_boundaries=((200, 0.1),),
+    evaluation_interval_worker_steps=20,
+)
+other = replace(tiny, name="other", total_worker_steps=400)
+explosive = replace(tiny, name="explosive", model=digits.workload.model, learning_rate=50.0)
+not_a_workload = 3
+"""
+
+
+def start(program: str, *arguments: object, folder: Path) -> subprocess.Popen[str]:
+    """Starts a program in a folder, with the database `syncswitch.db` there."""
+    environment = {key: value for key, value in os.environ.items() if key != "SYNCSWITCH_STORAGE"}
+    code = f"from {PROGRAMS[program]} import main; main(prog_name={program!r})"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(program: str, *arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end."""
+    process = start(program, *arguments, folder=folder)
+    out, err = process.communicate(timeout=240)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """One line on standard error that holds these words, nothing else, exit status 2."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    for word in words:
+        assert word in done.stderr

@@ -1,0 +1,198 @@
+"""The main job, end to end, as a user does it: search, look up, train. Real TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.program import TINY_WORKLOAD, assert_refused, run, start
+
+pytestmark = pytest.mark.slow
+
+WORKLOAD = "tiny_jobs.py:tiny"
+SEARCH = ("run", WORKLOAD, "--workers", 2, "--settings", 2, "--runs", 2, "--threshold", 0.3)
+# 100 % of two runs, then 50 % and 25 %, two runs each: all are accepted by far.
+RUNS = {(100.0, 0), (100.0, 1), (50.0, 0), (50.0, 1), (25.0, 0), (25.0, 1)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the search was done once."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    done = run("syncswitch-search", *SEARCH, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "result.json").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> dict:
+    return json.loads((folder / "result.json").read_text())
+
+
+def completed_runs(folder: Path) -> list[tuple[float, int]]:
+    with sqlite3.connect(folder / "syncswitch.db") as database:
+        return database.execute(
+            "SELECT switch_percent, replicate FROM syncswitch_trials WHERE state = 'complete'"
+        ).fetchall()
+
+
+def test_the_search_reports_policy_cost_and_settings(result: dict) -> None:
+    policy = result["policy"]
+    assert (policy["switch_percent"], policy["version"]) == (25.0, 1)
+    assert (policy["first_protocol"], policy["second_protocol"]) == ("bsp", "asp")
+    assert policy["threshold"] == 0.3
+    assert len(policy["fingerprint"]) == 64
+    assert [s["switch_percent"] for s in result["settings"]] == [100.0, 50.0, 25.0]
+    assert all(s["runs"] == 2 and s["accepted"] for s in result["settings"])
+    # Training happened: a model that learned nothing would be at one in ten.
+    assert all(s["mean_accuracy"] > 0.6 for s in result["settings"])
+    assert policy["target_accuracy"] == pytest.approx(result["settings"][0]["mean_accuracy"])
+    seconds = [s["training_seconds"] for s in result["settings"]]
+    assert result["search"]["trials"] == 6
+    assert result["search"]["cost_bsp_multiples"] == pytest.approx(2 * sum(seconds) / seconds[0])
+    assert result["search"]["wall_seconds"] >= 2 * sum(seconds)
+
+
+def test_a_finished_search_answers_again_without_training(folder: Path, result: dict) -> None:
+    again = run("syncswitch-search", *SEARCH, "--json", folder=folder)
+    assert json.loads(again.stdout) == result
+    assert len(completed_runs(folder)) == 6
+
+
+def test_the_policy_is_looked_up(folder: Path, result: dict) -> None:
+    for name in (WORKLOAD, "tiny", result["policy"]["fingerprint"][:12]):
+        found = run("syncswitch-search", "policy", "lookup", name, "--json", folder=folder)
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout) == result["policy"]
+    absent = run("syncswitch-search", "policy", "lookup", "nothing", "--json", folder=folder)
+    assert (absent.returncode, absent.stdout) == (1, "")
+
+
+def test_the_runner_trains_with_the_stored_policy(folder: Path, result: dict) -> None:
+    done = run("syncswitch-run", WORKLOAD, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["policy"] == result["policy"]
+    assert report["worker_steps"] == 320
+    assert [phase["protocol"] for phase in report["phases"]] == ["bsp", "asp"]
+    assert report["phases"][0]["end_worker_step"] == 80
+    bsp = report["phases"][0]["worker_steps_per_second"]
+    assert report["baseline_seconds"] == pytest.approx(320 / bsp)
+    assert report["speed_up"] == pytest.approx(
+        report["baseline_seconds"] / report["training_seconds"]
+    )
+    assert saved_accuracy(folder / "tiny.keras") == pytest.approx(
+        report["final_accuracy"], abs=1e-6
+    )
+
+
+def saved_accuracy(path: Path) -> float:
+    """Test accuracy of a saved model, in a process that knows nothing of syncswitch's runtime."""
+    code = (
+        "import keras, sys\n"
+        "from syncswitch.trainers.workloads.digits import workload\n"
+        "data, model = workload.data(), keras.saving.load_model(sys.argv[1])\n"
+        "guesses = model.predict(data.test_inputs, verbose=0).argmax(-1)\n"
+        "print((guesses == data.test_labels).mean())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    exported = run("syncswitch-search", "policy", "export", "tiny", "-o", policy, folder=folder)
+    assert exported.returncode == 0, exported.stderr
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    done = run("syncswitch-run", WORKLOAD, "--policy", policy, "-o", "m.keras", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "times as fast as BSP alone" in done.stdout
+    assert (tmp_path / "m.keras").is_file()
+    assert not (tmp_path / "syncswitch.db").exists()
+
+
+def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    run("syncswitch-search", "policy", "export", "tiny", "-o", policy, folder=folder)
+    other = "tiny_jobs.py:other"
+    refused = [
+        ((other, "--policy", policy), [other, "320", "400"]),
+        ((other,), ["no policy", other]),
+        ((WORKLOAD, "--workers", 3), ["3 workers", "for 2 workers"]),
+        ((WORKLOAD, "--policy", 9), ["no policy '9'"]),
+        ((WORKLOAD, "--policy", "nofile.json"), ["nofile.json"]),
+        ((WORKLOAD, "-o", "model.h5"), ["model.h5", ".keras"]),
+        ((WORKLOAD, "-o", "no/such/folder/m.keras"), ["no/such/folder"]),
+        (("tiny_jobs.py:not_a_workload",), ["no policy"]),
+        (("tiny_jobs.py:not_a_workload", "--policy", policy), ["int", "tiny"]),
+    ]
+    before = sorted(folder.iterdir())
+    for arguments, words in refused:
+        assert_refused(run("syncswitch-run", *arguments, folder=folder), *words)
+    text = policy.read_text()
+    for name, content in (
+        ("cut.json", text[: len(text) // 2]),
+        ("altered.json", text.replace('"switch_percent": 25.0', '"switch_percent": 6.25', 1)),
+    ):
+        (tmp_path / name).write_text(content)
+        done = run("syncswitch-run", WORKLOAD, "--policy", tmp_path / name, folder=folder)
+        assert_refused(done, name, "policy export")
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_run_that_diverges_saves_nothing_and_says_so(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    arguments = ("--workers", 2, "--settings", 1, "--runs", 1)
+    done = run("syncswitch-search", "run", "tiny_jobs.py:explosive", *arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert "diverged" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_killed_at_any_moment_the_search_ends_as_if_it_never_was(
+    folder: Path, result: dict, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    moments = random.Random(7)
+    kills = 0
+    while kills < 8:
+        process = start("syncswitch-search", *SEARCH, "--json", folder=tmp_path)
+        time.sleep(moments.uniform(1.5, 6.0))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += 1
+    assert kills >= 1
+    done = run("syncswitch-search", *SEARCH, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(completed_runs(tmp_path)) == sorted(RUNS)
+    found = json.loads(done.stdout)["policy"]
+    same = ("fingerprint", "version", "switch_percent", "target_accuracy", "study")
+    assert {key: found[key] for key in same} == {key: result["policy"][key] for key in same}
+
+
+def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    process = start("syncswitch-search", *SEARCH, folder=tmp_path)
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert "run 1 of 2" in first
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "same command" in err.splitlines()[-1]
+    assert (100.0, 0) in completed_runs(tmp_path)
