@@ -89,12 +89,13 @@ class Dispatcher:
         """Takes note of a finished worker-step, applies a complete round, releases workers."""
         with self._lock:
             assert self._protocol is not None
-            self._in_flight -= 1
             self.staleness.add(staleness)
             self._participants.append(worker)
             released = self._protocol.on_push(worker, time.monotonic())
             if not ticket.aggregates or released:
                 self._count_update(ticket.aggregates)
+            # Not before: an update that raises is reported to `fail`, which counts it off as well.
+            self._in_flight -= 1
             self._hand_out(released)
             self._drained.notify_all()
 

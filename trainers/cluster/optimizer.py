@@ -32,8 +32,11 @@ class FlatOptimizer(ABC):
         """Fresh slots."""
 
     @abstractmethod
-    def load(self, parameters: Vector, slots: Vector, updates: int) -> None:
-        """Takes over a state; the flat parameters themselves are loaded by their owner."""
+    def load(self, parameters: Any, slots: Any, updates: Any) -> None:
+        """Traces taking over a state, given as tensors.
+
+        The flat parameters and the count of updates themselves are loaded by their owner.
+        """
 
     @abstractmethod
     def slots(self) -> Vector:
@@ -70,7 +73,7 @@ class FusedMomentum(FlatOptimizer):
         """Zeros."""
         return np.zeros(self.layout.size, np.float32)
 
-    def load(self, parameters: Vector, slots: Vector, updates: int) -> None:
+    def load(self, parameters: Any, slots: Any, updates: Any) -> None:
         """See `FlatOptimizer.load`."""
         self._accumulator.assign(slots)
 
@@ -140,11 +143,11 @@ class KerasOptimizer(FlatOptimizer):
         """As the optimizer builds them."""
         return self._initial.copy()
 
-    def load(self, parameters: Vector, slots: Vector, updates: int) -> None:
+    def load(self, parameters: Any, slots: Any, updates: Any) -> None:
         """See `FlatOptimizer.load`."""
-        assign(self._variables, self._variables_layout.split(parameters))
-        assign(self._slot_variables, self.layout.split(slots))
-        self._optimizer.iterations.assign(updates)
+        assign(self._variables, unpack(parameters, self._variables_layout))
+        assign(self._slot_variables, unpack(slots, self.layout))
+        self._optimizer.iterations.assign(tf.cast(updates, self._optimizer.iterations.dtype))
 
     def slots(self) -> Vector:
         """See `FlatOptimizer.slots`."""

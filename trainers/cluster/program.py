@@ -100,11 +100,15 @@ class Program:
         )
 
     def load(self, state: ModelState) -> None:
-        """Puts a state onto the parameter server."""
-        self._parameters.assign(state.parameters)
-        self._optimizer.load(state.parameters, state.slots, state.updates)
-        self._statistics.assign(state.statistics)
-        self._updates.assign(state.updates)
+        """Puts a state onto the parameter server. Blocks until it is there."""
+        loaded = self._load(
+            tf.constant(state.parameters),
+            tf.constant(state.slots),
+            tf.constant(state.statistics),
+            tf.constant(state.updates, tf.int64),
+        )
+        # A call to a server returns before it is carried out; what it returns is there after.
+        assert int(loaded) == state.updates
 
     def state(self) -> ModelState:
         """Copies the state from the parameter server; consistent only while nobody trains."""
@@ -116,8 +120,13 @@ class Program:
         )
 
     def snapshot(self) -> tuple[Any, Any]:
-        """Parameters and statistics as tensors that later updates leave alone."""
-        return self._parameters.read_value(), self._statistics.read_value()
+        """Copies of parameters and statistics, which stay on the parameter server until used.
+
+        Blocks until they are taken, so that no later update is in them.
+        """
+        parameters, statistics, updates = self._copy()
+        updates.numpy()
+        return parameters, statistics
 
     def push_update(
         self, worker: int, worker_step: int, seed: int, rate: float, momentum: float
@@ -214,6 +223,11 @@ class Program:
                 f"workload {self._workload.name!r}: model, data and loss do not fit together: "
                 f"{_last_line(error)}"
             ) from error
+        self._load = tf.function(self._traced_load, autograph=False).get_concrete_function(
+            *(tf.zeros(layout.size) for layout in (self.parameters, self.slots, self.statistics)),
+            step,
+        )
+        self._copy = tf.function(self._traced_copy, autograph=False).get_concrete_function()
         self._apply_mean = tf.function(
             self._traced_apply_mean, autograph=False
         ).get_concrete_function(tf.constant([True] * len(workers)), rate, rate)
@@ -221,6 +235,20 @@ class Program:
             self.push_update(worker, 0, 0, 0.0, 0.0)
             self.push_gradient(worker, 0, 0)
         self.apply_round(workers, 0.0, 0.0)
+
+    def _traced_load(self, parameters: Any, slots: Any, statistics: Any, updates: Any) -> Any:
+        with tf.device(self._devices.parameter_server):
+            self._optimizer.load(parameters, slots, updates)
+            # Functions run stateful operations in the order in which they were traced.
+            self._parameters.assign(parameters)
+            self._statistics.assign(statistics)
+            self._updates.assign(updates)
+            return self._updates.read_value()
+
+    def _traced_copy(self) -> Any:
+        with tf.device(self._devices.parameter_server):
+            state = (self._parameters, self._statistics, self._updates)
+            return [tf.identity(variable.read_value()) for variable in state]
 
     def _traced_step_and_apply(
         self, inputs: Any, labels: Any, worker_step: Any, seed: Any, rate: Any, momentum: Any

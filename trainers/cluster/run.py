@@ -210,8 +210,13 @@ class TrainingRun:
         after_decay = bool(boundaries) and evaluation.worker_step > boundaries[0][0]
         if after_decay and self._tester.is_chance(evaluation.accuracy):
             self._diverge()
-        with self._observing:
-            verdict = self._observer.on_evaluation(evaluation)
+        try:
+            with self._observing:
+                verdict = self._observer.on_evaluation(evaluation)
+        except BaseException:
+            # The evaluator raises it again at the end of the run, which is now.
+            self._dispatcher.stop()
+            raise
         if verdict is Verdict.STOP:
             self._told_to_stop = True
             self._dispatcher.stop()

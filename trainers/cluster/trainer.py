@@ -15,6 +15,7 @@ from syncswitch.trainers.cluster.program import ModelState, Program
 from syncswitch.trainers.cluster.run import RunResult, TrainingRun
 from syncswitch.trainers.cluster.tensorflow_api import TRANSIENT_ERRORS
 from syncswitch.trainers.metrics import converged_accuracy, is_converged
+from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.schedule import last_boundary
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 from syncswitch.trainers.workload import Workload
@@ -67,6 +68,7 @@ class ClusterTrainer(Trainer):
 
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
+        check_protocols(identity.first_protocol, identity.second_protocol)
         own = self._workload.identity(
             self._workers, identity.first_protocol, identity.second_protocol
         )
@@ -85,6 +87,8 @@ class ClusterTrainer(Trainer):
             return None
         checkpoint = read_checkpoint(spec.fork_from)
         try:
+            if checkpoint.model != spec.identity.model:
+                raise ValueError(f"structure {checkpoint.model[:12]}")
             state = ModelState(
                 self._program.parameters.from_named(checkpoint.parameters),
                 self._program.slots.from_named(checkpoint.slots),

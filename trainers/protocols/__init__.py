@@ -9,7 +9,7 @@ from syncswitch.trainers.protocols.asp import ASP
 from syncswitch.trainers.protocols.base import SyncProtocol
 from syncswitch.trainers.protocols.bsp import BSP
 
-__all__ = ["ASP", "BSP", "PROTOCOLS", "SyncProtocol", "parse_pair"]
+__all__ = ["ASP", "BSP", "PROTOCOLS", "SyncProtocol", "check_protocols", "parse_pair"]
 
 PROTOCOLS: Mapping[str, type[SyncProtocol]] = {protocol.name: protocol for protocol in (BSP, ASP)}
 
@@ -21,13 +21,21 @@ def parse_pair(text: str) -> tuple[str, str]:
         UserError: It is not two different known names.
     """
     names = tuple(part.strip().lower() for part in text.split(","))
-    known = ", ".join(sorted(PROTOCOLS))
     if len(names) != 2 or names[0] == names[1]:
         raise UserError(
             f"--protocols is {text!r}: give two different protocols, before and after the switch, "
-            f"such as bsp,asp (known: {known})"
+            f"such as bsp,asp (known: {', '.join(sorted(PROTOCOLS))})"
         )
+    check_protocols(*names)
+    return names[0], names[1]
+
+
+def check_protocols(*names: str) -> None:
+    """Makes sure that these protocols exist.
+
+    Raises:
+        UserError: One does not.
+    """
     for name in names:
         if name not in PROTOCOLS:
-            raise UserError(f"--protocols is {text!r}: no protocol {name!r} (known: {known})")
-    return names[0], names[1]
+            raise UserError(f"no protocol {name!r}; known: {', '.join(sorted(PROTOCOLS))}")

@@ -1,0 +1,163 @@
+"""Real TensorFlow servers, one process each."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import pytest
+
+from syncswitch.storage.errors import FatalError, RetryableError, WorkloadError
+from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+from syncswitch.trainers.trainer import Verdict
+from syncswitch.trainers.workload import Workload
+
+from .. import jobs, trainer_contract
+from ..jobs import DENSE, RecordingObserver, spec_of
+from ..trainer_contract import LONG, ForkContract, MakeTrainer
+
+pytestmark = pytest.mark.slow
+
+# A gradient that is not finite, from a step on that can be waited for.
+BROKEN_METRIC = replace(DENSE, name="broken metric", metric=lambda: 3)
+
+
+def reference_of(workload: Workload) -> str:
+    """What the chief can load a workload of the tests by."""
+    for module in (jobs, trainer_contract, sys.modules[__name__]):
+        for name, value in vars(module).items():
+            if value == workload:
+                return f"{module.__name__}:{name}"
+    raise AssertionError(f"{workload.name} is in no module")
+
+
+@pytest.fixture(scope="module")
+def make_trainer(devices: Any) -> Iterator[MakeTrainer]:
+    """One cluster at a time: many of them would fill the machine with idle servers."""
+    current: dict[tuple[str, int], IsolatedTrainer] = {}
+
+    def make(workload: Workload, workers: int) -> IsolatedTrainer:
+        key = (reference_of(workload), workers)
+        if key not in current:
+            for trainer in current.values():
+                trainer.close()
+            current.clear()
+            current[key] = IsolatedTrainer(*key)
+        return current[key]
+
+    yield make
+    for trainer in current.values():
+        trainer.close()
+
+
+class TestIsolatedTrainer(ForkContract):
+    workers = 2
+
+
+def family(trainer: IsolatedTrainer) -> list[psutil.Process]:
+    """The cluster's processes: zygote, parameter server, workers, chief."""
+    assert trainer._process is not None
+    zygote = psutil.Process(trainer._process.pid)
+    return [zygote, *zygote.children(recursive=True)]
+
+
+def all_gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=15)
+    return not alive
+
+
+class StrikeAtStep(RecordingObserver):
+    """Calls `strike` once, in the middle of the run."""
+
+    def __init__(self, strike: Any) -> None:
+        super().__init__()
+        self._strike = strike
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        strike, self._strike = self._strike, None
+        if strike is not None:
+            strike()
+        return super().on_evaluation(evaluation)
+
+
+@pytest.mark.parametrize("victim", range(5))
+@pytest.mark.parametrize("switch_percent", [0.0, 100.0])
+def test_a_killed_process_fails_the_run_but_not_the_trainer(
+    make_trainer: MakeTrainer, victim: int, switch_percent: float
+) -> None:
+    trainer = make_trainer(DENSE, 2)
+    trainer.train(spec_of(DENSE, 2, 50.0))
+    assert isinstance(trainer, IsolatedTrainer)
+    processes = family(trainer)
+    assert len(processes) == 5
+    observer = StrikeAtStep(processes[victim].kill)
+    with pytest.raises(RetryableError) as error:
+        trainer.train(spec_of(DENSE, 2, switch_percent), observer)
+    assert "\n" not in str(error.value)
+    assert all_gone(processes)
+    assert trainer.train(spec_of(DENSE, 2, 50.0)).worker_steps == DENSE.total_worker_steps
+
+
+def test_close_leaves_no_process_behind(devices: Any) -> None:
+    trainer = IsolatedTrainer(reference_of(DENSE), 2)
+    processes = family(trainer)
+    trainer.close()
+    assert all_gone(processes)
+
+
+def test_killed_itself_it_leaves_no_process_behind(devices: Any) -> None:
+    code = f"""
+import psutil, sys
+from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+trainer = IsolatedTrainer({reference_of(LONG)!r}, 2)
+print([p.pid for p in psutil.Process().children(recursive=True)], flush=True)
+sys.stdin.read()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    processes = [psutil.Process(pid) for pid in json.loads(process.stdout.readline())]
+    assert len(processes) == 5
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert all_gone(processes)
+
+
+def test_the_servers_cannot_be_reached_from_outside(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(DENSE, 2)
+    trainer.train(spec_of(DENSE, 2, 100.0))
+    assert isinstance(trainer, IsolatedTrainer)
+    own = psutil.Process().net_connections()
+    listening = {
+        connection.laddr.port for connection in own if connection.status == psutil.CONN_LISTEN
+    }
+    # /proc shows a process the sockets of its own network alone.
+    assert not listening & set(range(20000, 20010))
+    zygote = family(trainer)[0]
+    with open(f"/proc/{zygote.pid}/net/tcp") as table:
+        ports = {int(line.split()[1].split(":")[1], 16) for line in table.readlines()[1:]}
+    with open(f"/proc/{zygote.pid}/net/tcp6") as table:
+        ports |= {int(line.split()[1].split(":")[1], 16) for line in table.readlines()[1:]}
+    assert {20001, 20002, 20003} <= ports
+
+
+def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line(devices: Any) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(WorkloadError, match="no_such_name") as error:
+        IsolatedTrainer("tests.trainers.jobs:no_such_name", 2)
+    assert "\n" not in str(error.value)
+    with pytest.raises((WorkloadError, FatalError), match="metric"):
+        IsolatedTrainer(f"{__name__}:BROKEN_METRIC", 2)
+    deadline = time.monotonic() + 10
+    while set(psutil.Process().children(recursive=True)) - before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
