@@ -1,0 +1,1 @@
+"""Tests of the trainers; a package, so that its modules can share test tools."""

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+CHECKPOINT = Checkpoint(
+    model="abc",
+    seed=7,
+    worker_step=120,
+    updates=30,
+    elapsed_seconds=1.25,
+    parameters={"000-kernel": np.arange(6, dtype=np.float32).reshape(2, 3)},
+    slots={"momentum/000-kernel": np.ones((2, 3), np.float32)},
+    statistics={"000-moving_mean": np.zeros(3, np.float32)},
+)
+
+
+GROUPS = ("parameters", "slots", "statistics")
+
+
+def scalars(checkpoint: Checkpoint) -> Checkpoint:
+    return replace(checkpoint, parameters={}, slots={}, statistics={})
+
+
+def assert_equal(one: Checkpoint, other: Checkpoint) -> None:
+    assert scalars(one) == scalars(other)
+    for group in GROUPS:
+        left, right = getattr(one, group), getattr(other, group)
+        assert left.keys() == right.keys()
+        for name in left:
+            np.testing.assert_array_equal(left[name], right[name])
+
+
+def assert_refused(path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        read_checkpoint(path)
+    message = str(error.value)
+    assert "\n" not in message
+    assert str(path) in message
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "c.npz"
+    write_checkpoint(path, CHECKPOINT)
+    assert_equal(read_checkpoint(path), CHECKPOINT)
+
+
+def test_nothing_but_the_file_is_left(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_checkpoint(tmp_path / "c.npz", CHECKPOINT)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, CHECKPOINT)
+
+    def full_disk(file: object, **arrays: object) -> None:
+        file.write(b"half")  # type: ignore[attr-defined]
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        write_checkpoint(path, replace(CHECKPOINT, worker_step=999))
+    assert_equal(read_checkpoint(path), CHECKPOINT)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    import numpy as np
+    from syncswitch.trainers.cluster.checkpoint import Checkpoint, write_checkpoint
+
+    round = 0
+    while True:
+        round += 1
+        values = np.full(1_500_000, round % 1000, np.float32)
+        write_checkpoint(
+            Path(sys.argv[1]),
+            Checkpoint("m", 0, round, round, 0.0, {"v": values}, {"v": values}, {}),
+        )
+        print(round, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    random = np.random.default_rng(0)
+    half_written = 0
+    for _ in range(10):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WRITER), str(path)], stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.uniform(0.0, 0.06))
+        process.kill()
+        last_reported = int((b"0\n" + process.stdout.read()).split()[-1])
+        process.wait()
+        process.stdout.close()
+        checkpoint = read_checkpoint(path)
+        assert checkpoint.worker_step >= last_reported
+        for group in (checkpoint.parameters, checkpoint.slots):
+            assert group["v"].shape == (1_500_000,)
+            assert (group["v"] == checkpoint.worker_step % 1000).all()
+        half_written += len(list(tmp_path.iterdir())) > 1
+    assert half_written, "no process was killed while it wrote: the test saw nothing"
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    assert_refused(tmp_path / "none.npz")
+    assert_refused(tmp_path)
+
+
+def not_a_zip(path: Path) -> None:
+    path.write_bytes(b"weights")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def other_archive(path: Path) -> None:
+    np.savez(path, weights=np.ones(3))
+
+
+def single_array(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.ones(3))
+
+
+def pickled(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, model=np.array([{}], dtype=object))
+
+
+def vector_for_a_number(path: Path) -> None:
+    write_checkpoint(path, replace(CHECKPOINT, worker_step=np.arange(3)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "write", [not_a_zip, empty, other_archive, single_array, pickled, vector_for_a_number]
+)
+def test_a_foreign_file_is_refused(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    path = tmp_path / "c.npz"
+    write(path)
+    assert_refused(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("whole") / "c.npz"
+    write_checkpoint(path, CHECKPOINT)
+    return path.read_bytes()
+
+
+def test_truncated_anywhere_it_is_refused(tmp_path: Path, whole: bytes) -> None:
+    path = tmp_path / "c.npz"
+    for length in range(0, len(whole), 37):
+        path.write_bytes(whole[:length])
+        assert_refused(path)
+
+
+@given(position=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_with_a_byte_altered_it_is_refused_or_says_nothing_else(
+    tmp_path: Path, whole: bytes, position: float, flip: int
+) -> None:
+    """An altered directory of the archive may hide arrays, which a trainer then misses."""
+    altered = bytearray(whole)
+    altered[int(position * len(altered))] ^= flip
+    path = tmp_path / "c.npz"
+    path.write_bytes(bytes(altered))
+    try:
+        checkpoint = read_checkpoint(path)
+    except UserError:
+        assert_refused(path)
+        return
+    for group in GROUPS:
+        for name, value in getattr(checkpoint, group).items():
+            np.testing.assert_array_equal(value, getattr(CHECKPOINT, group)[name])
+    assert scalars(checkpoint) == scalars(CHECKPOINT)

@@ -1,0 +1,53 @@
+"""Fixes TensorFlow's devices once for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Deadlines of single examples mean nothing on a busy machine, and the tests of a contract run in
+# several classes on purpose.
+settings.register_profile(
+    "trainers", deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+)
+settings.load_profile("trainers")
+
+
+@pytest.fixture(scope="session")
+def devices() -> Any:
+    """A parameter server and 5 workers as logical devices of this process."""
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    from syncswitch.trainers.cluster.launchers import InProcessLauncher
+
+    return InProcessLauncher().start(5)
+
+
+@pytest.fixture(scope="session")
+def keras(devices: Any) -> Any:
+    """Keras, imported only after the devices are fixed."""
+    import keras
+
+    return keras
+
+
+@pytest.fixture(scope="module")
+def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
+    """Makes in-process cluster trainers; the same one again for the same arguments."""
+    from syncswitch.trainers.cluster.trainer import ClusterTrainer
+
+    trainers: dict[Any, Any] = {}
+
+    def make(workload: Any, workers: int) -> Any:
+        # By identity: equal workloads may share a trainer, but functions do not compare.
+        key = (id(workload), workers)
+        if key not in trainers:
+            trainers[key] = (ClusterTrainer(workload, workers), workload)
+        return trainers[key][0]
+
+    yield make
+    for trainer, _ in trainers.values():
+        trainer.close()

@@ -1,0 +1,223 @@
+"""Small workloads with known answers, and short ways to say a trial of one of them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.trainers.cluster.launchers import Devices
+from syncswitch.trainers.data import Data
+from syncswitch.trainers.trainer import Verdict
+from syncswitch.trainers.workload import Workload
+from syncswitch.trainers.workloads.digits import workload as digits
+
+
+@functools.cache
+def digits_data() -> Data:
+    return digits.data()
+
+
+def dense_model() -> Any:
+    from keras import Input, Sequential, layers
+
+    return Sequential(
+        [
+            Input((8, 8, 1)),
+            layers.Flatten(),
+            layers.Dense(24, activation="relu"),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def normalized_model() -> Any:
+    from keras import Input, Sequential, layers
+
+    return Sequential(
+        [
+            Input((8, 8, 1)),
+            layers.Flatten(),
+            layers.Dense(16, use_bias=False),
+            layers.BatchNormalization(momentum=0.9),
+            layers.Activation("relu"),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def idle_model() -> Any:
+    """Always the same probability for each class, until it is trained."""
+    from keras import Input, Sequential, layers
+
+    return Sequential(
+        [
+            Input((8, 8, 1)),
+            layers.Flatten(),
+            layers.Dense(10, activation="softmax", kernel_initializer="zeros"),
+        ]
+    )
+
+
+DENSE = Workload(
+    name="dense-digits",
+    model=dense_model,
+    data=digits_data,
+    data_set="digits",
+    total_worker_steps=403,
+    batch_size=16,
+    learning_rate=0.02,
+    momentum=0.9,
+    learning_rate_boundaries=((200, 0.1), (300, 0.01)),
+    evaluation_interval_worker_steps=40,
+)
+
+
+def mean_output(labels: Any, outputs: Any) -> Any:
+    """A loss that does not look at the labels, for models that are linear in their parameters."""
+    return outputs
+
+
+# What the gradient of `linear_model` is, whatever its parameters are.
+CONSTANT_GRADIENT = np.array([1.0, 2.0, -3.0, 0.5], np.float32)
+
+
+def linear_model() -> Any:
+    from keras import Input, Sequential, layers
+
+    return Sequential([Input((4,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+
+
+def constant_data(examples: int = 64) -> Data:
+    inputs = np.tile(CONSTANT_GRADIENT, (examples, 1))
+    labels = np.zeros((examples, 1), np.float32)
+    return Data(inputs, labels, inputs[:8], labels[:8])
+
+
+CONSTANT = Workload(
+    name="constant-gradient",
+    model=linear_model,
+    data=constant_data,
+    data_set="constant",
+    total_worker_steps=200,
+    batch_size=4,
+    learning_rate=0.01,
+    momentum=0.9,
+    loss=lambda: mean_output,
+    evaluation_interval_worker_steps=1000,
+)
+
+
+def momentum_answer(rates: Sequence[float], momentum: float) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters and momentum of `CONSTANT` after one update with each of `rates`, in float64."""
+    parameters = np.ones(4)
+    accumulator = np.zeros(4)
+    for rate in rates:
+        accumulator = momentum * accumulator + CONSTANT_GRADIENT
+        parameters = parameters - rate * accumulator
+    return parameters, accumulator
+
+
+def spec_of(
+    workload: Workload,
+    workers: int,
+    switch_percent: float,
+    seed: int = 1,
+    protocols: tuple[str, str] = ("bsp", "asp"),
+    **fields: Any,
+) -> TrialSpec:
+    """A trial; builds the model for its identity, so TensorFlow must be ready."""
+    return TrialSpec(
+        identity=workload.identity(workers, *protocols),
+        switch_percent=switch_percent,
+        seed=seed,
+        **fields,
+    )
+
+
+def first_workers(devices: Devices, workers: int) -> Devices:
+    """A smaller cluster on the same devices."""
+    return replace(devices, workers=devices.workers[:workers])
+
+
+class RecordingObserver:
+    """Remembers what it is told; finds out when two threads call it at once."""
+
+    def __init__(self, answer: Callable[[Evaluation], Verdict] | None = None) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.progress: list[int] = []
+        self.overlaps = 0
+        self._answer = answer
+        self._inside = threading.Lock()
+
+    def on_progress(self, worker_step: int) -> None:
+        if not self._inside.acquire(blocking=False):
+            self.overlaps += 1
+            return
+        try:
+            self.progress.append(worker_step)
+        finally:
+            self._inside.release()
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        if not self._inside.acquire(blocking=False):
+            self.overlaps += 1
+            return Verdict.CONTINUE
+        try:
+            self.evaluations.append(evaluation)
+            return self._answer(evaluation) if self._answer else Verdict.CONTINUE
+        finally:
+            self._inside.release()
+
+
+class Gate:
+    """Holds the batch of one worker-step on its worker until it is opened.
+
+    Use `transform` as that of the data. The parameters are pulled before or while it holds.
+    """
+
+    def __init__(self, worker_step: int) -> None:
+        self.entered = threading.Event()
+        self.open = threading.Event()
+        self._worker_step = worker_step
+
+    def transform(self, inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
+        import tensorflow as tf
+
+        passed = tf.py_function(self._wait, [seed[1]], tf.int64)
+        with tf.control_dependencies([passed]):
+            return tf.identity(inputs), tf.identity(labels)
+
+    def _wait(self, worker_step: Any) -> Any:
+        if int(worker_step) == self._worker_step:
+            self.entered.set()
+            if not self.open.wait(60):
+                raise RuntimeError("the gate was never opened")
+        return worker_step
+
+
+class BatchLog:
+    """Notes which examples each worker-step was given, where the inputs are their numbers."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[int]] = {}
+        self.calls = 0
+        self._lock = threading.Lock()
+
+    def transform(self, inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
+        import tensorflow as tf
+
+        passed = tf.py_function(self._note, [inputs, seed[1]], tf.int64)
+        with tf.control_dependencies([passed]):
+            return tf.identity(inputs), tf.identity(labels)
+
+    def _note(self, inputs: Any, worker_step: Any) -> Any:
+        with self._lock:
+            self.calls += 1
+            self.batches[int(worker_step)] = [int(value) for value in inputs.numpy()[:, 0]]
+        return worker_step

@@ -1,0 +1,396 @@
+"""What every trainer keeps to, whatever it trains on; the test of each inherits it.
+
+The module of the test defines a fixture `make_trainer(workload, workers)`; it may return the same
+trainer again for the same arguments, and the tests then show that one trial leaves nothing behind
+for the next.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.trainers.trainer import Trainer, Verdict
+from syncswitch.trainers.workload import Workload
+
+from .jobs import DENSE, RecordingObserver, idle_model, spec_of
+
+MakeTrainer = Callable[[Workload, int], Trainer]
+
+# Long enough that nobody mistakes a run that stopped for one that ended.
+LONG = replace(DENSE, name="long", total_worker_steps=20_000, learning_rate_boundaries=())
+# The last evaluation is due at the very end.
+EVEN = replace(DENSE, name="even", total_worker_steps=400)
+EXPLOSIVE = replace(LONG, name="explosive", learning_rate=1e25)
+HOPELESS = replace(
+    LONG,
+    name="hopeless",
+    model=idle_model,
+    learning_rate=1e-30,
+    learning_rate_boundaries=((200, 0.1),),
+)
+NOT_YET_HOPELESS = replace(
+    HOPELESS,
+    name="not yet hopeless",
+    total_worker_steps=403,
+    learning_rate_boundaries=((403, 0.1),),
+)
+
+
+class TrainerContract:
+    workload: ClassVar[Workload] = DENSE
+    workers: ClassVar[int] = 4
+
+    def train(
+        self,
+        make_trainer: MakeTrainer,
+        switch_percent: float,
+        observer: RecordingObserver | None = None,
+        **fields: object,
+    ) -> TrialRecord:
+        spec = self.spec(switch_percent, **fields)
+        return make_trainer(self.workload, self.workers).train(spec, observer)
+
+    def spec(self, switch_percent: float, **fields: object) -> TrialSpec:
+        return spec_of(self.workload, self.workers, switch_percent, **fields)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("switch_percent", [0.0, 1.0, 37.5, 50.0, 99.0, 100.0])
+    def test_a_run_does_w_worker_steps_and_no_more(
+        self, make_trainer: MakeTrainer, switch_percent: float
+    ) -> None:
+        record = self.train(make_trainer, switch_percent)
+        W = self.workload.total_worker_steps
+        assert record.worker_steps == W
+        assert record.phases[0].start_worker_step == 0
+        assert record.phases[-1].end_worker_step == W
+        for before, after in zip(record.phases, record.phases[1:], strict=False):
+            assert before.end_worker_step == after.start_worker_step
+            assert before.protocol != after.protocol
+        assert all(phase.end_worker_step > phase.start_worker_step for phase in record.phases)
+        done = sum(
+            phase.end_worker_step - phase.start_worker_step
+            for phase in record.phases
+            if phase.protocol == "bsp"
+        )
+        assert abs(done - switch_percent / 100 * W) <= self.workers / 2
+        assert not record.diverged
+        assert not record.stopped_early
+
+    @pytest.mark.parametrize(("switch_percent", "protocol"), [(0.0, "asp"), (100.0, "bsp")])
+    def test_at_the_ends_one_protocol_runs(
+        self, make_trainer: MakeTrainer, switch_percent: float, protocol: str
+    ) -> None:
+        record = self.train(make_trainer, switch_percent)
+        assert [phase.protocol for phase in record.phases] == [protocol]
+        assert record.switch_overhead_seconds == 0.0
+
+    def test_the_protocols_may_come_in_the_other_order(self, make_trainer: MakeTrainer) -> None:
+        record = self.train(make_trainer, 25.0, protocols=("asp", "bsp"))
+        assert [phase.protocol for phase in record.phases] == ["asp", "bsp"]
+        assert record.worker_steps == self.workload.total_worker_steps
+
+    @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
+    def test_evaluations_ascend_to_the_end_of_the_job(
+        self, make_trainer: MakeTrainer, switch_percent: float
+    ) -> None:
+        record = self.train(make_trainer, switch_percent)
+        steps = [evaluation.worker_step for evaluation in record.evaluations]
+        seconds = [evaluation.elapsed_seconds for evaluation in record.evaluations]
+        interval = self.workload.evaluation_interval_worker_steps
+        assert steps == sorted(set(steps))
+        assert seconds == sorted(seconds)
+        assert seconds[0] > 0
+        assert steps[-1] == self.workload.total_worker_steps
+        # One as soon as each multiple of the interval is reached, at most a round late.
+        due = range(interval, self.workload.total_worker_steps, interval)
+        assert len(steps) == len(due) + 1
+        for multiple, step in zip(due, steps, strict=False):
+            assert multiple <= step < multiple + self.workers
+        for evaluation in record.evaluations:
+            assert 0.0 <= evaluation.accuracy <= 1.0
+            assert math.isfinite(evaluation.training_loss)
+
+    @pytest.mark.xfail(strict=True, reason="measured after the update, not at it")
+    def test_no_evaluation_is_later_than_the_training(self, make_trainer: MakeTrainer) -> None:
+        record = make_trainer(EVEN, self.workers).train(spec_of(EVEN, self.workers, 50.0))
+        assert record.evaluations[-1].worker_step == EVEN.total_worker_steps
+        assert record.evaluations[-1].elapsed_seconds <= record.training_seconds + 1e-9
+
+    def test_the_seconds_of_the_phases_are_those_of_the_training(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        before = time.perf_counter()
+        record = self.train(make_trainer, 50.0)
+        wall = time.perf_counter() - before
+        assert 0 < record.training_seconds <= wall
+        assert record.training_seconds == pytest.approx(sum(p.seconds for p in record.phases))
+        assert record.inherited_seconds == 0.0
+        assert 0 < record.switch_overhead_seconds < 0.5
+
+    def test_the_record_says_what_when_and_with_what(self, make_trainer: MakeTrainer) -> None:
+        spec = self.spec(50.0, replicate=3)
+        record = make_trainer(self.workload, self.workers).train(spec)
+        assert record.spec == spec
+        assert record.started_at.tzinfo is not None
+        assert record.started_at <= record.ended_at
+        assert record.host
+        assert "python" in record.software
+        last = [evaluation.accuracy for evaluation in record.evaluations[-5:]]
+        assert record.converged_accuracy == pytest.approx(sum(last) / len(last))
+
+    @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
+    def test_it_learns(self, make_trainer: MakeTrainer, switch_percent: float) -> None:
+        record = self.train(make_trainer, switch_percent)
+        assert record.final_accuracy > 0.75
+        losses = [evaluation.training_loss for evaluation in record.evaluations]
+        assert losses[-1] < losses[0] / 2
+
+    def test_in_bsp_nothing_is_stale(self, make_trainer: MakeTrainer) -> None:
+        (phase,) = self.train(make_trainer, 100.0).phases
+        assert (phase.mean_staleness, phase.max_staleness) == (0.0, 0)
+
+    def test_a_seed_fixes_bsp_and_another_changes_it(self, make_trainer: MakeTrainer) -> None:
+        def measured(seed: int) -> list[tuple[int, float]]:
+            record = self.train(make_trainer, 100.0, seed=seed)
+            return [(e.worker_step, e.accuracy) for e in record.evaluations]
+
+        assert measured(1) == measured(1)
+        assert measured(1) != measured(2)
+
+    def test_the_observer_is_told_what_the_record_says(self, make_trainer: MakeTrainer) -> None:
+        observer = RecordingObserver()
+        record = self.train(make_trainer, 50.0, observer)
+        assert tuple(observer.evaluations) == record.evaluations
+        assert observer.progress == sorted(observer.progress)
+        assert observer.progress[-1] == self.workload.total_worker_steps
+
+    def test_the_observer_is_called_from_one_thread_at_a_time(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        def slow(evaluation: Evaluation) -> Verdict:
+            if len(observer.evaluations) == 1:
+                time.sleep(0.5)
+            return Verdict.STOP
+
+        observer = RecordingObserver(slow)
+        make_trainer(LONG, self.workers).train(spec_of(LONG, self.workers, 0.0), observer)
+        assert observer.overlaps == 0
+
+    @pytest.mark.parametrize("switch_percent", [0.0, 100.0])
+    def test_stop_is_obeyed(self, make_trainer: MakeTrainer, switch_percent: float) -> None:
+        observer = RecordingObserver(lambda evaluation: Verdict.STOP)
+        spec = spec_of(LONG, self.workers, switch_percent)
+        record = make_trainer(LONG, self.workers).train(spec, observer)
+        assert record.stopped_early
+        assert not record.diverged
+        assert record.evaluations[0].worker_step <= record.worker_steps < LONG.total_worker_steps
+        assert record.phases[-1].end_worker_step == record.worker_steps
+        assert record.evaluations[-1].worker_step == record.worker_steps
+
+    def test_a_stopped_run_does_not_begin_the_second_protocol(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        observer = RecordingObserver(lambda evaluation: Verdict.STOP)
+        record = make_trainer(LONG, self.workers).train(spec_of(LONG, self.workers, 99.0), observer)
+        assert [phase.protocol for phase in record.phases] == ["bsp"]
+
+    def test_stop_at_the_end_is_no_early_stop(self, make_trainer: MakeTrainer) -> None:
+        W = self.workload.total_worker_steps
+        observer = RecordingObserver(
+            lambda e: Verdict.STOP if e.worker_step == W else Verdict.CONTINUE
+        )
+        record = self.train(make_trainer, 50.0, observer)
+        assert not record.stopped_early
+        assert record.worker_steps == W
+
+    @pytest.mark.parametrize("switch_percent", [0.0, 100.0])
+    def test_a_run_that_explodes_is_a_result(
+        self, make_trainer: MakeTrainer, switch_percent: float
+    ) -> None:
+        observer = RecordingObserver()
+        spec = spec_of(EXPLOSIVE, self.workers, switch_percent)
+        record = make_trainer(EXPLOSIVE, self.workers).train(spec, observer)
+        assert record.diverged
+        assert not record.converged
+        assert not record.stopped_early
+        assert record.worker_steps < EXPLOSIVE.total_worker_steps
+        assert math.isfinite(record.converged_accuracy)
+        assert math.isfinite(record.training_seconds)
+        for evaluation in record.evaluations:
+            assert math.isfinite(evaluation.accuracy)
+            assert math.isfinite(evaluation.training_loss)
+
+    def test_a_run_at_chance_after_the_first_decay_has_diverged(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        record = make_trainer(HOPELESS, self.workers).train(spec_of(HOPELESS, self.workers, 0.0))
+        assert record.diverged
+        assert 200 < record.worker_steps < HOPELESS.total_worker_steps
+        assert record.converged_accuracy < 0.2
+
+    def test_before_the_first_decay_a_run_may_be_at_chance(self, make_trainer: MakeTrainer) -> None:
+        spec = spec_of(NOT_YET_HOPELESS, self.workers, 50.0)
+        record = make_trainer(NOT_YET_HOPELESS, self.workers).train(spec)
+        assert not record.diverged
+        assert record.worker_steps == 403
+
+    def test_an_interrupt_stops_the_run_and_goes_up(self, make_trainer: MakeTrainer) -> None:
+        class Interrupting(RecordingObserver):
+            def on_progress(self, worker_step: int) -> None:
+                if worker_step:
+                    raise KeyboardInterrupt
+
+        trainer = make_trainer(LONG, self.workers)
+        observer = Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(spec_of(LONG, self.workers, 50.0), observer)
+        assert all(e.worker_step < LONG.total_worker_steps for e in observer.evaluations)
+        self._stops_now(trainer)
+
+    @pytest.mark.parametrize("error", [UserError("disk full"), KeyboardInterrupt()])
+    def test_an_observer_that_fails_stops_the_run(
+        self, make_trainer: MakeTrainer, error: BaseException
+    ) -> None:
+        class Failing(RecordingObserver):
+            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+                raise error
+
+        trainer = make_trainer(LONG, self.workers)
+        observer = Failing()
+        with pytest.raises(type(error)):
+            trainer.train(spec_of(LONG, self.workers, 50.0), observer)
+        assert max(observer.progress) < LONG.total_worker_steps
+        self._stops_now(trainer)
+
+    def _stops_now(self, trainer: Trainer) -> None:
+        """After an interrupted run nothing goes on, and the next trial runs as ever."""
+        threads = [t.name for t in threading.enumerate() if t.name.startswith("worker-")]
+        assert not threads
+        record = trainer.train(
+            spec_of(LONG, self.workers, 50.0), RecordingObserver(lambda e: Verdict.STOP)
+        )
+        assert record.phases[0].start_worker_step == 0
+        assert record.evaluations[0].worker_step < LONG.total_worker_steps
+
+    def test_a_trial_of_another_job_is_refused(self, make_trainer: MakeTrainer) -> None:
+        other = replace(self.workload, learning_rate=0.5)
+        specs = [
+            spec_of(other, self.workers, 50.0),
+            spec_of(self.workload, self.workers + 1, 50.0),
+        ]
+        for spec in specs:
+            self._is_refused(make_trainer, spec)
+
+    @pytest.mark.parametrize("switch_percent", [-1.0, 100.5, math.nan])
+    def test_a_switch_out_of_range_is_refused(
+        self, make_trainer: MakeTrainer, switch_percent: float
+    ) -> None:
+        self._is_refused(make_trainer, self.spec(switch_percent))
+
+    def test_an_unknown_protocol_is_refused(self, make_trainer: MakeTrainer) -> None:
+        self._is_refused(make_trainer, self.spec(50.0, protocols=("bsp", "nonsense")))
+
+    def _is_refused(self, make_trainer: MakeTrainer, spec: TrialSpec) -> None:
+        with pytest.raises(UserError) as error:
+            make_trainer(self.workload, self.workers).train(spec)
+        assert "\n" not in str(error.value)
+
+    def test_it_may_be_closed_twice(self, make_trainer: MakeTrainer) -> None:
+        workload = replace(self.workload)
+        with make_trainer(workload, self.workers) as trainer:
+            trainer.close()
+        trainer.close()
+
+
+class ForkContract(TrainerContract):
+    """For trainers that write checkpoints and start from them."""
+
+    def prefix(self, make_trainer: MakeTrainer, folder: Path, percent: float = 40.0) -> TrialRecord:
+        return self.train(
+            make_trainer,
+            100.0,
+            checkpoint_percents=(percent,),
+            checkpoint_directory=folder,
+        )
+
+    def test_checkpoints_are_written_where_they_were_asked_for(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        record = self.train(
+            make_trainer,
+            50.0,
+            checkpoint_percents=(12.5, 50.0, 80.0, 100.0),
+            checkpoint_directory=tmp_path / "new",
+        )
+        assert set(record.checkpoints) == {12.5, 50.0, 80.0, 100.0}
+        assert len(set(record.checkpoints.values())) == 4
+        for path in record.checkpoints.values():
+            assert path.parent == tmp_path / "new"
+            assert path.is_file()
+        assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
+
+    def test_a_fork_goes_on_where_the_checkpoint_was_written(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        prefix = self.prefix(make_trainer, tmp_path)
+        observer = RecordingObserver()
+        fork = self.train(make_trainer, 50.0, observer, fork_from=prefix.checkpoints[40.0])
+        start = fork.phases[0].start_worker_step
+        W = self.workload.total_worker_steps
+        assert abs(start - 0.4 * W) <= self.workers / 2
+        assert fork.worker_steps == W
+        assert fork.phases[-1].end_worker_step == W
+        assert all(evaluation.worker_step > start for evaluation in fork.evaluations)
+        assert 0 < fork.inherited_seconds < prefix.training_seconds
+        assert fork.paid_seconds == pytest.approx(sum(phase.seconds for phase in fork.phases))
+        assert all(e.elapsed_seconds > fork.inherited_seconds for e in fork.evaluations)
+        assert fork.final_accuracy > 0.75
+        assert all(step >= start for step in observer.progress)
+
+    def test_a_fork_at_the_switch_runs_the_second_protocol_alone(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        prefix = self.prefix(make_trainer, tmp_path)
+        fork = self.train(make_trainer, 40.0, fork_from=prefix.checkpoints[40.0])
+        assert [phase.protocol for phase in fork.phases] == ["asp"]
+
+    def test_a_fork_of_bsp_measures_what_the_whole_run_did(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        whole = self.prefix(make_trainer, tmp_path)
+        fork = self.train(make_trainer, 100.0, fork_from=whole.checkpoints[40.0])
+        accuracies = {e.worker_step: e.accuracy for e in whole.evaluations}
+        assert fork.evaluations
+        for evaluation in fork.evaluations:
+            assert evaluation.accuracy == accuracies[evaluation.worker_step]
+
+    def test_a_fork_may_run_on_another_number_of_workers(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        prefix = self.prefix(make_trainer, tmp_path)
+        for percent in (100.0, 60.0):
+            spec = spec_of(self.workload, 3, percent, fork_from=prefix.checkpoints[40.0])
+            record = make_trainer(self.workload, 3).train(spec)
+            assert record.worker_steps == self.workload.total_worker_steps
+            assert record.final_accuracy > 0.75
+
+    def test_a_missing_checkpoint_is_refused(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        self._is_refused(make_trainer, self.spec(50.0, fork_from=tmp_path / "none.npz"))
+
+    def test_a_damaged_checkpoint_is_refused(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        path = self.prefix(make_trainer, tmp_path).checkpoints[40.0]
+        path.write_bytes(path.read_bytes()[:-100])
+        self._is_refused(make_trainer, self.spec(50.0, fork_from=path))
