@@ -25,7 +25,10 @@ __all__ = [
     "SyncSwitchError",
     "UserError",
     "WorkloadError",
+    "one_line",
 ]
+
+_LONGEST_QUOTE = 300
 
 
 class SyncSwitchError(Exception):
@@ -54,3 +57,11 @@ class RetryableError(SyncSwitchError):
 
 class FatalError(SyncSwitchError):
     """A fault that trying again does not cure."""
+
+
+def one_line(error: BaseException) -> str:
+    """An error of somebody else's as a part of one line: its class and the start of its text."""
+    text = " ".join(str(error).split())
+    if len(text) > _LONGEST_QUOTE:
+        text = f"{text[:_LONGEST_QUOTE]}..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

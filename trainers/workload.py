@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.trainers.data import Data
 
@@ -132,7 +132,7 @@ def load_workload(reference: str) -> Workload:
         raise
     except Exception as error:
         raise WorkloadError(
-            f"workload {reference!r}: importing {place} failed with {_one_line(error)}; "
+            f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
             f"try it alone: {_import_hint(place)}"
         ) from error
     names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
@@ -196,11 +196,6 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_hint(place: str) -> str:
     return f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _digest(description: Any) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UserError, one_line
 from syncswitch.trainers.cluster.layout import Vector
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
@@ -93,6 +93,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         )
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(
-            f"checkpoint {path} cannot be read ({type(error).__name__}: {error}); "
+            f"checkpoint {path} cannot be read ({one_line(error)}); "
             "give a whole checkpoint of this workload or start afresh"
         ) from error

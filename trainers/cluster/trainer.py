@@ -5,7 +5,13 @@ from __future__ import annotations
 import socket
 from datetime import datetime, timezone
 
-from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.errors import (
+    FatalError,
+    RetryableError,
+    SyncSwitchError,
+    UserError,
+    one_line,
+)
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint
@@ -57,9 +63,9 @@ class ClusterTrainer(Trainer):
         except SyncSwitchError:
             raise
         except TRANSIENT_ERRORS as error:
-            raise RetryableError(f"a server was lost while training: {error}") from error
+            raise RetryableError(f"a server was lost while training ({one_line(error)})") from error
         except Exception as error:
-            raise FatalError(f"training failed with {type(error).__name__}: {error}") from error
+            raise FatalError(f"training failed with {one_line(error)}") from error
         return self._record(spec, result, start, started_at)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, NoReturn
 
-from syncswitch.storage.errors import FatalError, SyncSwitchError
+from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records import Evaluation
 from syncswitch.trainers.cluster.messages import (
     Failed,
@@ -160,7 +160,7 @@ class _Talker:
 def _failure(error: Exception) -> Failed:
     if isinstance(error, SyncSwitchError):
         return Failed(type(error).__name__, str(error))
-    return Failed(FatalError.__name__, f"{type(error).__name__}: {error}")
+    return Failed(FatalError.__name__, one_line(error))
 
 
 if __name__ == "__main__":
