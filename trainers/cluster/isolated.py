@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import IO
 
 from syncswitch.storage import errors
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.messages import (
     Failed,
@@ -60,6 +60,7 @@ class IsolatedTrainer(Trainer):
         observer = observer or SilentObserver()
         if self._connection is None:
             self._start()
+        is_refused = False
         try:
             self._send(Train(spec))
             while True:
@@ -70,10 +71,13 @@ class IsolatedTrainer(Trainer):
                     self._send(VerdictIs(observer.on_evaluation(message.evaluation)))
                 elif isinstance(message, Finished):
                     return message.record
-        except errors.UserError:
-            raise
+                elif isinstance(message, Failed):
+                    # A trial that does not fit does no harm to the cluster.
+                    is_refused = isinstance(error := _error_of(message), UserError)
+                    raise error
         except BaseException:
-            self.close()
+            if not is_refused:
+                self.close()
             raise
 
     def close(self) -> None:
@@ -110,6 +114,8 @@ class IsolatedTrainer(Trainer):
         theirs.close()
         try:
             message = self._receive()
+            if isinstance(message, Failed):
+                raise _error_of(message)
         except BaseException:
             self.close()
             raise
@@ -133,8 +139,6 @@ class IsolatedTrainer(Trainer):
             message: Message = self._connection.recv()
         except (EOFError, OSError) as error:
             raise RetryableError(self._obituary()) from error
-        if isinstance(message, Failed):
-            raise getattr(errors, message.kind)(message.text)
         return message
 
     def _obituary(self) -> str:
@@ -143,3 +147,8 @@ class IsolatedTrainer(Trainer):
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         tail = " | ".join(line.strip() for line in lines[-_TAIL_LINES:]) or "nothing"
         return f"the cluster of {self._workers} workers died; its last words: {tail}"
+
+
+def _error_of(message: Failed) -> SyncSwitchError:
+    error: SyncSwitchError = getattr(errors, message.kind)(message.text)
+    return error
