@@ -89,7 +89,7 @@ class Data:
         None where the labels are not class numbers.
         """
         labels = self.test_labels
-        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        if labels.size != len(labels) or not np.issubdtype(labels.dtype, np.integer):
             return None
         return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
@@ -105,4 +105,10 @@ def _read_pipeline(dataset: Any, part: str) -> tuple[Array, Array]:
             f"data: the {part} pipeline must yield (input, label) pairs, one example at a time"
         )
     inputs, labels = zip(*examples, strict=True)
-    return np.stack(inputs), np.stack(labels)
+    try:
+        return np.stack(inputs), np.stack(labels)
+    except ValueError as error:
+        raise WorkloadError(
+            f"data: the examples of the {part} pipeline differ in shape ({error}); leave out "
+            "batch(), or bring them to one shape"
+        ) from error

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import WorkloadError
+import numpy as np
 
-__all__ = ["build_loss", "build_optimizer", "describe_loss", "describe_model", "describe_optimizer"]
+from syncswitch.storage.errors import WorkloadError, one_line
 
-# Names are counted up in a process, seeds do not matter, connections are named by layers.
+if TYPE_CHECKING:
+    from syncswitch.trainers.workload import Workload
+
+__all__ = [
+    "build_loss",
+    "build_model",
+    "build_optimizer",
+    "describe_loss",
+    "describe_model",
+    "describe_optimizer",
+]
+
+# Names are counted up in a process, seeds do not matter, connections are described apart.
 _PASSING = {
     "name",
     "seed",
@@ -26,6 +39,28 @@ _PASSING = {
 }
 
 
+def build_model(workload: Workload) -> Any:
+    """Makes the model, with fresh initial values.
+
+    Raises:
+        WorkloadError: It is no Keras model, or has no variables yet.
+    """
+    import keras
+
+    model = workload.model()
+    if not isinstance(model, keras.Model):
+        raise WorkloadError(
+            f"workload {workload.name!r}: model() returned a {type(model).__name__}; "
+            "return a keras.Model"
+        )
+    if not model.built:
+        raise WorkloadError(
+            f"workload {workload.name!r}: the model has no variables yet; "
+            "give it an Input, or build it before you return it"
+        )
+    return model
+
+
 def build_loss(loss: str | Callable[[], Any]) -> Any:
     """Makes the loss; its result for a batch is the mean over the examples.
 
@@ -35,12 +70,17 @@ def build_loss(loss: str | Callable[[], Any]) -> Any:
     from keras import losses
 
     try:
-        return losses.get(loss) if isinstance(loss, str) else loss()
-    except ValueError as error:
+        built = losses.get(loss) if isinstance(loss, str) else loss()
+    except (TypeError, ValueError) as error:
         raise WorkloadError(
-            f"workload: no loss {loss!r} in Keras; give a name such as 'mse' or a function that "
-            "builds a keras.losses.Loss"
+            f"workload: loss is {loss!r}, which makes no loss ({one_line(error)}); give a name "
+            "such as 'mse', or a function without arguments that builds a keras.losses.Loss"
         ) from error
+    if not callable(built):
+        raise WorkloadError(
+            f"workload: loss() returned a {type(built).__name__}; return a keras.losses.Loss"
+        )
+    return built
 
 
 def build_optimizer(optimizer: Callable[[], Any]) -> Any:
@@ -65,8 +105,12 @@ def build_optimizer(optimizer: Callable[[], Any]) -> Any:
 
 
 def describe_model(model: Any) -> list[Any]:
-    """The structure of a model: each layer's class, settings and variables' shapes, in order."""
-    return [_describe_layer(layer) for layer in model._flatten_layers(include_self=False)]
+    """The structure of a model: each layer's class, settings and variables' shapes, in order.
+
+    A model of connected layers also says how they are connected.
+    """
+    layers = model._flatten_layers(include_self=False)
+    return [_connections(model), *(_describe_layer(layer) for layer in layers)]
 
 
 def describe_loss(loss: str | Callable[[], Any]) -> str:
@@ -76,7 +120,9 @@ def describe_loss(loss: str | Callable[[], Any]) -> str:
     built = build_loss(loss)
     if not hasattr(built, "get_config"):
         return str(getattr(built, "__name__", type(built).__name__))
-    return _canonical({"class": type(built).__name__, **_settings(built.get_config())})
+    # Some losses leave a setting out of their configuration, such as Huber's delta.
+    settings = {**getattr(built, "_fn_kwargs", {}), **built.get_config()}
+    return _canonical({"class": type(built).__name__, **_settings(settings)})
 
 
 def describe_optimizer(optimizer: Callable[[], Any] | None) -> str:
@@ -92,8 +138,39 @@ def _describe_layer(layer: Any) -> list[Any]:
         config = _settings(layer.get_config())
     except NotImplementedError:
         config = {}
+    function = getattr(layer, "function", None)
+    if isinstance(function, FunctionType):
+        # A Lambda layer: its own configuration holds the path of the file.
+        config = _describe_function(function)
     variables = [[list(variable.shape), bool(variable.trainable)] for variable in layer.variables]
-    return [type(layer).__name__, config, variables]
+    return [type(layer).__name__, config, variables, _connections(layer)]
+
+
+def _describe_function(function: FunctionType) -> list[Any]:
+    """What a function uses, without where it stands and how this Python compiles it."""
+    constants = [value for value in function.__code__.co_consts if isinstance(value, float | int)]
+    return [function.__name__, sorted(function.__code__.co_names), sorted(constants)]
+
+
+def _connections(model: Any) -> list[Any]:
+    """For each layer of a functional model, which outputs of which layers it is called with."""
+    try:
+        layers = model.get_config()["layers"]
+        numbers = {layer["config"]["name"]: number for number, layer in enumerate(layers)}
+        return [_sources(layer["inbound_nodes"], numbers) for layer in layers]
+    except (AttributeError, KeyError, NotImplementedError, TypeError):
+        return []  # one layer after the other, or code of its own
+
+
+def _sources(value: Any, numbers: dict[str, int]) -> list[Any]:
+    if isinstance(value, dict):
+        if "keras_history" in value:
+            name, node, tensor = value["keras_history"]
+            return [[numbers[name], node, tensor]]
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [source for part in value for source in _sources(part, numbers)]
+    return []
 
 
 def _settings(config: Any) -> Any:
@@ -113,6 +190,8 @@ def _settings(config: Any) -> Any:
         return [_settings(value) for value in config]
     if isinstance(config, bool | int | float | str) or config is None:
         return config
+    if isinstance(config, np.generic):
+        return config.item()
     return getattr(config, "__name__", None) or type(config).__name__
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "last_boundary",
     "percent_to_worker_steps",
     "segments",
+    "switch_worker_step",
     "worker_step_rate",
 ]
 
@@ -33,13 +34,13 @@ class Segment:
         protocol: Name of the protocol that runs.
         start_worker_step: Worker-steps done before.
         end_worker_step: Worker-steps done after.
-        checkpoint_percent: Write a checkpoint of this percent at the end; None for none.
+        checkpoint_percents: Percents to which a checkpoint at the end belongs; empty for none.
     """
 
     protocol: str
     start_worker_step: int
     end_worker_step: int
-    checkpoint_percent: float | None = None
+    checkpoint_percents: tuple[float, ...] = ()
 
 
 def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size: int = 1) -> int:
@@ -66,15 +67,23 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
     """
     identity = spec.identity
     W = identity.total_worker_steps
+    switch = switch_worker_step(spec)
+    second_round = _round_size(spec, identity.second_protocol)
 
     def worker_steps(percent: float) -> int:
-        before_switch = percent <= spec.switch_percent
-        protocol = identity.first_protocol if before_switch else identity.second_protocol
-        round_size = identity.workers if PROTOCOLS[protocol].aggregates else 1
-        return percent_to_worker_steps(percent, W, round_size)
+        if percent <= spec.switch_percent:
+            round_size = _round_size(spec, identity.first_protocol)
+            return min(percent_to_worker_steps(percent, W, round_size), switch)
+        if percent >= 100.0:
+            return W
+        # Rounds of the second protocol are counted from where it starts.
+        beyond = percent / 100.0 * W - switch
+        return min(W, switch + max(0, math.floor(beyond / second_round + 0.5)) * second_round)
 
-    switch = worker_steps(spec.switch_percent)
-    checkpoints = {worker_steps(percent): percent for percent in spec.checkpoint_percents}
+    checkpoints: dict[int, tuple[float, ...]] = {}
+    for percent in spec.checkpoint_percents:
+        end = worker_steps(percent)
+        checkpoints[end] = (*checkpoints.get(end, ()), percent)
     ends = sorted({switch, W, *checkpoints})
     result = []
     start = start_worker_step
@@ -82,9 +91,21 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
         if end <= start:
             continue
         protocol = identity.first_protocol if end <= switch else identity.second_protocol
-        result.append(Segment(protocol, start, end, checkpoints.get(end)))
+        result.append(Segment(protocol, start, end, checkpoints.get(end, ())))
         start = end
     return result
+
+
+def switch_worker_step(spec: TrialSpec) -> int:
+    """Worker-step at which a trial leaves its first protocol."""
+    round_size = _round_size(spec, spec.identity.first_protocol)
+    return percent_to_worker_steps(
+        spec.switch_percent, spec.identity.total_worker_steps, round_size
+    )
+
+
+def _round_size(spec: TrialSpec, protocol: str) -> int:
+    return spec.identity.workers if PROTOCOLS[protocol].aggregates else 1
 
 
 def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> float:

@@ -77,6 +77,13 @@ class Workload:
             raise WorkloadError(
                 f"workload {self.name!r}: momentum is {self.momentum!r}; give a number in [0, 1)"
             )
+        if not all(
+            math.isfinite(factor) and factor >= 0 for _, factor in self.learning_rate_boundaries
+        ):
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate_boundaries are "
+                f"{self.learning_rate_boundaries}; give factors of 0 or more"
+            )
         steps = [step for step, _ in self.learning_rate_boundaries]
         if steps != sorted(set(steps)) or any(step < 1 for step in steps):
             raise WorkloadError(
@@ -87,6 +94,7 @@ class Workload:
     def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
         """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
         from syncswitch.trainers.keras_parts import (
+            build_model,
             describe_loss,
             describe_model,
             describe_optimizer,
@@ -94,7 +102,7 @@ class Workload:
 
         return WorkloadIdentity(
             name=self.name,
-            model=_digest(describe_model(self.model())),
+            model=_digest(describe_model(build_model(self))),
             data_set=self.data_set,
             loss=describe_loss(self.loss),
             optimizer=describe_optimizer(self.optimizer),
@@ -130,7 +138,7 @@ def load_workload(reference: str) -> Workload:
         module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     except WorkloadError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise WorkloadError(
             f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
             f"try it alone: {_import_hint(place)}"

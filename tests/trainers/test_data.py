@@ -89,7 +89,6 @@ class TestFromDatasets:
             lambda pipeline: pipeline.take(0),
             pytest.param(
                 lambda pipeline: pipeline.batch(2),
-                marks=pytest.mark.xfail(strict=True, reason="ValueError of np.stack"),
             ),
         ],
         ids=["inputs alone", "triples", "dictionaries", "empty", "batches of unequal size"],

@@ -122,7 +122,6 @@ class TestTheFingerprintStays:
         )
         assert result.stdout.strip() == fingerprint(load_workload("digits"))
 
-    @pytest.mark.xfail(strict=True, reason="the code of a Lambda names its file")
     def test_when_the_file_lies_elsewhere(self, keras: Any, tmp_path: Path) -> None:
         """Also with a Lambda layer, whose settings hold compiled code and its file's name."""
         source = """
@@ -199,7 +198,6 @@ class TestTheFingerprintChanges:
         prints = {fingerprint(replace(DENSE, model=build)) for build in models}
         assert len(prints) == len(models)
 
-    @pytest.mark.xfail(strict=True, reason="taken for its class name")
     def test_with_a_setting_given_as_a_numpy_number(self, keras: Any) -> None:
         prints = {
             fingerprint(replace(DENSE, model=model(keras, rate=np.float32(rate))))
@@ -207,7 +205,6 @@ class TestTheFingerprintChanges:
         }
         assert len(prints) == 2
 
-    @pytest.mark.xfail(strict=True, reason="connections are left out")
     def test_with_how_the_layers_are_connected(self, keras: Any) -> None:
         def build(skip: bool) -> Callable[[], Any]:
             def functional() -> Any:
@@ -246,7 +243,6 @@ class TestTheFingerprintChanges:
         prints = {fingerprint(replace(DENSE, loss=loss)) for loss in losses}
         assert len(prints) == len(losses)
 
-    @pytest.mark.xfail(strict=True, reason="Keras leaves delta out of the configuration")
     def test_with_a_setting_of_the_loss_that_keras_does_not_tell(self, keras: Any) -> None:
         prints = {
             fingerprint(replace(DENSE, loss=lambda delta=delta: keras.losses.Huber(delta)))

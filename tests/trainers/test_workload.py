@@ -105,7 +105,6 @@ class TestLoading:
             pytest.param(
                 "import sys; sys.exit('usage: train.py DATA')",
                 "usage: train.py DATA",
-                marks=pytest.mark.xfail(strict=True, raises=SystemExit, reason="SystemExit"),
             ),
         ],
     )
@@ -164,7 +163,6 @@ class TestFields:
             {"learning_rate_boundaries": ((0, 0.1),)},
             pytest.param(
                 {"learning_rate_boundaries": ((100, float("nan")),)},
-                marks=pytest.mark.xfail(strict=True, reason="factors are not looked at"),
             ),
         ],
         ids=str,

@@ -119,7 +119,6 @@ class TrainerContract:
             assert 0.0 <= evaluation.accuracy <= 1.0
             assert math.isfinite(evaluation.training_loss)
 
-    @pytest.mark.xfail(strict=True, reason="measured after the update, not at it")
     def test_no_evaluation_is_later_than_the_training(self, make_trainer: MakeTrainer) -> None:
         record = make_trainer(EVEN, self.workers).train(spec_of(EVEN, self.workers, 50.0))
         assert record.evaluations[-1].worker_step == EVEN.total_worker_steps

@@ -25,6 +25,7 @@ class Checkpoint:
         model: Digest of the model's structure.
         seed: Seed of the run: with the worker-step it determines the order of the data.
         worker_step: Worker-steps done, and the position in the data.
+        first_protocol_worker_steps: How many of them were done before the switch.
         updates: Updates applied (the optimizer's own step).
         elapsed_seconds: Training time so far.
         parameters: Trained variables by logical name.
@@ -35,6 +36,7 @@ class Checkpoint:
     model: str
     seed: int
     worker_step: int
+    first_protocol_worker_steps: int
     updates: int
     elapsed_seconds: float
     parameters: Mapping[str, Vector]
@@ -48,6 +50,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "model": np.array(checkpoint.model),
         "seed": np.array(checkpoint.seed),
         "worker_step": np.array(checkpoint.worker_step),
+        "first_protocol_worker_steps": np.array(checkpoint.first_protocol_worker_steps),
         "updates": np.array(checkpoint.updates),
         "elapsed_seconds": np.array(checkpoint.elapsed_seconds),
     }
@@ -87,6 +90,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             model=str(arrays["model"]),
             seed=int(arrays["seed"]),
             worker_step=int(arrays["worker_step"]),
+            first_protocol_worker_steps=int(arrays["first_protocol_worker_steps"]),
             updates=int(arrays["updates"]),
             elapsed_seconds=float(arrays["elapsed_seconds"]),
             **groups,

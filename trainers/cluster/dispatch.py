@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 
 from syncswitch.trainers.protocols import SyncProtocol
 
-__all__ = ["Dispatcher", "StalenessCount", "Ticket"]
+__all__ = ["Dispatcher", "LossMean", "StalenessCount", "Ticket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,25 @@ class StalenessCount:
 
 
 @dataclass
+class LossMean:
+    """Mean training loss since it was last taken."""
+
+    pushes: int = 0
+    total: float = 0.0
+
+    def add(self, loss: float) -> None:
+        """Counts one push."""
+        self.pushes += 1
+        self.total += loss
+
+    def take(self) -> float:
+        """The mean, from which the next one starts anew; NaN where nothing was pushed."""
+        mean = self.total / self.pushes if self.pushes else math.nan
+        self.pushes, self.total = 0, 0.0
+        return mean
+
+
+@dataclass
 class Dispatcher:
     """The protocol behind a lock.
 
@@ -63,6 +83,7 @@ class Dispatcher:
     done: int = 0
     inboxes: dict[int, queue.SimpleQueue[Ticket | None]] = field(init=False)
     staleness: StalenessCount = field(default_factory=StalenessCount)
+    loss: LossMean = field(default_factory=LossMean)
     last_update_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -85,10 +106,11 @@ class Dispatcher:
             self.staleness = StalenessCount()
             self._hand_out(protocol.start())
 
-    def acknowledge(self, worker: int, ticket: Ticket, staleness: int) -> None:
+    def acknowledge(self, worker: int, ticket: Ticket, loss: float, staleness: int) -> None:
         """Takes note of a finished worker-step, applies a complete round, releases workers."""
         with self._lock:
             assert self._protocol is not None
+            self.loss.add(loss)
             self.staleness.add(staleness)
             self._participants.append(worker)
             released = self._protocol.on_push(worker, time.monotonic())

@@ -69,9 +69,10 @@ class ModelTester:
         return is_at_chance(accuracy, chance, len(self._data.test_labels))
 
     def _traced_update(self, parameters: Any, statistics: Any, inputs: Any, labels: Any) -> None:
-        if self._data.test_transform is not None:
-            inputs, labels = self._data.test_transform(inputs, labels)
-        self._metric.update_state(labels, self._program.predict(parameters, statistics, inputs))
+        inputs, labels = self._test_batch(inputs, labels)
+        self._metric.update_state(
+            labels, self._program.function.predict(parameters, statistics, inputs)
+        )
 
     def _build_metric(self) -> Any:
         from keras import metrics
@@ -84,11 +85,19 @@ class ModelTester:
                     "return a keras.metrics.Metric"
                 )
             return metric
-        if self._data.chance_accuracy is not None:
-            return metrics.SparseCategoricalAccuracy()
-        if self._data.test_labels.ndim > 1 and self._data.test_labels.shape[-1] > 1:
+        inputs, labels = self._test_batch(*self._batches[0])
+        parameters, statistics = map(tf.identity, self._program.snapshot())
+        outputs = self._program.function.predict(parameters, statistics, inputs)
+        if outputs.shape[-1] == 1:
+            return metrics.BinaryAccuracy()
+        if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
             return metrics.CategoricalAccuracy()
-        return metrics.BinaryAccuracy()
+        return metrics.SparseCategoricalAccuracy()
+
+    def _test_batch(self, inputs: Any, labels: Any) -> tuple[Any, Any]:
+        if self._data.test_transform is None:
+            return inputs, labels
+        return self._data.test_transform(inputs, labels)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from syncswitch.storage.errors import WorkloadError
 
-__all__ = ["FlatLayout", "Vector"]
+__all__ = ["FlatLayout", "Vector", "assign"]
 
 Vector = npt.NDArray[np.float32]
 
@@ -86,3 +86,9 @@ class FlatLayout:
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")
         return self.pack([arrays[name] for name in self.names])
+
+
+def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Gives each variable its value."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)

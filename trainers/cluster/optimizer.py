@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.layout import FlatLayout, Vector
+from syncswitch.trainers.cluster.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.cluster.tensorflow_api import tf
 from syncswitch.trainers.keras_parts import build_optimizer
 
-__all__ = ["FlatOptimizer", "FusedMomentum", "KerasOptimizer", "assign", "pack", "unpack"]
+__all__ = ["FlatOptimizer", "FusedMomentum", "KerasOptimizer", "pack", "unpack"]
 
 
 class FlatOptimizer(ABC):
@@ -165,12 +165,6 @@ class KerasOptimizer(FlatOptimizer):
         # Functions run stateful operations in the order in which they were traced.
         self._parameters.assign(pack([variable.value for variable in self._variables]))
         return self._updates.assign_add(1)
-
-
-def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Gives each variable its value."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 def unpack(flat: Any, layout: FlatLayout) -> list[Any]:

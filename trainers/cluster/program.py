@@ -12,20 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.launchers import Devices
-from syncswitch.trainers.cluster.layout import FlatLayout, Vector
-from syncswitch.trainers.cluster.optimizer import (
-    FlatOptimizer,
-    FusedMomentum,
-    KerasOptimizer,
-    assign,
-    pack,
-    unpack,
-)
+from syncswitch.trainers.cluster.layout import FlatLayout, Vector, assign
+from syncswitch.trainers.cluster.model_function import ModelFunction, moving_variables
+from syncswitch.trainers.cluster.optimizer import FlatOptimizer, FusedMomentum, KerasOptimizer
 from syncswitch.trainers.cluster.tensorflow_api import tf
 from syncswitch.trainers.data import Data
-from syncswitch.trainers.keras_parts import build_loss
+from syncswitch.trainers.keras_parts import build_model
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelState", "Program", "Push", "restored_model"]
@@ -71,19 +65,14 @@ class Program:
         self._workload = workload
         self._devices = devices
         self._data = data
-        self._model = workload.model()
-        if not self._model.built:
-            raise WorkloadError(
-                f"workload {workload.name!r}: the model has no variables yet; "
-                "give it an Input, or build it before you return it"
-            )
-        self._loss = build_loss(workload.loss)
-        self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
-        self.statistics = FlatLayout.of(_moving(self._model), "statistic")
+        self.function = ModelFunction(workload, data)
+        self.parameters = self.function.parameters
+        self.statistics = self.function.statistics
         with tf.device(devices.parameter_server):
             self._place_state()
             self._optimizer = self._make_optimizer()
         self.slots = self._optimizer.layout
+        self._kept_hyper_parameters: dict[int, tuple[Any, Any]] = {}
         self._worker_data = [self._place_data(device) for device in devices.workers]
         self._trace()
 
@@ -92,11 +81,11 @@ class Program:
         import keras
 
         keras.utils.set_random_seed(seed)
-        model = self._workload.model()
+        model = build_model(self._workload)
         return ModelState(
             self.parameters.pack(model.trainable_variables),
             self._optimizer.initial_slots(),
-            self.statistics.pack(_moving(model)),
+            self.statistics.pack(moving_variables(model)),
         )
 
     def load(self, state: ModelState) -> None:
@@ -135,10 +124,8 @@ class Program:
         with tf.device(self._devices.workers[worker]):
             acknowledgement = self._step_and_apply(
                 *self._worker_data[worker],
-                tf.constant(worker_step, tf.int64),
-                tf.constant(seed, tf.int64),
-                tf.constant(rate, tf.float32),
-                tf.constant(momentum, tf.float32),
+                tf.constant([worker_step, seed], tf.int64),
+                self._hyper_parameters(worker, rate, momentum),
             )
         return _push(acknowledgement)
 
@@ -147,8 +134,7 @@ class Program:
         with tf.device(self._devices.workers[worker]):
             acknowledgement = self._step_to_slot(
                 *self._worker_data[worker],
-                tf.constant(worker_step, tf.int64),
-                tf.constant(seed, tf.int64),
+                tf.constant([worker_step, seed], tf.int64),
                 self._gradient_slots[worker].handle,
             )
         return _push(acknowledgement)
@@ -159,26 +145,17 @@ class Program:
         Returns:
             Updates applied so far.
         """
-        active = np.zeros(len(self._gradient_slots), np.bool_)
-        active[list(workers)] = True
-        return int(
-            self._apply_mean(
-                tf.constant(active),
-                tf.constant(rate, tf.float32),
-                tf.constant(momentum, tf.float32),
-            )
-        )
+        active = np.zeros(len(self._gradient_slots), np.float32)
+        active[list(workers)] = 1.0
+        return int(self._apply_mean(tf.constant(np.append(active, (rate, momentum)), tf.float32)))
 
-    def predict(self, parameters: Any, statistics: Any, inputs: Any) -> Any:
-        """Traces the model in inference mode on flat tensors."""
-        seed = tf.constant([0, 0], tf.int64)
-        outputs, _ = self._model.stateless_call(
-            unpack(parameters, self.parameters),
-            self._untrained(statistics, seed),
-            inputs,
-            training=False,
-        )
-        return outputs
+    def _hyper_parameters(self, worker: int, rate: float, momentum: float) -> Any:
+        """Rate and momentum on a worker; they change rarely, and each transfer is a call."""
+        key, tensor = self._kept_hyper_parameters.get(worker, (None, None))
+        if key != (rate, momentum):
+            tensor = tf.constant([rate, momentum], tf.float32)
+            self._kept_hyper_parameters[worker] = ((rate, momentum), tensor)
+        return tensor
 
     def _place_state(self) -> None:
         P, S = self.parameters.size, self.statistics.size
@@ -187,14 +164,14 @@ class Program:
         self._updates = tf.Variable(tf.zeros([], tf.int64), name="updates")
         # A slot of its own for each worker: a sum in arrival order would not be repeatable.
         self._gradient_slots = [
-            tf.Variable(tf.zeros(P + S), name=f"gradient_{worker}")
+            tf.Variable(tf.zeros(P + S + 1), name=f"gradient_{worker}")
             for worker in range(len(self._devices.workers))
         ]
 
     def _make_optimizer(self) -> FlatOptimizer:
         if self._workload.optimizer is None:
             return FusedMomentum(self.parameters, self._parameters, self._updates)
-        variables = self._workload.model().trainable_variables
+        variables = build_model(self._workload).trainable_variables
         return KerasOptimizer(
             self._workload.optimizer, variables, self.parameters, self._parameters, self._updates
         )
@@ -208,32 +185,31 @@ class Program:
 
     def _trace(self) -> None:
         """Traces everything and executes it once on each worker, so that no trial pays for it."""
-        data, rate = self._worker_data[0], tf.zeros([])
-        step, seed = tf.zeros([], tf.int64), tf.zeros([], tf.int64)
+        data, step_and_seed = self._worker_data[0], tf.zeros([2], tf.int64)
         workers = range(len(self._gradient_slots))
         try:
             self._step_and_apply = tf.function(
                 self._traced_step_and_apply, autograph=False
-            ).get_concrete_function(*data, step, seed, rate, rate)
+            ).get_concrete_function(*data, step_and_seed, tf.zeros([2]))
             self._step_to_slot = tf.function(
                 self._traced_step_to_slot, autograph=False
-            ).get_concrete_function(*data, step, seed, self._gradient_slots[0].handle)
+            ).get_concrete_function(*data, step_and_seed, self._gradient_slots[0].handle)
+            for worker in workers:
+                self.push_update(worker, 0, 0, 0.0, 0.0)
+                self.push_gradient(worker, 0, 0)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(
                 f"workload {self._workload.name!r}: model, data and loss do not fit together: "
-                f"{_last_line(error)}"
+                f"{one_line(error)}"
             ) from error
         self._load = tf.function(self._traced_load, autograph=False).get_concrete_function(
             *(tf.zeros(layout.size) for layout in (self.parameters, self.slots, self.statistics)),
-            step,
+            tf.zeros([], tf.int64),
         )
         self._copy = tf.function(self._traced_copy, autograph=False).get_concrete_function()
         self._apply_mean = tf.function(
             self._traced_apply_mean, autograph=False
-        ).get_concrete_function(tf.constant([True] * len(workers)), rate, rate)
-        for worker in workers:
-            self.push_update(worker, 0, 0, 0.0, 0.0)
-            self.push_gradient(worker, 0, 0)
+        ).get_concrete_function(tf.zeros(len(workers) + 2))
         self.apply_round(workers, 0.0, 0.0)
 
     def _traced_load(self, parameters: Any, slots: Any, statistics: Any, updates: Any) -> Any:
@@ -251,136 +227,80 @@ class Program:
             return [tf.identity(variable.read_value()) for variable in state]
 
     def _traced_step_and_apply(
-        self, inputs: Any, labels: Any, worker_step: Any, seed: Any, rate: Any, momentum: Any
+        self, inputs: Any, labels: Any, step_and_seed: Any, hyper_parameters: Any
     ) -> Any:
-        loss, gradient, change, pulled = self._gradient(inputs, labels, worker_step, seed)
+        pulled, computed = self._compute(inputs, labels, step_and_seed)
+        message = tf.concat([computed, hyper_parameters], 0)
         with tf.device(self._devices.parameter_server):
+            computed, rate, momentum = tf.split(message, [computed.shape[0], 1, 1])
+            gradient, change, loss = self._parts(computed)
             moved = self._statistics.assign_add(change, use_locking=True, read_value=False)
             with tf.control_dependencies([moved]):
-                pushed = self._optimizer.apply(gradient, rate, momentum)
-        return _acknowledgement(loss, pulled, pushed)
+                pushed = self._optimizer.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
+            return _acknowledgement(loss, pulled, pushed)
 
-    def _traced_step_to_slot(
-        self, inputs: Any, labels: Any, worker_step: Any, seed: Any, slot: Any
-    ) -> Any:
-        loss, gradient, change, pulled = self._gradient(inputs, labels, worker_step, seed)
+    def _traced_step_to_slot(self, inputs: Any, labels: Any, step_and_seed: Any, slot: Any) -> Any:
+        pulled, computed = self._compute(inputs, labels, step_and_seed)
         with tf.device(self._devices.parameter_server):
-            written = tf.raw_ops.AssignVariableOp(
-                resource=slot, value=tf.concat([gradient, change], 0)
-            )
+            written = tf.raw_ops.AssignVariableOp(resource=slot, value=computed)
             with tf.control_dependencies([written]):
                 pushed = self._updates.read_value()
-        return _acknowledgement(loss, pulled, pushed)
+            return _acknowledgement(self._parts(computed)[2], pulled, pushed)
 
-    def _traced_apply_mean(self, active: Any, rate: Any, momentum: Any) -> Any:
+    def _traced_apply_mean(self, active_rate_momentum: Any) -> Any:
         with tf.device(self._devices.parameter_server):
+            n = len(self._gradient_slots)
+            active, rate, momentum = tf.split(active_rate_momentum, [n, 1, 1])
             slots = tf.stack([slot.read_value() for slot in self._gradient_slots])
-            mean = tf.reduce_mean(tf.boolean_mask(slots, active), axis=0)
-            gradient, change = tf.split(mean, [self.parameters.size, self.statistics.size])
+            # Not a weighted sum: what a lost worker left in its slot may be no number.
+            mean = tf.reduce_mean(tf.boolean_mask(slots, active > 0), axis=0)
+            gradient, change, _ = self._parts(mean)
             moved = self._statistics.assign_add(change, read_value=False)
             with tf.control_dependencies([moved]):
-                return self._optimizer.apply(gradient, rate, momentum)
+                return self._optimizer.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
 
-    def _gradient(
-        self, inputs: Any, labels: Any, worker_step: Any, seed: Any
-    ) -> tuple[Any, Any, Any, Any]:
-        """Pulls the parameters and computes the gradient of batch `worker_step`.
+    def _compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> tuple[Any, Any]:
+        """Traces pulling the state and computing one batch.
+
+        Each tensor that crosses from server to server is a call of its own, so what belongs
+        together crosses as one.
 
         Returns:
-            Loss, flat gradient, flat change of the statistics, updates applied before the pull.
+            On the parameter server, updates applied before the pull; on the worker, gradient,
+            change of the statistics, and loss as one vector.
         """
         with tf.device(self._devices.parameter_server):
             pulled = self._updates.read_value()
             # The count is read first: staleness may be counted one too high, never too low.
             with tf.control_dependencies([pulled]):
-                parameters = self._parameters.read_value()
-                statistics = self._statistics.read_value()
-        # Onto the worker: what follows would otherwise run where the variable is.
-        parameters, statistics = tf.identity(parameters), tf.identity(statistics)
-        batch_inputs, batch_labels, batch_seed = self._batch(inputs, labels, worker_step, seed)
-        with tf.GradientTape() as tape:
-            tape.watch(parameters)
-            outputs, untrained, extra_losses = self._model.stateless_call(
-                unpack(parameters, self.parameters),
-                self._untrained(statistics, batch_seed),
-                batch_inputs,
-                training=True,
-                return_losses=True,
-            )
-            loss = tf.reduce_mean(self._loss(batch_labels, outputs))
-            if extra_losses:
-                loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
-        gradient = tape.gradient(loss, parameters)
-        moving = pack(
-            [
-                value
-                for variable, value in zip(
-                    self._model.non_trainable_variables, untrained, strict=True
-                )
-                if _is_moving(variable)
-            ]
-        )
-        return loss, gradient, moving - statistics, pulled
+                state = self._parameters.read_value()
+                if self.statistics.size:
+                    state = tf.concat([state, self._statistics.read_value()], 0)
+        # Onto the worker: what follows would otherwise run where the variables are.
+        state = tf.identity(state)
+        parameters, statistics = tf.split(state, [self.parameters.size, self.statistics.size])
+        batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
+        loss, gradient, change = self.function.gradient(parameters, statistics, *batch)
+        return pulled, tf.concat([gradient, change, [tf.cast(loss, tf.float32)]], 0)
 
-    def _batch(self, inputs: Any, labels: Any, worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
-        """Batch number `worker_step` of the job: the next B places in an endless row of epochs."""
-        B, examples = self._workload.batch_size, len(self._data.train_inputs)
-        places = worker_step * B + tf.range(B, dtype=tf.int64)
-        epochs = places // examples
-        seeds = tf.stack([tf.fill([B], seed), epochs, tf.zeros_like(epochs)], axis=-1)
-        indices = tf.raw_ops.RandomIndexShuffle(
-            index=places % examples,
-            seed=seeds,
-            max_index=tf.constant(examples - 1, tf.int64),
-            rounds=4,
-        )
-        batch_inputs, batch_labels = tf.gather(inputs, indices), tf.gather(labels, indices)
-        batch_seed = tf.stack([seed, worker_step])
-        if self._data.transform is not None:
-            batch_inputs, batch_labels = self._data.transform(
-                batch_inputs, batch_labels, batch_seed
-            )
-        return batch_inputs, batch_labels, batch_seed
-
-    def _untrained(self, statistics: Any, seed: Any) -> list[Any]:
-        """Values of the variables that are not trained.
-
-        Seeds of random layers follow from the batch, so that dropout differs between workers and
-        is the same when a step is done again; whatever else is not float32 stays as it was built.
-        """
-        moving = iter(unpack(statistics, self.statistics))
-        values = []
-        for index, variable in enumerate(self._model.non_trainable_variables):
-            if _is_moving(variable):
-                values.append(next(moving))
-            elif "seed" in variable.name and tuple(variable.shape) == (2,):
-                values.append(tf.cast(seed + index, variable.dtype))
-            else:
-                values.append(tf.constant(variable.numpy()))
-        return values
+    def _parts(self, computed: Any) -> tuple[Any, Any, Any]:
+        """Gradient, change of the statistics, and loss of what `_compute` joined."""
+        gradient, change, loss = tf.split(computed, [self.parameters.size, self.statistics.size, 1])
+        return gradient, change, tf.squeeze(loss)
 
 
 def restored_model(
     workload: Workload, parameters: Mapping[str, Vector], statistics: Mapping[str, Vector]
 ) -> Any:
     """The workload's Keras model with values by logical name."""
-    model = workload.model()
+    model = build_model(workload)
     for variables, named, what in (
         (model.trainable_variables, parameters, "parameter"),
-        (_moving(model), statistics, "statistic"),
+        (moving_variables(model), statistics, "statistic"),
     ):
         layout = FlatLayout.of(variables, what)
         assign(variables, layout.split(layout.from_named(named)))
     return model
-
-
-def _is_moving(variable: Any) -> bool:
-    return str(variable.dtype) == "float32"
-
-
-def _moving(model: Any) -> list[Any]:
-    """Variables that training moves without a gradient: means and variances of BatchNorm."""
-    return [variable for variable in model.non_trainable_variables if _is_moving(variable)]
 
 
 def _acknowledgement(loss: Any, pulled: Any, pushed: Any) -> Any:
@@ -391,8 +311,3 @@ def _acknowledgement(loss: Any, pulled: Any, pushed: Any) -> Any:
 def _push(acknowledgement: Any) -> Push:
     loss, pulled, pushed = acknowledgement.numpy()
     return Push(float(loss), int(pulled), int(pushed))
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -16,7 +16,7 @@ from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator, 
 from syncswitch.trainers.cluster.program import Program, Push
 from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor
 from syncswitch.trainers.protocols import PROTOCOLS
-from syncswitch.trainers.schedule import Segment, segments, worker_step_rate
+from syncswitch.trainers.schedule import Segment, segments, switch_worker_step, worker_step_rate
 from syncswitch.trainers.trainer import Observer, Verdict
 from syncswitch.trainers.workload import Workload
 
@@ -71,11 +71,11 @@ class TrainingRun:
         self._evaluations: list[Evaluation] = []
         self._requested_step = -1
         self._next_evaluation = self._following_evaluation(self._dispatcher.done)
-        self._loss_total, self._loss_count = 0.0, 0
         self._diverged = False
         self._told_to_stop = False
         self._phases: list[PhaseRecord] = []
         self._switch_overhead_seconds = 0.0
+        self._saving_seconds = 0.0
         self._checkpoints: dict[float, Path] = {}
 
     def execute(self) -> RunResult:
@@ -111,7 +111,8 @@ class TrainingRun:
         self._segment_start_seconds = time.perf_counter()
         self._dispatcher.begin(protocol, segment.end_worker_step)
         if switching:
-            self._switch_overhead_seconds += time.perf_counter() - before
+            gap = time.perf_counter() - before
+            self._switch_overhead_seconds += gap - self._saving_seconds
         while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
         self._report_progress()
@@ -119,8 +120,11 @@ class TrainingRun:
         self._segment_start_seconds = None
         self._elapsed_seconds += seconds
         self._add_phase(segment, seconds)
-        if segment.checkpoint_percent is not None and not self._dispatcher.stopping:
-            self._write_checkpoint(segment.checkpoint_percent)
+        self._saving_seconds = 0.0
+        if segment.checkpoint_percents and not self._dispatcher.stopping:
+            start = time.perf_counter()
+            self._write_checkpoint(segment.checkpoint_percents)
+            self._saving_seconds = time.perf_counter() - start
 
     def _report_progress(self) -> None:
         with self._observing:
@@ -134,9 +138,10 @@ class TrainingRun:
                 try:
                     push = self._push(worker, ticket.worker_step, ticket.aggregates)
                     own_update = 0 if ticket.aggregates else 1
-                    self._count_loss(push.loss)
                     staleness = push.pushed_updates - own_update - push.pulled_updates
-                    self._dispatcher.acknowledge(worker, ticket, staleness)
+                    if not math.isfinite(push.loss):
+                        self._diverge()
+                    self._dispatcher.acknowledge(worker, ticket, push.loss, staleness)
                 except BaseException as error:
                     self._dispatcher.fail(error)
 
@@ -164,14 +169,6 @@ class TrainingRun:
             gradients,
         )
 
-    def _count_loss(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            self._diverge()
-            return
-        # Two threads may lose one of each other's losses here: it is only a mean to look at.
-        self._loss_total += loss
-        self._loss_count += 1
-
     def _diverge(self) -> None:
         self._diverged = True
         self._dispatcher.stop()
@@ -189,16 +186,17 @@ class TrainingRun:
         if done == self._requested_step or self._diverged:
             return
         self._requested_step = done
-        loss = self._loss_total / self._loss_count if self._loss_count else math.nan
-        self._loss_total, self._loss_count = 0.0, 0
+        loss = self._dispatcher.loss.take()
         self._evaluator.submit(
-            EvaluationRequest(done, self._now_seconds(), loss, *self._program.snapshot())
+            EvaluationRequest(done, self._last_update_seconds(), loss, *self._program.snapshot())
         )
 
-    def _now_seconds(self) -> float:
+    def _last_update_seconds(self) -> float:
+        """Training time at the last update."""
         if self._segment_start_seconds is None:
             return self._elapsed_seconds
-        return self._elapsed_seconds + time.perf_counter() - self._segment_start_seconds
+        since = self._dispatcher.last_update_seconds - self._segment_start_seconds
+        return self._elapsed_seconds + since
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         """In the evaluator's thread."""
@@ -235,16 +233,19 @@ class TrainingRun:
             phase = _joined(self._phases.pop(), phase)
         self._phases.append(phase)
 
-    def _write_checkpoint(self, percent: float) -> None:
+    def _write_checkpoint(self, percents: Sequence[float]) -> None:
         directory = self._spec.checkpoint_directory or Path.cwd()
-        path = directory / f"seed{self._spec.seed}-{percent:g}percent.npz"
+        name = f"seed-{self._spec.seed}-switch-{self._spec.switch_percent!r}-at-{percents[0]!r}.npz"
+        path = directory / name
         state = self._program.state()
+        done = self._dispatcher.done
         write_checkpoint(
             path,
             Checkpoint(
                 model=self._spec.identity.model,
                 seed=self._spec.seed,
-                worker_step=self._dispatcher.done,
+                worker_step=done,
+                first_protocol_worker_steps=min(done, switch_worker_step(self._spec)),
                 updates=state.updates,
                 elapsed_seconds=self._elapsed_seconds,
                 parameters=self._program.parameters.name(state.parameters),
@@ -252,7 +253,7 @@ class TrainingRun:
                 statistics=self._program.statistics.name(state.statistics),
             ),
         )
-        self._checkpoints[percent] = path
+        self._checkpoints.update(dict.fromkeys(percents, path))
 
     def _result(self) -> RunResult:
         done = self._dispatcher.done

@@ -22,7 +22,7 @@ from syncswitch.trainers.cluster.run import RunResult, TrainingRun
 from syncswitch.trainers.cluster.tensorflow_api import TRANSIENT_ERRORS
 from syncswitch.trainers.metrics import converged_accuracy, is_converged
 from syncswitch.trainers.protocols import check_protocols
-from syncswitch.trainers.schedule import last_boundary
+from syncswitch.trainers.schedule import last_boundary, switch_worker_step
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 from syncswitch.trainers.workload import Workload
 
@@ -92,6 +92,7 @@ class ClusterTrainer(Trainer):
             self._program.load(self._program.initial_state(spec.seed))
             return None
         checkpoint = read_checkpoint(spec.fork_from)
+        _check_position(spec, checkpoint)
         try:
             if checkpoint.model != spec.identity.model:
                 raise ValueError(f"structure {checkpoint.model[:12]}")
@@ -135,4 +136,20 @@ class ClusterTrainer(Trainer):
             host=socket.gethostname(),
             software=software_versions(),
             checkpoints=result.checkpoints,
+        )
+
+
+def _check_position(spec: TrialSpec, checkpoint: Checkpoint) -> None:
+    """A fork may only go on with what its own trial would have done up to there."""
+    W, switch = spec.identity.total_worker_steps, switch_worker_step(spec)
+    if checkpoint.worker_step > W:
+        raise UserError(
+            f"checkpoint {spec.fork_from} is at worker-step {checkpoint.worker_step:,}, beyond the "
+            f"{W:,} of workload {spec.identity.name!r}; give an earlier one"
+        )
+    if checkpoint.first_protocol_worker_steps != min(checkpoint.worker_step, switch):
+        raise UserError(
+            f"checkpoint {spec.fork_from} has {checkpoint.first_protocol_worker_steps:,} of its "
+            f"{checkpoint.worker_step:,} worker-steps in the first protocol, but this trial "
+            f"switches at {switch:,}; give one from before that, or of the same switch"
         )

@@ -28,7 +28,12 @@ class BSP(SyncProtocol):
         return self._next_round()
 
     def on_push(self, worker: int, now_seconds: float) -> list[int]:
-        """Releases everybody when `worker` was the last one of the round."""
+        """Releases everybody when `worker` was the last one of the round.
+
+        The late push of a worker that was removed is ignored.
+        """
+        if worker not in self.active:
+            return []
         if worker not in self._outstanding:
             raise ValueError(f"worker {worker} has no step under way in this round")
         self._outstanding.discard(worker)

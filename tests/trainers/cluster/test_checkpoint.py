@@ -20,6 +20,7 @@ CHECKPOINT = Checkpoint(
     model="abc",
     seed=7,
     worker_step=120,
+    first_protocol_worker_steps=100,
     updates=30,
     elapsed_seconds=1.25,
     parameters={"000-kernel": np.arange(6, dtype=np.float32).reshape(2, 3)},
@@ -93,7 +94,7 @@ WRITER = """
         values = np.full(1_500_000, round % 1000, np.float32)
         write_checkpoint(
             Path(sys.argv[1]),
-            Checkpoint("m", 0, round, round, 0.0, {"v": values}, {"v": values}, {}),
+            Checkpoint("m", 0, round, round, round, 0.0, {"v": values}, {"v": values}, {}),
         )
         print(round, flush=True)
 """

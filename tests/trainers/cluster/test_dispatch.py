@@ -58,7 +58,7 @@ class FakeCluster:
                 self.tickets.append((worker, ticket))
             try:
                 self._step(worker, ticket)
-                self.dispatcher.acknowledge(worker, ticket, 0)
+                self.dispatcher.acknowledge(worker, ticket, 0.0, 0)
             except BaseException as error:
                 self.dispatcher.fail(error)
 
@@ -206,7 +206,7 @@ def test_staleness_is_summed_and_its_maximum_kept_for_each_segment() -> None:
     for staleness in (2, 5, 1):
         ticket = dispatcher.inboxes[0].get_nowait()
         assert ticket is not None
-        dispatcher.acknowledge(0, ticket, staleness)
+        dispatcher.acknowledge(0, ticket, 0.0, staleness)
     assert (dispatcher.staleness.pushes, dispatcher.staleness.total) == (3, 8)
     assert dispatcher.staleness.maximum == 5
     dispatcher.begin(ASP([0]), 4)

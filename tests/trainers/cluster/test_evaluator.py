@@ -67,7 +67,6 @@ class TestDefaultMetric:
         accuracy = accuracy_of(devices, keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
         assert accuracy == pytest.approx(ACCURACY)
 
-    @pytest.mark.xfail(strict=True, reason="taken for binary labels")
     def test_of_class_numbers_in_a_column(self, devices: Any, keras: Any) -> None:
         """As Keras's own CIFAR-10 and CIFAR-100 have them."""
         labels = TRUTH.astype(np.uint8).reshape(-1, 1)
@@ -88,7 +87,6 @@ class TestDefaultMetric:
             pytest.param(
                 "int32",
                 (-1,),
-                marks=pytest.mark.xfail(strict=True, reason="taken for numbers of many classes"),
             ),
         ],
     )

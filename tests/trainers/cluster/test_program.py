@@ -307,7 +307,7 @@ class TestOrderOfTheData:
         program = make_program(replace(CONSTANT, batch_size=batch_size), 1, data)
         result = []
         for step in range(steps):
-            inputs, labels, _ = program._batch(
+            inputs, labels, _ = program.function.batch(
                 *program._worker_data[0], np.int64(step), np.int64(seed)
             )
             np.testing.assert_array_equal(inputs[:, :1], labels)
@@ -364,9 +364,9 @@ class TestOrderOfTheData:
         program = make_program(CONSTANT, 2, data)
 
         def batch(worker: int, step: int, seed: int) -> Any:
-            return program._batch(*program._worker_data[worker], np.int64(step), np.int64(seed))[
-                0
-            ].numpy()
+            return program.function.batch(
+                *program._worker_data[worker], np.int64(step), np.int64(seed)
+            )[0].numpy()
 
         np.testing.assert_array_equal(batch(0, 5, 1), batch(1, 5, 1))
         assert not np.allclose(batch(0, 5, 1), batch(0, 6, 1))
@@ -418,7 +418,7 @@ class TestModels:
         assert len(set(losses)) > 4
         assert [program.push_gradient(1, step, 1).loss for step in range(8)] == losses
         assert [program.push_gradient(0, step, 2).loss for step in range(8)] != losses
-        outputs = program.predict(*program.snapshot(), CONSTANT_GRADIENT.reshape(1, 4))
+        outputs = program.function.predict(*program.snapshot(), CONSTANT_GRADIENT.reshape(1, 4))
         assert float(outputs[0, 0]) == pytest.approx(CONSTANT_GRADIENT.sum())
 
     def test_a_functional_model_with_branches_trains(
@@ -534,7 +534,6 @@ class TestWhatDoesNotFit:
             pytest.param(
                 five_outputs,
                 "do not fit together",
-                marks=pytest.mark.xfail(strict=True, reason="InvalidArgumentError, many lines"),
             ),
         ],
     )
@@ -550,14 +549,12 @@ class TestWhatDoesNotFit:
     def test_an_unknown_loss_is_refused(self, make_program: MakeProgram) -> None:
         assert "'nonsense'" in self.message(make_program, loss="nonsense")
 
-    @pytest.mark.xfail(strict=True, reason="TypeError")
     def test_a_loss_given_for_the_function_that_builds_it_is_refused(
         self, keras: Any, make_program: MakeProgram
     ) -> None:
         loss = keras.losses.sparse_categorical_crossentropy
         assert "loss" in self.message(make_program, loss=loss)
 
-    @pytest.mark.xfail(strict=True, reason="AttributeError")
     def test_what_is_no_model_is_refused(self, make_program: MakeProgram) -> None:
         assert "model" in self.message(make_program, model=lambda: None)
 

@@ -162,7 +162,6 @@ SMALL = {W: replace(CONSTANT, total_worker_steps=W) for W in range(1, 6)}
 
 
 class TestRecordOfManyEvaluations:
-    @pytest.mark.xfail(strict=False, reason="a loss may be lost between two evaluations")
     def test_one_after_each_update_has_a_loss_and_a_time(self, make_trainer: MakeTrainer) -> None:
         """The tightest schedule: an evaluation is due with each push of each worker."""
         record = make_trainer(EAGER, 4).train(spec_of(EAGER, 4, 50.0))

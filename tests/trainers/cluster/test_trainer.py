@@ -51,7 +51,7 @@ def assert_bitwise_equal(one: ModelState, other: ModelState) -> None:
 def batches_of(trainer: ClusterTrainer, first: int, count: int, seed: int) -> tuple[Any, Any]:
     program = trainer._program
     parts = [
-        program._batch(*program._worker_data[0], np.int64(step), np.int64(seed))
+        program.function.batch(*program._worker_data[0], np.int64(step), np.int64(seed))
         for step in range(first, first + count)
     ]
     inputs = np.concatenate([part[0].numpy() for part in parts])
@@ -337,7 +337,6 @@ class TestForks:
                 spec_of(DENSE, 4, 100.0, fork_from=record.checkpoints[50.0])
             )
 
-    @pytest.mark.xfail(strict=True, reason="a checkpoint beyond W is accepted")
     def test_from_beyond_the_end_of_the_job_are_refused(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:

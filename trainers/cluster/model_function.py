@@ -1,0 +1,130 @@
+"""A Keras model as functions of flat vectors, traced into the steps of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncswitch.trainers.cluster.layout import FlatLayout
+from syncswitch.trainers.cluster.optimizer import pack, unpack
+from syncswitch.trainers.cluster.tensorflow_api import tf
+from syncswitch.trainers.data import Data
+from syncswitch.trainers.keras_parts import build_loss, build_model
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["ModelFunction", "moving_variables"]
+
+
+class ModelFunction:
+    """What a worker computes; it keeps no state of the training.
+
+    Attributes:
+        parameters: Layout of the trained variables.
+        statistics: Layout of the variables that move without a gradient.
+    """
+
+    def __init__(self, workload: Workload, data: Data) -> None:
+        self._batch_size = workload.batch_size
+        self._examples = len(data.train_inputs)
+        self._transform = data.transform
+        self._model = build_model(workload)
+        self._loss = build_loss(workload.loss)
+        self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
+        self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
+
+    def batch(self, inputs: Any, labels: Any, worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
+        """Batch number `worker_step` of the job: the next B places in an endless row of epochs.
+
+        Args:
+            inputs: All training inputs.
+            labels: All training labels.
+            worker_step: Int64 scalar.
+            seed: Int64 scalar, of the run.
+
+        Returns:
+            Inputs and labels of the batch, and a seed of its own, shape [2].
+        """
+        B, examples = self._batch_size, self._examples
+        places = worker_step * B + tf.range(B, dtype=tf.int64)
+        epochs = places // examples
+        # The public index_shuffle pads a batch of seeds along the wrong axis.
+        indices = tf.raw_ops.RandomIndexShuffle(
+            index=places % examples,
+            seed=tf.stack([tf.fill([B], seed), epochs, tf.zeros_like(epochs)], axis=-1),
+            max_index=tf.constant(examples - 1, tf.int64),
+            rounds=4,
+        )
+        batch_inputs, batch_labels = tf.gather(inputs, indices), tf.gather(labels, indices)
+        batch_seed = tf.stack([seed, worker_step])
+        if self._transform is not None:
+            batch_inputs, batch_labels = self._transform(batch_inputs, batch_labels, batch_seed)
+        return batch_inputs, batch_labels, batch_seed
+
+    def gradient(
+        self, parameters: Any, statistics: Any, inputs: Any, labels: Any, seed: Any
+    ) -> tuple[Any, Any, Any]:
+        """Loss, flat gradient, and flat change of the statistics for one batch.
+
+        Args:
+            parameters: Shape [P].
+            statistics: Shape [S].
+            inputs: Of the batch.
+            labels: Of the batch.
+            seed: Shape [2], for random layers.
+        """
+        with tf.GradientTape() as tape:
+            tape.watch(parameters)
+            outputs, untrained, extra_losses = self._model.stateless_call(
+                unpack(parameters, self.parameters),
+                self._untrained(statistics, seed),
+                inputs,
+                training=True,
+                return_losses=True,
+            )
+            loss = tf.reduce_mean(self._loss(labels, outputs))
+            if extra_losses:
+                loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
+        variables = self._model.non_trainable_variables
+        moved = pack(
+            [
+                value
+                for variable, value in zip(variables, untrained, strict=True)
+                if _is_moving(variable)
+            ]
+        )
+        return loss, tape.gradient(loss, parameters), moved - statistics
+
+    def predict(self, parameters: Any, statistics: Any, inputs: Any) -> Any:
+        """The model's outputs in inference mode."""
+        outputs, _ = self._model.stateless_call(
+            unpack(parameters, self.parameters),
+            self._untrained(statistics, tf.constant([0, 0], tf.int64)),
+            inputs,
+            training=False,
+        )
+        return outputs
+
+    def _untrained(self, statistics: Any, seed: Any) -> list[Any]:
+        """Values of the variables that are not trained.
+
+        Seeds of random layers follow from the batch, so that dropout differs between workers and
+        is the same when a step is done again; whatever else is not float32 stays as it was built.
+        """
+        moving = iter(unpack(statistics, self.statistics))
+        values = []
+        for index, variable in enumerate(self._model.non_trainable_variables):
+            if _is_moving(variable):
+                values.append(next(moving))
+            elif "seed" in variable.name and tuple(variable.shape) == (2,):
+                values.append(tf.cast(seed + index, variable.dtype))
+            else:
+                values.append(tf.constant(variable.numpy()))
+        return values
+
+
+def moving_variables(model: Any) -> list[Any]:
+    """Variables that training moves without a gradient: means and variances of BatchNorm."""
+    return [variable for variable in model.non_trainable_variables if _is_moving(variable)]
+
+
+def _is_moving(variable: Any) -> bool:
+    return str(variable.dtype) == "float32"
