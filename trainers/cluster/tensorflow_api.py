@@ -48,11 +48,14 @@ with _quiet():
 
 __all__ = ["TRANSIENT_ERRORS", "executor_scope", "is_initialized", "new_executor", "tf"]
 
+# A lost server shows as any of these, the last two in the moment in which it dies.
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
 )
 
 
