@@ -36,6 +36,8 @@ __all__ = [
     "json_option",
     "print_error",
     "print_json",
+    "print_table",
+    "print_text",
     "progress_bars",
     "protocols_option",
     "stderr_console",
@@ -158,6 +160,27 @@ def print_error(message: str) -> None:
 def print_json(value: Any) -> None:
     """A value on standard output, for programs."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_text(text: str) -> None:
+    """Sentences on standard output, wrapped between words where it is a terminal."""
+    if sys.stdout.isatty():
+        stdout_console().print(text, markup=False, highlight=False)
+    else:
+        click.echo(text)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output; a cell that is too long goes on in the next line."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    stdout_console().print(table, markup=False)
 
 
 def storage_option(function: _F) -> _F:

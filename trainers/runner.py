@@ -299,39 +299,36 @@ def _reaches_target(report: RunReport) -> bool:
 
 
 def _print(report: RunReport) -> None:
-    from rich.table import Table
-
     policy, record = report.policy, report.record
-    table = Table(title=f"{policy.workload}, {policy.workers} workers, policy {policy.version}")
-    table.add_column("phase")
-    table.add_column("worker-steps", justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("worker-steps/s", justify="right")
-    table.add_column("staleness mean (max)", justify="right")
-    for phase in record.phases:
-        table.add_row(
-            phase.protocol.upper(),
-            f"{phase.end_worker_step - phase.start_worker_step:,}",
-            f"{phase.seconds:.2f}",
-            f"{phase.worker_steps_per_second:,.0f}",
-            f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
-        )
-    out = console.stdout_console()
-    out.print(table)
+    console.print_table(
+        ["phase", "worker-steps", "seconds", "worker-steps/s", "staleness mean (max)"],
+        [
+            [
+                phase.protocol.upper(),
+                f"{phase.end_worker_step - phase.start_worker_step:,}",
+                f"{phase.seconds:.2f}",
+                f"{phase.worker_steps_per_second:,.0f}",
+                f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+            ]
+            for phase in record.phases
+        ],
+    )
+    click.echo()
     verdict = "within" if _reaches_target(report) else "NOT within"
-    out.print(
-        f"Accuracy {record.converged_accuracy:.4f}, {verdict} {policy.threshold:g} of the target "
+    console.print_text(
+        f"{policy.workload} with policy {policy.version} and {policy.workers} workers: accuracy "
+        f"{record.converged_accuracy:.4f}, {verdict} {policy.threshold:g} of the target "
         f"{policy.target_accuracy:.4f}; {_time_text(report)}."
     )
+    sentence = f"Training took {record.training_seconds:.1f} s"
     if report.speed_up is not None:
-        out.print(
-            f"Training took {record.training_seconds:.1f} s, {report.speed_up:.2f} times as fast "
-            f"as {report.baseline_source} ({report.baseline_seconds:.1f} s); the switch took "
-            f"{record.switch_overhead_seconds * 1000:.1f} ms."
+        sentence += (
+            f", {report.speed_up:.2f} times as fast as {report.baseline_source} "
+            f"({report.baseline_seconds:.1f} s); the switch took "
+            f"{record.switch_overhead_seconds * 1000:.1f} ms"
         )
-    else:
-        out.print(f"Training took {record.training_seconds:.1f} s.")
-    out.print(f"Model saved as {report.model_path}", soft_wrap=True)
+    console.print_text(f"{sentence}.")
+    click.echo(f"Model saved as {report.model_path}")
 
 
 def _time_text(report: RunReport) -> str:

@@ -9,7 +9,7 @@ import click
 from syncswitch.searcher.decision import Observation
 from syncswitch.searcher.plan import rule_from_name
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.console import EXIT_OK, common_options, print_json
+from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import TimingPolicy
@@ -60,17 +60,8 @@ def trials(reference: str | None, storage_url: str, as_json: bool) -> int:
     elif not rows:
         click.echo(_nothing(reference))
     else:
-        render.print_table(
-            [
-                "workload",
-                "study",
-                "trial",
-                "switch at",
-                "replicate",
-                "state",
-                "accuracy",
-                "seconds",
-            ],
+        print_table(
+            ["study", "trial", "switch at", "replicate", "state", "accuracy", "seconds"],
             [_trial_cells(row) for row in rows],
         )
     return EXIT_OK
@@ -133,7 +124,6 @@ def _search_state(
 
 
 def _print_searches(searches: list[dict[str, Any]]) -> None:
-    from syncswitch.searcher.cli import render
 
     rows = []
     for search in searches:
@@ -151,13 +141,12 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
                 answer,
             ]
         )
-    render.print_table(["search", "state", "runs", "in flight", "failed", "switch at"], rows)
+    print_table(["search", "state", "runs", "in flight", "failed", "switch at"], rows)
 
 
 def _trial_cells(row: StoredTrial) -> list[str]:
     accuracy = "-" if row.converged_accuracy is None else f"{row.converged_accuracy:.4f}"
     return [
-        row.workload,
         row.study,
         str(row.trial_number),
         f"{row.switch_percent:g} %",

@@ -20,6 +20,7 @@ from syncswitch.trainers.console import (
     common_options,
     print_error,
     print_json,
+    print_table,
     protocols_option,
     workers_option,
 )
@@ -88,7 +89,6 @@ def lookup(
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int:
     """Lists all versions, newest first."""
-    from syncswitch.searcher.cli.render import print_table
     from syncswitch.storage.policy_file import policy_to_dict
     from syncswitch.trainers.workload import normal_reference
 
@@ -324,5 +324,5 @@ def _policy_cells(found: TimingPolicy, aliases: list[str]) -> list[str]:
         f"{found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
         "-" if accuracy is None else f"{accuracy:.4f}",
-        found.created_at[:16].replace("T", " "),
+        found.created_at[:10],
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.storage.records import TimingPolicy
-from syncswitch.trainers.console import stdout_console
+from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
@@ -20,7 +20,6 @@ __all__ = [
     "policy_sentence",
     "print_policy",
     "print_result",
-    "print_table",
     "result_as_json",
     "trial_as_json",
 ]
@@ -77,8 +76,8 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
         [_setting_cells(setting, cost, policy.first_protocol) for setting in result.settings],
     )
     click.echo()
-    click.echo(policy_sentence(policy, cost))
-    click.echo(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
+    print_text(policy_sentence(policy, cost))
+    print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     click.echo(f"  {how_to_use}")
 
 
@@ -115,7 +114,7 @@ def policy_sentence(policy: TimingPolicy, cost: SearchCost | None = None) -> str
 
 def print_policy(policy: TimingPolicy, aliases: Sequence[str], *, with_evidence: bool) -> None:
     """One policy: what it says, where it comes from, and what it rests on."""
-    click.echo(policy_sentence(policy))
+    print_text(policy_sentence(policy))
     click.echo()
     names = ", ".join(aliases) or "-"
     rows = [
@@ -147,19 +146,6 @@ def print_policy(policy: TimingPolicy, aliases: Sequence[str], *, with_evidence:
                 for run in policy.evidence
             ],
         )
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    stdout_console().print(table, markup=False)
 
 
 def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str) -> list[str]:
