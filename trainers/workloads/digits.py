@@ -2,6 +2,10 @@
 
 The data set is the one that scikit-learn ships (1,797 images of 8 x 8 pixels, from the UCI Optical
 Recognition of Handwritten Digits data), so nothing is downloaded.
+
+The learning rate is one that BSP bears with 4 and with 8 workers, and ASP from the start does not:
+its gradients, 1.2 updates old on average with 4 workers and 3 with 8, make most runs diverge. After
+the first few percent in BSP they do no harm.
 """
 
 from __future__ import annotations
@@ -36,12 +40,12 @@ def _model() -> Any:
     return Sequential(
         [
             Input((8, 8, 1)),
-            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.Conv2D(16, 3, padding="same", activation="tanh"),
             layers.MaxPooling2D(),
-            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.Conv2D(32, 3, padding="same", activation="tanh"),
             layers.MaxPooling2D(),
             layers.Flatten(),
-            layers.Dense(64, activation="relu"),
+            layers.Dense(64, activation="tanh"),
             layers.Dense(10, activation="softmax"),
         ]
     )
@@ -54,7 +58,7 @@ workload = Workload(
     data_set="scikit-learn digits, 1200 train, 597 test",
     total_worker_steps=_TOTAL_WORKER_STEPS,
     batch_size=32,
-    learning_rate=0.03,
+    learning_rate=0.05,
     momentum=0.9,
     learning_rate_boundaries=(
         (_TOTAL_WORKER_STEPS // 2, 0.1),
