@@ -160,7 +160,7 @@ def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str
         f"{summary.switch_percent:g} %" + (f" ({first_protocol.upper()})" if is_baseline else ""),
         str(summary.runs),
         accuracy,
-        "-" if spread is None else f"{spread:.4f}",
+        "-" if spread is None or summary.diverged_runs else f"{spread:.4f}",
         "target" if is_baseline else _VERDICTS[summary.accepted],
         "-" if seconds is None else f"{seconds:.1f}",
         "-" if seconds is None or not baseline else f"{seconds / baseline:.2f}",
