@@ -131,7 +131,10 @@ class Search:
         time.sleep(self._patience.retry_seconds)
 
     def _make(self, claim: Claim, trainer: Trainer) -> None:
-        """Makes one run: begin, train, record, tell, in this order (see `Repairer`)."""
+        """Makes one run: begin, train, record, tell, in this order (see `Repairer`).
+
+        Once it is recorded it is never given back: what cannot be told, the next repair tells.
+        """
         spec = TrialSpec(self._identity, claim.switch_percent, claim.seed, claim.replicate)
         run = self._run_of(claim)
         self._reporter.on_run(run)
@@ -141,16 +144,16 @@ class Search:
                 raise RetryableError(f"trial {claim.number} was taken for lost before it began")
             record = trainer.train(spec, self._observer(run))
             _check(record)
-            self._study.note_divergence(claim, record.diverged)
             self._store.complete(self.study_name, claim.number, record)
         except BaseException as error:
             self._give_back(claim.number, error)
             if isinstance(error, RetryableError):
                 self._reporter.on_failed(run, str(error))
             raise
-        self._failures_in_a_row = 0
-        self._study.complete(claim.number, record.converged_accuracy)
         self._reporter.on_finished(run, record)
+        self._failures_in_a_row = 0
+        self._study.note_divergence(claim.number, record.diverged)
+        self._study.complete(claim.number, record.converged_accuracy)
 
     def _give_back(self, number: int, error: BaseException) -> None:
         """Lets the run be made again; what cannot be written now, the next repair does."""

@@ -43,21 +43,16 @@ class Claim:
     """A run that this process has to make.
 
     Attributes:
-        trial: Optuna's trial.
+        number: Of the trial in its study.
         switch_percent: Setting to measure.
         replicate: Number of this repeat of the setting, from 0.
         seed: Of the replicate.
     """
 
-    trial: optuna.Trial
+    number: int
     switch_percent: float
     replicate: int
     seed: int
-
-    @property
-    def number(self) -> int:
-        """Number of the trial in its study."""
-        return self.trial.number
 
 
 def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
@@ -84,8 +79,12 @@ class SearchStudy:
         abandoned: Trials that this process gave up, perhaps without being able to say so.
     """
 
-    def __init__(self, study: optuna.Study, rule: PaperRule) -> None:
+    def __init__(
+        self, study: optuna.Study, storage: optuna.storages.RDBStorage, rule: PaperRule
+    ) -> None:
         self._study = study
+        self._storage = storage
+        self._study_id = storage.get_study_id_from_name(study.study_name)
         self._rule = rule
         self.name = study.study_name
         self.abandoned: set[int] = set()
@@ -99,14 +98,15 @@ class SearchStudy:
             DatabaseError: Optuna's tables are of another version.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        storage = _storage(url)
         study = optuna.create_study(
-            storage=_storage(url),
+            storage=storage,
             study_name=name,
             direction="maximize",
             sampler=BinarySearchSampler(rule, parameter=PARAMETER, seed=seed),
             load_if_exists=True,
         )
-        return cls(study, rule)
+        return cls(study, storage, rule)
 
     @_retryable
     def trials(self) -> list[FrozenTrial]:
@@ -165,16 +165,20 @@ class SearchStudy:
         trial.set_user_attr("seed", seed)
         # Last, as it tells the searchers that wait for this one to go on.
         trial.set_user_attr(_REPLICATE, replicate)
-        return Claim(trial, percent, replicate, seed)
+        return Claim(trial.number, percent, replicate, seed)
 
     def is_running(self, number: int) -> bool:
         """Whether nobody has finished this trial."""
         return any(t.number == number and t.state == TrialState.RUNNING for t in self.trials())
 
     @_retryable
-    def note_divergence(self, claim: Claim, diverged: bool) -> None:
-        """Goes with the value that will be told, so comes before the store's row is complete."""
-        claim.trial.set_user_attr("diverged", diverged)
+    def note_divergence(self, number: int, diverged: bool) -> None:
+        """Goes with the value that will be told, so comes first; not after the trial's end."""
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        try:
+            self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
+        except UpdateFinishedTrialError:
+            return  # another searcher was faster
 
     def complete(self, number: int, accuracy: float) -> None:
         """Tells the accuracy, if nobody has finished the trial."""

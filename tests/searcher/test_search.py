@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import optuna
 import pytest
@@ -13,6 +14,7 @@ from syncswitch.searcher.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.search import Search
+from syncswitch.searcher.study import SearchStudy
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.policies import PolicyRegistry
@@ -40,6 +42,21 @@ def states_of(url: str) -> Counter[str]:
     (name,) = optuna.get_all_study_names(url)
     study = optuna.load_study(study_name=name, storage=url)
     return Counter(trial.state.name for trial in study.get_trials())
+
+
+def lock_out(method: str, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lets a method of the study fail at its first calls; returns the failures still to come."""
+    left = list(range(times))
+    real = getattr(SearchStudy, method)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            left.pop()
+            raise RetryableError("database is locked")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(SearchStudy, method, call)
+    return left
 
 
 def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
@@ -177,6 +194,38 @@ def test_a_result_that_was_not_told_is_told_at_the_next_start(
     trainer = GeneratedTrainer()
     assert search(url, trainer).cost.trials == 8
     assert trainer.runs[0] == (100.0, 1)
+
+
+@pytest.mark.parametrize("write", ["note_divergence", "complete"])
+def test_a_locked_database_throws_no_finished_training_away(
+    url: str, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    locked = lock_out(write, 2, monkeypatch)
+    trainer = GeneratedTrainer(diverges_below_percent=30)
+    result = search(url, trainer)
+    assert locked == []
+    assert len(trainer.runs) == len(set(trainer.runs)) == result.cost.trials == 7
+    assert result.cost.failed_trials == 0
+    assert states_of(url) == {"COMPLETE": 7}
+
+
+def test_a_diverged_run_that_was_not_told_stays_diverged(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    plan = SearchPlan(PaperRule(3, 2, target_accuracy=0.95))
+    with monkeypatch.context() as patch:
+        patch.setattr("syncswitch.searcher.study.SearchStudy.note_divergence", killed)
+        with pytest.raises(KeyboardInterrupt):
+            search(url, GeneratedTrainer(diverges_below_percent=60), plan)
+    trainer = GeneratedTrainer(diverges_below_percent=60)
+    search(url, trainer, plan)
+    assert (50.0, 1) not in trainer.runs
+    (name,) = optuna.get_all_study_names(url)
+    told = optuna.load_study(study_name=name, storage=url).get_trials()[0]
+    assert (told.state.name, told.user_attrs["diverged"]) == ("COMPLETE", True)
 
 
 def test_orphans_are_failed_after_a_while(url: str) -> None:
