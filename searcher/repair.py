@@ -26,7 +26,7 @@ class Patience:
         beat_seconds: Least time between two heartbeats of a run.
         poll_seconds: Between two looks at the runs of others.
         retry_seconds: Between a failed run and the next attempt.
-        attempts: Failed runs in a row before the search gives up.
+        attempts: Failures in a row, of runs or of the database, before the search gives up.
     """
 
     heartbeat_seconds: float = HEARTBEAT_SECONDS

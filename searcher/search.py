@@ -92,6 +92,7 @@ class Search:
                 except RetryableError as error:
                     self._try_again(error)
                     continue
+                self._failures_in_a_row = 0
                 if decided is not None:
                     return self._publish(decided)
         finally:
@@ -116,13 +117,12 @@ class Search:
         return None
 
     def _try_again(self, error: RetryableError) -> None:
-        """Waits a little before the next attempt, which gets a new trainer.
+        """Waits a little before the next attempt.
 
         Raises:
             RetryableError: It was the last attempt.
         """
         self._failures_in_a_row += 1
-        self._close_trainer()
         if self._failures_in_a_row >= self._patience.attempts:
             raise RetryableError(
                 f"gave up after {self._failures_in_a_row} failures in a row, the last one: {error};"
@@ -142,7 +142,7 @@ class Search:
             self._store.begin(self.study_name, claim.number, spec, self._owner)
             if not self._study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for lost before it began")
-            record = trainer.train(spec, self._observer(run))
+            record = self._train(trainer, spec, run)
             _check(record)
             self._store.complete(self.study_name, claim.number, record)
         except BaseException as error:
@@ -151,9 +151,16 @@ class Search:
                 self._reporter.on_failed(run, str(error))
             raise
         self._reporter.on_finished(run, record)
-        self._failures_in_a_row = 0
         self._study.note_divergence(claim.number, record.diverged)
         self._study.complete(claim.number, record.converged_accuracy)
+
+    def _train(self, trainer: Trainer, spec: TrialSpec, run: Run) -> TrialRecord:
+        """Trains; a trainer that lost its infrastructure makes no further run."""
+        try:
+            return trainer.train(spec, self._observer(run))
+        except RetryableError:
+            self._close_trainer()
+            raise
 
     def _give_back(self, number: int, error: BaseException) -> None:
         """Lets the run be made again; what cannot be written now, the next repair does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -14,7 +15,7 @@ from syncswitch.searcher.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.search import Search
-from syncswitch.searcher.study import SearchStudy
+from syncswitch.searcher.study import Claim, SearchStudy
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.policies import PolicyRegistry
@@ -207,6 +208,36 @@ def test_a_locked_database_throws_no_finished_training_away(
     assert len(trainer.runs) == len(set(trainer.runs)) == result.cost.trials == 7
     assert result.cost.failed_trials == 0
     assert states_of(url) == {"COMPLETE": 7}
+
+
+def test_a_locked_database_costs_no_trainer(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_out("claim", 2, monkeypatch)
+    trainer = GeneratedTrainer()
+    opened: list[int] = []
+
+    def open_trainer() -> GeneratedTrainer:
+        opened.append(1)
+        return trainer
+
+    with open_database(url, create=True) as database:
+        Search(database, identity(), PLAN, open_trainer, patience=QUICK).run()
+    assert (len(opened), trainer.closed) == (1, 1)
+
+
+def test_failures_with_steps_between_them_are_not_in_a_row(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SearchStudy.claim
+    claims = itertools.count()
+
+    def claim(*args: Any) -> Claim | None:
+        if next(claims) % 2:
+            raise RetryableError("database is locked")
+        return None if next(idle) < 4 else real(*args)
+
+    idle = itertools.count()
+    monkeypatch.setattr(SearchStudy, "claim", claim)
+    assert search(url, GeneratedTrainer()).cost.trials == 8
 
 
 def test_a_diverged_run_that_was_not_told_stays_diverged(
