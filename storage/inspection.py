@@ -46,6 +46,7 @@ _OPTUNA_TABLES = frozenset(
         "version_info",
     }
 )
+_OPTUNA_ALWAYS = frozenset({"version_info", "studies", "trials"})
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _ALLOWED = "allowed: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 
@@ -142,8 +143,8 @@ def content_of(connection: Connection, place: str) -> Content:
     """
     tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE not in tables:
-        foreign = sorted(tables - _OPTUNA_TABLES)
-        if foreign:
+        if tables and not _is_optunas(connection, tables):
+            foreign = sorted(tables - _OPTUNA_TABLES) or sorted(tables)
             raise DatabaseError(
                 f"{place} holds tables of another application ({_some(foreign)}); allowed: an empty"
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
@@ -164,6 +165,13 @@ def content_of(connection: Connection, place: str) -> Content:
         f"{place} has schema revision {revision!r}, which no version of syncswitch makes; this"
         f" version allows {REVISION}: restore the database, or name another with --storage URL"
     )
+
+
+def _is_optunas(connection: Connection, tables: set[str]) -> bool:
+    """Whether these are Optuna's tables alone; another application may have `trials`, too."""
+    if not _OPTUNA_ALWAYS <= tables <= _OPTUNA_TABLES:
+        return False
+    return "study_name" in {column["name"] for column in inspect(connection).get_columns("studies")}
 
 
 def _some(names: list[str]) -> str:

@@ -165,6 +165,28 @@ def test_the_tables_of_another_application_are_refused_untouched(
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"trials": "id"},
+        {"studies": "study_name", "trials": "id"},
+        {"version_info": "id", "studies": "title", "trials": "id"},
+        {"alembic_version": "version_num"},
+    ],
+)
+def test_tables_that_only_sound_like_those_of_optuna_are_refused_untouched(
+    path: Path, url: str, tables: dict[str, str]
+) -> None:
+    connection = sqlite3.connect(path)
+    for name, column in tables.items():
+        connection.execute(f"CREATE TABLE {name} ({column} TEXT)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    assert f"another application ({', '.join(sorted(tables))})" in refusal(url)
+    assert path.read_bytes() == before
+
+
 def test_tables_that_users_add_later_do_no_harm(path: Path, url: str) -> None:
     open_database(url, create=True).close()
     connection = sqlite3.connect(path)
