@@ -32,6 +32,24 @@ def test_versions_count_from_1_whatever_the_policy_says(
     assert registry.get(policy.fingerprint, 3) is None
 
 
+def test_a_workload_is_found_by_every_name_that_its_policies_had(
+    registry: PolicyRegistry,
+    store: TrialStore,
+    policy: TimingPolicy,
+    identity: WorkloadIdentity,
+    search: SearchInfo,
+) -> None:
+    first = registry.publish(policy)
+    store.register(replace(identity, name="numbers"), "numbers", search)
+    for name in ("digits", "numbers"):
+        assert registry.lookup(name) == registry.policies(workload=name) == [first]
+    second = registry.publish(replace(policy, study="digits-2", workload="numbers"))
+    for name in ("digits", "numbers"):
+        assert registry.lookup(name) == [second]
+        assert registry.policies(workload=name) == [second, first]
+    assert registry.lookup("other") == []
+
+
 def test_a_study_publishes_once(registry: PolicyRegistry, policy: TimingPolicy) -> None:
     first = registry.publish(policy)
     registry.publish(replace(policy, study="digits-2"))
