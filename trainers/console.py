@@ -230,7 +230,11 @@ def workers_option(default: int | None) -> Callable[[_F], _F]:
     """`--workers`; without a default it narrows a choice."""
     text = "Workers in the cluster." if default else "Only policies for this many workers."
     return click.option(
-        "--workers", type=int, default=default, show_default=default is not None, help=text
+        "--workers",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=default is not None,
+        help=text,
     )
 
 
@@ -272,7 +276,8 @@ def progress_bars(console: Console) -> Progress:
     )
 
     return Progress(
-        TextColumn("{task.description}"),
+        # A name may hold brackets, which are not meant for rich.
+        TextColumn("{task.description}", markup=False),
         # Narrow enough that 80 columns hold the whole line.
         BarColumn(bar_width=16),
         MofNCompleteColumn(),

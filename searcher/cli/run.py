@@ -10,7 +10,6 @@ from click.core import ParameterSource
 from syncswitch.searcher.cli import compose
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan
-from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -108,8 +107,6 @@ def run(
     rule = PaperRule(settings, runs, threshold, target_accuracy, two_sided)
     plan = SearchPlan(rule, trainer=f"{trainer}/{launcher}", base_seed=seed)
     plan.check()
-    if workers < 1:
-        raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
     pair = parse_pair(protocols)
     job = compose.compose_local(reference, workers, pair, launcher)
     try:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from generated_trainer import GeneratedTrainer, identity
+from rich.console import Console
 
 from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
 from syncswitch.searcher.decision import Observation, PaperRule
 from syncswitch.searcher.reporting import Run
 from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.trainers.console import progress_bars
 
 RUN = Run(
     number=4,
@@ -18,6 +22,14 @@ RUN = Run(
     total_worker_steps=3000,
     first_protocol="bsp",
 )
+
+
+def test_bars_show_brackets_as_they_are() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress_bars(console) as bars:
+        bars.add_task("training net[bold] of [/x]", total=1)
+        bars.refresh()
+    assert "training net[bold] of [/x]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def play(reporter: LineReporter) -> None:
