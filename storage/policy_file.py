@@ -26,6 +26,7 @@ from syncswitch.storage.records import Evidence, TimingPolicy
 __all__ = [
     "SCHEMA_VERSION",
     "policy_from_dict",
+    "policy_text",
     "policy_to_dict",
     "read_policy",
     "write_policy",
@@ -118,11 +119,11 @@ def policy_from_dict(content: dict[str, Any]) -> TimingPolicy:
     return TimingPolicy(**fields)
 
 
-def write_policy(path: str | Path, policy: TimingPolicy) -> None:
-    """Writes a policy file; whoever reads the path sees the old file or the new one, whole.
+def policy_text(policy: TimingPolicy) -> str:
+    """What a policy file holds.
 
     Raises:
-        PolicyError: The file cannot be written.
+        PolicyError: A value is impossible.
     """
     content = policy_to_dict(policy)
     document = {
@@ -130,12 +131,27 @@ def write_policy(path: str | Path, policy: TimingPolicy) -> None:
         "checksum": _checksum(content),
         "policy": content,
     }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def write_policy(path: str | Path, policy: TimingPolicy) -> None:
+    """Writes a policy file; whoever reads the path sees the old file or the new one, whole.
+
+    Raises:
+        PolicyError: The file cannot be written.
+    """
+    text = policy_text(policy)
     path = Path(path)
+    if not path.name:
+        raise PolicyError(
+            f"cannot write the policy file {str(path)!r}: that names no file;"
+            f" name a file in a directory that exists and is writable"
+        )
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         try:
             with temporary.open("x", encoding="utf-8") as file:
-                file.write(json.dumps(document, indent=2) + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

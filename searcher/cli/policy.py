@@ -5,7 +5,6 @@ Needs neither TensorFlow nor Optuna, nor the user's workload file.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from syncswitch.storage.records import TimingPolicy
 
 __all__ = ["policy"]
+
+_HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -73,14 +74,17 @@ def lookup(
         found = _lookup(registry, reference, workers, protocols, alias)
         if not found:
             message = _none_found(reference, workers, protocols, storage_url)
-            print_error(f"{message}{_near_misses(registry, reference)}")
+            others = _near_misses(registry, reference)
+            print_error(
+                _no_alias(registry, reference, workers, protocols, alias) or f"{message}{others}"
+            )
             return EXIT_FAILED
-        names = _aliases_of(registry, found[0])
-    _name_others(found)
+        newest = _newest(found)
+        names = _aliases_of(registry, newest)
     if as_json:
-        print_json(policy_to_dict(found[0]))
+        print_json(policy_to_dict(newest))
     else:
-        print_policy(found[0], names, with_evidence=False)
+        print_policy(newest, names, with_evidence=False)
     return EXIT_OK
 
 
@@ -128,7 +132,8 @@ def show(
     from syncswitch.storage.policy_file import policy_to_dict
 
     with _registry(storage_url) as registry:
-        found = _chosen(registry, reference, workers, protocols, version)
+        newest = _newest(_existing(registry, reference, workers, protocols))
+        found = _version_of(registry, newest, version)
         names = _aliases_of(registry, found)
     if as_json:
         print_json({**policy_to_dict(found), "aliases": names})
@@ -157,15 +162,13 @@ def export(
     as_json: bool,
 ) -> int:
     """Writes a policy as a file that syncswitch-run takes with --policy."""
-    from syncswitch.storage.policy_file import write_policy
+    from syncswitch.storage.policy_file import policy_text, write_policy
 
     with _registry(storage_url) as registry:
-        found = _chosen(registry, reference, workers, protocols, version)
+        only = _only(_existing(registry, reference, workers, protocols))
+        found = _version_of(registry, only, version)
     if output is None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "policy.json"
-            write_policy(path, found)
-            click.echo(path.read_text(encoding="utf-8"), nl=False)
+        click.echo(policy_text(found), nl=False)
         return EXIT_OK
     write_policy(output, found)
     if as_json:
@@ -193,7 +196,7 @@ def move_alias(
 ) -> int:
     """Points ALIAS at VERSION; `alias WORKLOAD current N` rolls back."""
     with _registry(storage_url) as registry:
-        found = _chosen(registry, reference, workers, protocols, None)
+        found = _only(_existing(registry, reference, workers, protocols))
         before = registry.aliases(found.fingerprint).get(alias)
         registry.set_alias(found.fingerprint, alias, version)
     if as_json:
@@ -245,30 +248,68 @@ def _lookup(
     )
 
 
-def _chosen(
-    registry: PolicyRegistry,
-    reference: str,
-    workers: int | None,
-    protocols: str | None,
-    version: int | None,
-) -> TimingPolicy:
+def _existing(
+    registry: PolicyRegistry, reference: str, workers: int | None, protocols: str | None
+) -> list[TimingPolicy]:
+    """The current policies that fit, newest first; at least one."""
     found = _lookup(registry, reference, workers, protocols)
     if not found:
         raise PolicyError(
             f"no policy for {reference!r}{_near_misses(registry, reference)};"
             " see: syncswitch-search policy list"
         )
-    _name_others(found)
-    if version is None or version == found[0].version:
-        return found[0]
-    chosen = registry.get(found[0].fingerprint, version)
-    if chosen is None:
-        known = [p.version for p in registry.policies(workload=found[0].fingerprint)]
+    return found
+
+
+def _newest(found: list[TimingPolicy]) -> TimingPolicy:
+    """For people, who are told of the others."""
+    if len(found) > 1:
+        click.echo(
+            f"the newest of {len(found)}, for {_cluster_of(found[0])}; others:"
+            f" {_named(found[1:])}; {_HOW_TO_CHOOSE}",
+            err=True,
+        )
+    return found[0]
+
+
+def _only(found: list[TimingPolicy]) -> TimingPolicy:
+    """For what is going to be used: there the newest of several would be a guess."""
+    if len(found) > 1:
         raise PolicyError(
-            f"{found[0].workload} has no version {version};"
+            f"{len(found)} policies of {found[0].workload!r} fit: {_named(found)}; {_HOW_TO_CHOOSE}"
+        )
+    return found[0]
+
+
+def _version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
+    if version is None or version == found.version:
+        return found
+    chosen = registry.get(found.fingerprint, version)
+    if chosen is None:
+        known = [p.version for p in registry.policies(workload=found.fingerprint)]
+        raise PolicyError(
+            f"{found.workload} has no version {version};"
             f" it has {', '.join(str(number) for number in sorted(known))}"
         )
     return chosen
+
+
+def _no_alias(
+    registry: PolicyRegistry,
+    reference: str,
+    workers: int | None,
+    protocols: str | None,
+    alias: str,
+) -> str | None:
+    """What to say where there is a policy, but not under this alias."""
+    found = _lookup(registry, reference, workers, protocols)
+    if not found:
+        return None
+    known = sorted({name for p in found for name in registry.aliases(p.fingerprint)})
+    return (
+        f"no policy for {reference!r} has the alias {alias!r}; there is: {', '.join(known)};"
+        f" set it with: syncswitch-search policy alias {reference} {alias} VERSION"
+    )
 
 
 def _none_found(
@@ -292,16 +333,8 @@ def _near_misses(registry: PolicyRegistry, reference: str) -> str:
     return f" (there is one for {'; '.join(_cluster_of(other) for other in others)})"
 
 
-def _name_others(found: list[TimingPolicy]) -> None:
-    if len(found) > 1:
-        others = "; ".join(
-            f"{_cluster_of(other)} [{other.fingerprint[:12]}]" for other in found[1:]
-        )
-        click.echo(
-            f"the newest of {len(found)}, for {_cluster_of(found[0])}; others: {others};"
-            " choose with --workers, --protocols or the fingerprint",
-            err=True,
-        )
+def _named(found: list[TimingPolicy]) -> str:
+    return "; ".join(f"{_cluster_of(other)} [{other.fingerprint[:12]}]" for other in found)
 
 
 def _cluster_of(found: TimingPolicy) -> str:

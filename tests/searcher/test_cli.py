@@ -114,7 +114,7 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "0"], "--workers is 0"),
+        (["--workers", "0"], "'--workers': 0 is not in the range x>=1"),
         (["--workers", "many"], "'many' is not a valid integer"),
         (["--settings", "0"], "--settings is 0"),
         (["--runs", "-1"], "--runs is -1"),
@@ -206,6 +206,61 @@ def test_lookup_with_several_clusters_names_the_others(invoke: Invoke) -> None:
     result = invoke("policy", "lookup", "generated", "--json", "--workers", "4")
     assert json.loads(result.stdout)["workers"] == 4
     assert result.stderr == ""
+
+
+def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> None:
+    invoke("run", "generated", *QUICK)
+    invoke("run", "generated", *QUICK, "--workers", "8")
+    listed = json.loads(invoke("policy", "list", "--json").stdout)
+    path = tmp_path / "policy.json"
+    for command in (
+        ["alias", "generated", "pinned", "1"],
+        ["export", "generated", "-o", str(path)],
+    ):
+        result = invoke("policy", *command)
+        assert result.exit_code == 2
+        line = error_line(result)
+        assert "8 workers, bsp,asp" in line
+        assert "4 workers, bsp,asp" in line
+        assert all(policy["fingerprint"][:12] in line for policy in listed)
+        assert "choose with --workers, --protocols or the fingerprint" in line
+    assert not path.exists()
+    assert [p["aliases"] for p in json.loads(invoke("policy", "list", "--json").stdout)] == [
+        ["current"],
+        ["current"],
+    ]
+    assert invoke("policy", "alias", "generated", "pinned", "1", "--workers", "4").exit_code == 0
+    assert invoke("policy", "export", listed[0]["fingerprint"], "-o", str(path)).exit_code == 0
+    assert read_policy(path).workers == listed[0]["workers"]
+    result = invoke("policy", "show", "generated", "--json")
+    assert json.loads(result.stdout)["workers"] == 8
+    assert "the newest of 2" in result.stderr
+
+
+def test_an_alias_that_nobody_set_is_named(invoke: Invoke) -> None:
+    invoke("run", "generated", *QUICK)
+    invoke("policy", "alias", "generated", "pinned", "1")
+    result = invoke("policy", "lookup", "generated", "--alias", "nope")
+    assert result.exit_code == 1
+    line = error_line(result)
+    assert "no policy for 'generated' has the alias 'nope'; there is: current, pinned;" in line
+    assert "syncswitch-search run" not in line
+    assert invoke("policy", "lookup", "generated", "--alias", "pinned").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["lookup", "show", "export"])
+def test_no_policy_is_for_less_than_one_worker(invoke: Invoke, command: str) -> None:
+    invoke("run", "generated", *QUICK)
+    result = invoke("policy", command, "generated", "--workers", "0")
+    assert result.exit_code == 2
+    assert "'--workers': 0 is not in the range x>=1" in error_line(result)
+
+
+def test_export_to_no_file_is_one_line(invoke: Invoke) -> None:
+    invoke("run", "generated", *QUICK)
+    result = invoke("policy", "export", "generated", "-o", "")
+    assert result.exit_code == 2
+    assert "names no file" in error_line(result)
 
 
 def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:

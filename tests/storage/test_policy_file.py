@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policy_file import (
     policy_from_dict,
+    policy_text,
     policy_to_dict,
     read_policy,
     write_policy,
@@ -218,6 +219,16 @@ def test_a_place_that_cannot_be_written_is_refused(
     with pytest.raises(PolicyError, match="cannot write the policy file"):
         write_policy(tmp_path / place, policy)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_path_that_names_no_file_is_refused(name: str, policy: TimingPolicy) -> None:
+    with pytest.raises(PolicyError, match="names no file"):
+        write_policy(name, policy)
+
+
+def test_the_text_is_what_the_file_holds(file: Path, policy: TimingPolicy) -> None:
+    assert policy_text(policy) == file.read_text(encoding="utf-8")
 
 
 def test_others_may_read_the_file(tmp_path: Path, policy: TimingPolicy) -> None:
