@@ -102,6 +102,8 @@ class WorkloadRow(Base):
     learning_rate: Mapped[float]
     momentum: Mapped[float]
     learning_rate_boundaries: Mapped[list[Any]] = mapped_column(JSON)
+    metric: Mapped[str] = mapped_column(Text)
+    evaluation_interval_worker_steps: Mapped[int] = mapped_column(BigInteger)
     workers: Mapped[int]
     first_protocol: Mapped[str] = mapped_column(String(64))
     second_protocol: Mapped[str] = mapped_column(String(64))

@@ -38,6 +38,8 @@ class WorkloadIdentity:
         momentum: Momentum of the optimizer; 0 where it has none.
         learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
             rate is eta times factor.
+        metric: Name of what is called accuracy.
+        evaluation_interval_worker_steps: How often the model is tested.
         workers: n, the size of the cluster.
         first_protocol: Protocol before the switch, for example `bsp`.
         second_protocol: Protocol after the switch, for example `asp`.
@@ -53,6 +55,8 @@ class WorkloadIdentity:
     learning_rate: float
     momentum: float
     learning_rate_boundaries: tuple[tuple[int, float], ...]
+    metric: str
+    evaluation_interval_worker_steps: int
     workers: int
     first_protocol: str
     second_protocol: str
@@ -140,8 +144,9 @@ class TrialRecord:
         converged: Whether these 5, all after the last learning-rate decay, span at most 0.1 pp.
         diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
         stopped_early: The observer answered "stop".
-        training_seconds: Training time of the whole run, a fork's prefix included, evaluations and
-            start-up excluded.
+        training_seconds: Training time of the whole run, a fork's prefix included, start-up
+            excluded. Tests run beside the training, on the chief; what the training waits for
+            them is excluded too.
         inherited_seconds: The part of `training_seconds` that a fork did not pay for itself.
         switch_overhead_seconds: From the last update of one protocol to the first step of the next.
         started_at: Time zone aware.

@@ -45,6 +45,8 @@ class Data:
     test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None
 
     def __post_init__(self) -> None:
+        for field in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
+            object.__setattr__(self, field, np.asarray(getattr(self, field)))
         for part in ("train", "test"):
             inputs, labels = getattr(self, f"{part}_inputs"), getattr(self, f"{part}_labels")
             if len(inputs) != len(labels) or len(inputs) == 0:
@@ -86,9 +88,11 @@ class Data:
     def chance_accuracy(self) -> float | None:
         """Accuracy of always guessing the most frequent class of the test set.
 
-        None where the labels are not class numbers.
+        None where the labels are neither class numbers nor one-hot.
         """
         labels = self.test_labels
+        if labels.ndim == 2 and labels.shape[1] > 1 and (labels.sum(axis=1) == 1).all():
+            labels = labels.argmax(axis=1)
         if labels.size != len(labels) or not np.issubdtype(labels.dtype, np.integer):
             return None
         return float(np.unique(labels, return_counts=True)[1].max() / len(labels))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError, one_line
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.workload import Workload
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.workload import Workload, users_code
 
 __all__ = [
     "build_loss",
+    "build_metric",
     "build_model",
     "build_optimizer",
     "describe_loss",
+    "describe_metric",
     "describe_model",
     "describe_optimizer",
+    "loss_settings",
 ]
 
 # Names are counted up in a process, seeds do not matter, connections are described apart.
@@ -47,7 +47,8 @@ def build_model(workload: Workload) -> Any:
     """
     import keras
 
-    model = workload.model()
+    with users_code(workload, "model"):
+        model = workload.model()
     if not isinstance(model, keras.Model):
         raise WorkloadError(
             f"workload {workload.name!r}: model() returned a {type(model).__name__}; "
@@ -61,47 +62,75 @@ def build_model(workload: Workload) -> Any:
     return model
 
 
-def build_loss(loss: str | Callable[[], Any]) -> Any:
+def build_loss(workload: Workload) -> Any:
     """Makes the loss; its result for a batch is the mean over the examples.
 
     Raises:
-        WorkloadError: No Keras loss has this name.
+        WorkloadError: No Keras loss has this name, or what the function makes is no loss.
     """
     from keras import losses
 
-    try:
-        built = losses.get(loss) if isinstance(loss, str) else loss()
-    except (TypeError, ValueError) as error:
-        raise WorkloadError(
-            f"workload: loss is {loss!r}, which makes no loss ({one_line(error)}); give a name "
-            "such as 'mse', or a function without arguments that builds a keras.losses.Loss"
-        ) from error
+    hint = "give a name such as 'mse', or a function without arguments that builds a Keras loss"
+    loss = workload.loss
+    if isinstance(loss, str):
+        try:
+            return losses.get(loss)
+        except ValueError as error:
+            raise WorkloadError(
+                f"workload {workload.name!r}: Keras has no loss {loss!r}; {hint}"
+            ) from error
+    with users_code(workload, "loss"):
+        built = loss()
     if not callable(built):
         raise WorkloadError(
-            f"workload: loss() returned a {type(built).__name__}; return a keras.losses.Loss"
+            f"workload {workload.name!r}: loss() returned a {type(built).__name__}; {hint}"
         )
     return built
 
 
-def build_optimizer(optimizer: Callable[[], Any]) -> Any:
-    """Makes the optimizer.
+def build_optimizer(workload: Workload) -> Any:
+    """Makes the optimizer; the workload must have one.
 
     Raises:
         WorkloadError: It is no Keras optimizer, or has a learning-rate schedule of its own.
     """
     import keras
 
-    built = optimizer()
+    assert workload.optimizer is not None
+    with users_code(workload, "optimizer"):
+        built = workload.optimizer()
     if not isinstance(built, keras.optimizers.Optimizer):
         raise WorkloadError(
-            f"workload: optimizer() returned a {type(built).__name__}; return a Keras optimizer"
+            f"workload {workload.name!r}: optimizer() returned a {type(built).__name__}; "
+            "return a Keras optimizer"
         )
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
         raise WorkloadError(
-            f"workload: the optimizer has a {type(built._learning_rate).__name__}; give a plain "
-            "learning rate there and the decays as learning_rate_boundaries"
+            f"workload {workload.name!r}: the optimizer has a "
+            f"{type(built._learning_rate).__name__}; give a plain learning rate there and the "
+            "decays as learning_rate_boundaries"
         )
     return built
+
+
+def build_metric(workload: Workload) -> Any:
+    """Makes the metric; None where the workload leaves the choice to its labels.
+
+    Raises:
+        WorkloadError: It is no Keras metric.
+    """
+    import keras
+
+    if workload.metric is None:
+        return None
+    with users_code(workload, "metric"):
+        metric = workload.metric()
+    if not isinstance(metric, keras.metrics.Metric):
+        raise WorkloadError(
+            f"workload {workload.name!r}: metric() returned a {type(metric).__name__}; "
+            "return a keras.metrics.Metric"
+        )
+    return metric
 
 
 def describe_model(model: Any) -> list[Any]:
@@ -113,23 +142,36 @@ def describe_model(model: Any) -> list[Any]:
     return [_connections(model), *(_describe_layer(layer) for layer in layers)]
 
 
-def describe_loss(loss: str | Callable[[], Any]) -> str:
+def describe_loss(workload: Workload) -> str:
     """The loss as canonical text."""
-    if isinstance(loss, str):
-        return loss
-    built = build_loss(loss)
+    if isinstance(workload.loss, str):
+        return workload.loss
+    built = build_loss(workload)
     if not hasattr(built, "get_config"):
         return str(getattr(built, "__name__", type(built).__name__))
-    # Some losses leave a setting out of their configuration, such as Huber's delta.
-    settings = {**getattr(built, "_fn_kwargs", {}), **built.get_config()}
-    return _canonical({"class": type(built).__name__, **_settings(settings)})
+    return _canonical({"class": type(built).__name__, **_settings(loss_settings(built))})
 
 
-def describe_optimizer(optimizer: Callable[[], Any] | None) -> str:
+def describe_optimizer(workload: Workload) -> str:
     """The optimizer and its settings, without the learning rate, as canonical text."""
-    if optimizer is None:
+    if workload.optimizer is None:
         return _canonical({"class": "SGD"})
-    built = build_optimizer(optimizer)
+    return _describe(build_optimizer(workload))
+
+
+def describe_metric(workload: Workload) -> str:
+    """The metric and its settings as canonical text."""
+    metric = build_metric(workload)
+    return "accuracy" if metric is None else _describe(metric)
+
+
+def loss_settings(loss: Any) -> dict[str, Any]:
+    """Settings of a loss; some leave one out of their configuration, such as Huber's delta."""
+    config = loss.get_config() if hasattr(loss, "get_config") else {}
+    return {**getattr(loss, "_fn_kwargs", {}), **config}
+
+
+def _describe(built: Any) -> str:
     return _canonical({"class": type(built).__name__, **_settings(built.get_config())})
 
 

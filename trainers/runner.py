@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_LONG_PHASE_PERCENT = 10.0
+_LONG_PHASE_SECONDS = 20.0
+
 
 @dataclass(frozen=True)
 class RunReport:
@@ -79,7 +82,11 @@ class RunReport:
     show_default=True,
     help="A policy file, or a version or alias in the database.",
 )
-@click.option("--workers", type=int, help="Workers in the cluster. Default: as in the policy.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Workers in the cluster. Default: as in the policy.",
+)
 @click.option(
     "--launcher",
     type=click.Choice(LAUNCHERS),
@@ -87,7 +94,13 @@ class RunReport:
     show_default=True,
     help="Where the cluster's servers and workers run.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of this run.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of this run.",
+)
 @click.option(
     "--output",
     "-o",
@@ -119,7 +132,11 @@ def main(
     policy, identity = _fitting(candidates, workload, reference, choice)
     output = output or Path(f"{workload.name}.keras")
     check_model_path(output)
-    report = _train(workload, reference, policy, identity, launcher, seed, output)
+    try:
+        report = _train(workload, reference, policy, identity, launcher, seed, output)
+    except KeyboardInterrupt:
+        console.print_error("interrupted; nothing was saved, and the same command starts afresh")
+        return console.EXIT_INTERRUPTED
     if as_json:
         console.print_json(_as_json(report))
     else:
@@ -159,7 +176,7 @@ def _stored(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        if choice.isdigit():
+        if choice.isdecimal():
             policies = registry.policies(workload=name)
             return [policy for policy in policies if policy.version == int(choice)]
         return registry.lookup(name, alias=choice)
@@ -229,14 +246,19 @@ def _train(
 def _baseline(
     policy: TimingPolicy, record: TrialRecord, spec: TrialSpec
 ) -> tuple[float | None, str]:
-    """What the first protocol alone would have taken: best from this very run."""
+    """What the first protocol alone would have taken.
+
+    Best from this very run, on this very machine; but a short first phase is mostly warming up.
+    """
     name = policy.first_protocol.upper()
     first = record.phases[0]
-    if first.protocol == policy.first_protocol and first.worker_steps_per_second > 0:
+    is_there = first.protocol == policy.first_protocol and first.worker_steps_per_second > 0
+    is_long = policy.switch_percent >= _LONG_PHASE_PERCENT or first.seconds >= _LONG_PHASE_SECONDS
+    if policy.baseline_seconds is not None and not (is_there and is_long):
+        return policy.baseline_seconds, f"{name} alone was in the search"
+    if is_there:
         seconds = spec.identity.total_worker_steps / first.worker_steps_per_second
         return seconds, f"{name} alone at the pace of this run's {name} phase"
-    if policy.baseline_seconds is not None:
-        return policy.baseline_seconds, f"{name} alone as measured by the search"
     return None, "unknown"
 
 

@@ -8,17 +8,18 @@ import importlib.util
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.trainers.data import Data
 
-__all__ = ["Workload", "find_module", "load_workload", "normal_reference"]
+__all__ = ["Workload", "find_module", "load_workload", "normal_reference", "users_code"]
 
 BUILT_IN = {"digits": "syncswitch.trainers.workloads.digits:workload"}
 
@@ -91,11 +92,27 @@ class Workload:
                 "give worker-steps of 1 or more in ascending order"
             )
 
+    def load_data(self) -> Data:
+        """Loads the training and the test set.
+
+        Raises:
+            WorkloadError: That failed, or what came is no Data.
+        """
+        with users_code(self, "data"):
+            data = self.data()
+        if not isinstance(data, Data):
+            raise WorkloadError(
+                f"workload {self.name!r}: data() returned a {type(data).__name__}; "
+                "return a syncswitch.trainers.data.Data"
+            )
+        return data
+
     def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
         """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
         from syncswitch.trainers.keras_parts import (
             build_model,
             describe_loss,
+            describe_metric,
             describe_model,
             describe_optimizer,
         )
@@ -104,8 +121,8 @@ class Workload:
             name=self.name,
             model=_digest(describe_model(build_model(self))),
             data_set=self.data_set,
-            loss=describe_loss(self.loss),
-            optimizer=describe_optimizer(self.optimizer),
+            loss=describe_loss(self),
+            optimizer=describe_optimizer(self),
             total_worker_steps=self.total_worker_steps,
             batch_size=self.batch_size,
             learning_rate=float(self.learning_rate),
@@ -113,10 +130,33 @@ class Workload:
             learning_rate_boundaries=tuple(
                 (int(step), float(factor)) for step, factor in self.learning_rate_boundaries
             ),
+            metric=describe_metric(self),
+            evaluation_interval_worker_steps=self.evaluation_interval_worker_steps,
             workers=workers,
             first_protocol=first_protocol,
             second_protocol=second_protocol,
         )
+
+
+@contextmanager
+def users_code(workload: Workload, part: str) -> Iterator[None]:
+    """Runs a function that the user wrote.
+
+    What it prints goes to standard error: standard output is for results.
+
+    Raises:
+        WorkloadError: It raised anything; the message names the function.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except SyncSwitchError:
+        raise
+    except Exception as error:
+        raise WorkloadError(
+            f"workload {workload.name!r}: {part}() failed with {one_line(error)}; "
+            f"call it alone to see where"
+        ) from error
 
 
 def normal_reference(reference: str) -> str:
@@ -135,7 +175,8 @@ def load_workload(reference: str) -> Workload:
     """
     place, attribute = find_module(reference)
     try:
-        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+        with redirect_stdout(sys.stderr):
+            module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     except WorkloadError:
         raise
     except (Exception, SystemExit) as error:

@@ -339,7 +339,7 @@ from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord, Tri
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
 identity = WorkloadIdentity(
-    "digits", "m", "d", "l", "{}", 1000, 32, 0.1, 0.9, (), 4, "bsp", "asp")
+    "digits", "m", "d", "l", "{}", 1000, 32, 0.1, 0.9, (), "accuracy", 50, 4, "bsp", "asp")
 now = datetime.now(timezone.utc)
 spec = TrialSpec(identity, 50.0, 0)
 record = TrialRecord(

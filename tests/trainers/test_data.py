@@ -35,13 +35,14 @@ class TestData:
     def test_chance_is_the_share_of_the_most_frequent_class(self) -> None:
         assert of_labels([0, 1, 1, 2]).chance_accuracy == 0.5
         assert of_labels([7, 7, 7]).chance_accuracy == 1.0
+        assert of_labels([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]).chance_accuracy == 2 / 3
 
     def test_chance_is_that_of_the_test_set(self) -> None:
         inputs = np.zeros((4, 1))
         data = Data(inputs, np.array([0, 0, 0, 0]), inputs, np.array([0, 1, 2, 3]))
         assert data.chance_accuracy == 0.25
 
-    @pytest.mark.parametrize("labels", [[0.5, 1.5], [[0.0, 1.0], [1.0, 0.0]]])
+    @pytest.mark.parametrize("labels", [[0.5, 1.5], [[0.2, 0.3], [1.0, 0.0]]])
     def test_chance_is_unknown_for_other_labels(self, labels: Any) -> None:
         assert of_labels(labels).chance_accuracy is None
 

@@ -85,10 +85,6 @@ class TestTheFingerprintStays:
         named = replace(DENSE, model=model(keras, name="hidden"), name="another name")
         assert fingerprint(named) == first
 
-    def test_when_only_the_evaluations_differ(self) -> None:
-        other = replace(DENSE, evaluation_interval_worker_steps=7)
-        assert fingerprint(other) == fingerprint(DENSE)
-
     def test_when_the_optimizer_has_another_rate(self, keras: Any) -> None:
         """The rate of the workload counts, not the one that the optimizer was built with."""
         one = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(0.1))
@@ -243,6 +239,14 @@ class TestTheFingerprintChanges:
         prints = {fingerprint(replace(DENSE, loss=loss)) for loss in losses}
         assert len(prints) == len(losses)
 
+    def test_with_what_is_measured_and_how_often(self, keras: Any) -> None:
+        others = [
+            replace(DENSE, evaluation_interval_worker_steps=7),
+            replace(DENSE, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2)),
+            replace(DENSE, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=3)),
+        ]
+        assert len({fingerprint(workload) for workload in (DENSE, *others)}) == 4
+
     def test_with_a_setting_of_the_loss_that_keras_does_not_tell(self, keras: Any) -> None:
         prints = {
             fingerprint(replace(DENSE, loss=lambda delta=delta: keras.losses.Huber(delta)))
@@ -253,13 +257,14 @@ class TestTheFingerprintChanges:
 
 class TestParts:
     def test_a_loss_is_built_from_its_name_or_a_function(self, keras: Any) -> None:
-        assert build_loss("mse") is keras.losses.get("mse")
-        assert isinstance(build_loss(lambda: keras.losses.Huber()), keras.losses.Huber)
+        assert build_loss(replace(DENSE, loss="mse")) is keras.losses.get("mse")
+        huber = replace(DENSE, loss=lambda: keras.losses.Huber())
+        assert isinstance(build_loss(huber), keras.losses.Huber)
 
     def test_an_unknown_loss_is_named(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match="'nonsense'"):
-            build_loss("nonsense")
+            build_loss(replace(DENSE, loss="nonsense"))
 
     def test_what_is_no_optimizer_is_named(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match="int"):
-            build_optimizer(lambda: 3)
+            build_optimizer(replace(DENSE, optimizer=lambda: 3))

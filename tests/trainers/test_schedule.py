@@ -33,6 +33,8 @@ def trial(
         learning_rate=0.1,
         momentum=0.9,
         learning_rate_boundaries=(),
+        metric="accuracy",
+        evaluation_interval_worker_steps=1,
         workers=workers,
         first_protocol=protocols[0],
         second_protocol=protocols[1],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,27 +17,27 @@ from syncswitch.storage.records import Evaluation
 from syncswitch.trainers.cluster.program import Program
 from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor, tf
 from syncswitch.trainers.data import Data
+from syncswitch.trainers.keras_parts import build_loss, build_metric, loss_settings
 from syncswitch.trainers.metrics import is_at_chance
+from syncswitch.trainers.workload import Workload
 
 __all__ = ["EvaluationRequest", "Evaluator", "ModelTester"]
 
 _BATCH = 512
+# Where one class makes more of the test set, a good model may be at the share of that class.
+_LARGEST_CHANCE = 0.6
+# Copies of the model that wait for their test; each holds the memory of a model.
+_MOST_WAITING = 2
 
 
 class ModelTester:
     """Computes the test accuracy of flat parameters on the chief's device; traced once."""
 
-    def __init__(
-        self,
-        program: Program,
-        data: Data,
-        device: str,
-        metric: Callable[[], Any] | None,
-    ) -> None:
+    def __init__(self, program: Program, workload: Workload, data: Data, device: str) -> None:
         self._program = program
+        self._workload = workload
         self._data = data
         self._device = device
-        self._make_metric = metric
         with tf.device(device):
             self._batches = [
                 (
@@ -64,7 +65,7 @@ class ModelTester:
     def is_chance(self, accuracy: float) -> bool:
         """Whether this accuracy is no better than guessing; False where that is not known."""
         chance = self._data.chance_accuracy
-        if chance is None or self._make_metric is not None:
+        if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
             return False
         return is_at_chance(accuracy, chance, len(self._data.test_labels))
 
@@ -77,22 +78,28 @@ class ModelTester:
     def _build_metric(self) -> Any:
         from keras import metrics
 
-        if self._make_metric is not None:
-            metric = self._make_metric()
-            if not isinstance(metric, metrics.Metric):
-                raise WorkloadError(
-                    f"workload: metric() returned a {type(metric).__name__}; "
-                    "return a keras.metrics.Metric"
-                )
+        metric = build_metric(self._workload)
+        if metric is not None:
             return metric
         inputs, labels = self._test_batch(*self._batches[0])
         parameters, statistics = map(tf.identity, self._program.snapshot())
         outputs = self._program.function.predict(parameters, statistics, inputs)
         if outputs.shape[-1] == 1:
-            return metrics.BinaryAccuracy()
+            return self._binary_accuracy(labels)
         if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
             return metrics.CategoricalAccuracy()
         return metrics.SparseCategoricalAccuracy()
+
+    def _binary_accuracy(self, labels: Any) -> Any:
+        from keras import metrics
+
+        if not np.isin(labels, (0, 1)).all():
+            raise WorkloadError(
+                f"workload {self._workload.name!r}: one output and labels other than 0 and 1 have "
+                "no accuracy; give a metric between 0 and 1, where more is better"
+            )
+        from_logits = loss_settings(build_loss(self._workload)).get("from_logits", False)
+        return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
 
     def _test_batch(self, inputs: Any, labels: Any) -> tuple[Any, Any]:
         if self._data.test_transform is None:
@@ -122,30 +129,49 @@ class Evaluator:
     def __init__(self, tester: ModelTester, on_evaluation: Callable[[Evaluation], None]) -> None:
         self._tester = tester
         self._on_evaluation = on_evaluation
-        self._requests: queue.SimpleQueue[EvaluationRequest | None] = queue.SimpleQueue()
+        self._requests: queue.Queue[EvaluationRequest | None] = queue.Queue(_MOST_WAITING)
         self._error: BaseException | None = None
+        self._abandoned = False
         self._thread = threading.Thread(target=self._work, name="evaluator", daemon=True)
         self._thread.start()
 
-    def submit(self, request: EvaluationRequest) -> None:
-        """Asks for a test; returns at once."""
-        self._requests.put(request)
+    def submit(self, request: EvaluationRequest) -> float:
+        """Asks for a test.
 
-    def finish(self) -> None:
+        Returns:
+            Seconds that it had to wait because tests take longer than the training between them.
+        """
+        start = time.perf_counter()
+        self._requests.put(request)
+        return time.perf_counter() - start
+
+    def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
         """Waits until every request is answered.
+
+        Args:
+            meanwhile: Called again and again while it waits.
+            every_seconds: How often.
 
         Raises:
             BaseException: Whatever a test or `on_evaluation` raised.
         """
         self._requests.put(None)
-        self._thread.join()
+        while self._thread.is_alive():
+            self._thread.join(every_seconds)
+            meanwhile()
         if self._error is not None:
             raise self._error
+
+    def abandon(self) -> None:
+        """Answers nothing any longer, and ends with the test that is under way."""
+        self._abandoned = True
+        self._requests.put(None)
+        self._thread.join()
 
     def _work(self) -> None:
         with executor_scope(new_executor()):
             while (request := self._requests.get()) is not None:
-                if self._error is not None:
+                if self._error is not None or self._abandoned:
                     continue
                 try:
                     accuracy = self._tester.accuracy(request.parameters, request.statistics)

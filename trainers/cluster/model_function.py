@@ -27,7 +27,7 @@ class ModelFunction:
         self._examples = len(data.train_inputs)
         self._transform = data.transform
         self._model = build_model(workload)
-        self._loss = build_loss(workload.loss)
+        self._loss = build_loss(workload)
         self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
 

@@ -28,18 +28,34 @@ def isolate_network() -> bool:
     Returns:
         Whether that worked; otherwise nothing has changed.
     """
-    if not sys.platform.startswith("linux"):
+    if not sys.platform.startswith("linux") or not _can_isolate():
         return False
+    _isolate()
+    return True
+
+
+def _can_isolate() -> bool:
+    """Tries it in a child: where a later step is refused, the first one cannot be taken back."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    try:
+        _isolate()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _isolate() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     user = os.getuid()
     if libc.unshare(_CLONE_NEWNET) != 0:
         if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-            return False
+            raise OSError(ctypes.get_errno(), "no network namespace")
         # Without a map the process would be nobody, and its files would look foreign.
         with open("/proc/self/uid_map", "w") as uid_map:
             uid_map.write(f"{user} {user} 1")
     _bring_loopback_up()
-    return True
 
 
 def die_with_parent() -> None:

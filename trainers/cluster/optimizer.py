@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.cluster.tensorflow_api import tf
-from syncswitch.trainers.keras_parts import build_optimizer
 
 __all__ = ["FlatOptimizer", "FusedMomentum", "KerasOptimizer", "pack", "unpack"]
 
@@ -107,14 +106,14 @@ class KerasOptimizer(FlatOptimizer):
 
     def __init__(
         self,
-        factory: Callable[[], Any],
+        optimizer: Any,
         variables: Sequence[Any],
         variables_layout: FlatLayout,
         parameters: Any,
         updates: Any,
     ) -> None:
-        """Builds the optimizer for `variables`, which it then owns."""
-        self._optimizer = build_optimizer(factory)
+        """Builds a Keras optimizer for `variables`, which it then owns."""
+        self._optimizer = optimizer
         try:
             self._optimizer.build(variables)
         except (TypeError, ValueError, NotImplementedError) as error:

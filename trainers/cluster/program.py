@@ -19,7 +19,7 @@ from syncswitch.trainers.cluster.model_function import ModelFunction, moving_var
 from syncswitch.trainers.cluster.optimizer import FlatOptimizer, FusedMomentum, KerasOptimizer
 from syncswitch.trainers.cluster.tensorflow_api import tf
 from syncswitch.trainers.data import Data
-from syncswitch.trainers.keras_parts import build_model
+from syncswitch.trainers.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelState", "Program", "Push", "restored_model"]
@@ -73,7 +73,9 @@ class Program:
             self._optimizer = self._make_optimizer()
         self.slots = self._optimizer.layout
         self._kept_hyper_parameters: dict[int, tuple[Any, Any]] = {}
-        self._worker_data = [self._place_data(device) for device in devices.workers]
+        # Devices of one process share what one of them holds.
+        everything = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+        self._worker_data = [_placed(everything, device) for device in devices.workers]
         self._trace()
 
     def initial_state(self, seed: int) -> ModelState:
@@ -172,16 +174,10 @@ class Program:
         if self._workload.optimizer is None:
             return FusedMomentum(self.parameters, self._parameters, self._updates)
         variables = build_model(self._workload).trainable_variables
+        optimizer = build_optimizer(self._workload)
         return KerasOptimizer(
-            self._workload.optimizer, variables, self.parameters, self._parameters, self._updates
+            optimizer, variables, self.parameters, self._parameters, self._updates
         )
-
-    def _place_data(self, device: str) -> tuple[Any, Any]:
-        with tf.device(device):
-            return (
-                tf.identity(tf.constant(self._data.train_inputs)),
-                tf.identity(tf.constant(self._data.train_labels)),
-            )
 
     def _trace(self) -> None:
         """Traces everything and executes it once on each worker, so that no trial pays for it."""
@@ -301,6 +297,12 @@ def restored_model(
         layout = FlatLayout.of(variables, what)
         assign(variables, layout.split(layout.from_named(named)))
     return model
+
+
+def _placed(tensors: tuple[Any, Any], device: str) -> tuple[Any, Any]:
+    with tf.device(device):
+        inputs, labels = map(tf.identity, tensors)
+        return inputs, labels
 
 
 def _acknowledgement(loss: Any, pulled: Any, pushed: Any) -> Any:

@@ -23,6 +23,8 @@ from syncswitch.trainers.workload import Workload
 __all__ = ["RunResult", "TrainingRun"]
 
 _PROGRESS_SECONDS = 0.2
+# A worker that does not come back holds a lost server; its thread dies with the process.
+_LEAVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class TrainingRun:
         self._phases: list[PhaseRecord] = []
         self._switch_overhead_seconds = 0.0
         self._saving_seconds = 0.0
+        self._waited_seconds = self._waited_before_update_seconds = 0.0
         self._checkpoints: dict[float, Path] = {}
 
     def execute(self) -> RunResult:
@@ -94,14 +97,14 @@ class TrainingRun:
                 if self._dispatcher.stopping:
                     break
             self._request_evaluation(self._dispatcher.done)
+            self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
+            self._report_progress()
         finally:
             self._dispatcher.stop()
             self._dispatcher.dismiss()
+            self._evaluator.abandon()
             for thread in threads:
-                thread.join(timeout=30)
-            self._evaluator.finish()
-        if self._dispatcher.error is not None:
-            raise self._dispatcher.error
+                thread.join(_LEAVE_SECONDS)
         return self._result()
 
     def _run_segment(self, segment: Segment) -> None:
@@ -109,14 +112,16 @@ class TrainingRun:
         before = self._dispatcher.last_update_seconds
         switching = bool(self._phases) and self._phases[-1].protocol != segment.protocol
         self._segment_start_seconds = time.perf_counter()
+        self._waited_seconds = self._waited_before_update_seconds = 0.0
         self._dispatcher.begin(protocol, segment.end_worker_step)
         if switching:
             gap = time.perf_counter() - before
             self._switch_overhead_seconds += gap - self._saving_seconds
         while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
-        self._report_progress()
-        seconds = max(0.0, self._dispatcher.last_update_seconds - self._segment_start_seconds)
+        if self._dispatcher.error is not None:
+            raise self._dispatcher.error
+        seconds = self._last_update_seconds() - self._elapsed_seconds
         self._segment_start_seconds = None
         self._elapsed_seconds += seconds
         self._add_phase(segment, seconds)
@@ -178,6 +183,8 @@ class TrainingRun:
         return (done // interval + 1) * interval
 
     def _request_due_evaluation(self, done: int) -> None:
+        # Called after each update: what is waited for from here on is not in its time.
+        self._waited_before_update_seconds = self._waited_seconds
         if done >= self._next_evaluation:
             self._next_evaluation = self._following_evaluation(done)
             self._request_evaluation(done)
@@ -187,16 +194,16 @@ class TrainingRun:
             return
         self._requested_step = done
         loss = self._dispatcher.loss.take()
-        self._evaluator.submit(
+        self._waited_seconds += self._evaluator.submit(
             EvaluationRequest(done, self._last_update_seconds(), loss, *self._program.snapshot())
         )
 
     def _last_update_seconds(self) -> float:
-        """Training time at the last update."""
+        """Training time at the last update, without what was spent waiting for tests."""
         if self._segment_start_seconds is None:
             return self._elapsed_seconds
         since = self._dispatcher.last_update_seconds - self._segment_start_seconds
-        return self._elapsed_seconds + since
+        return self._elapsed_seconds + max(0.0, since - self._waited_before_update_seconds)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         """In the evaluator's thread."""

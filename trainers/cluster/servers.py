@@ -24,13 +24,13 @@ def cluster_addresses(ports: Sequence[int]) -> ClusterAddresses:
 
 def serve(addresses: ClusterAddresses, job: str, task: int) -> None:
     """Is a TensorFlow server until the process is killed."""
+    # Kept in a variable: a server that nobody refers to is stopped.
     server = tf.distribute.Server(
         tf.train.ClusterSpec(addresses), job_name=job, task_index=task, protocol="grpc"
     )
-    while True:
+    while server is not None:
         # Not server.join(): it would ignore signals.
         signal.pause()
-    del server
 
 
 class ServersLauncher(Launcher):

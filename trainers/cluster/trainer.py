@@ -46,9 +46,9 @@ class ClusterTrainer(Trainer):
         self._workers = workers
         self._launcher = launcher or InProcessLauncher()
         devices = self._launcher.start(workers)
-        data = workload.data()
+        data = workload.load_data()
         self._program = Program(workload, data, devices)
-        self._tester = ModelTester(self._program, data, devices.chief, workload.metric)
+        self._tester = ModelTester(self._program, workload, data, devices.chief)
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         """See `Trainer.train`."""

@@ -26,6 +26,8 @@ def upgrade() -> None:
         sa.Column("learning_rate", sa.Double(), nullable=False),
         sa.Column("momentum", sa.Double(), nullable=False),
         sa.Column("learning_rate_boundaries", sa.JSON(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("evaluation_interval_worker_steps", sa.BigInteger(), nullable=False),
         sa.Column("workers", sa.Integer(), nullable=False),
         sa.Column("first_protocol", sa.String(length=64), nullable=False),
         sa.Column("second_protocol", sa.String(length=64), nullable=False),

@@ -47,7 +47,7 @@ def make_tester(
     workload = replace(CONSTANT, model=model, loss=loss, metric=metric)
     program = Program(workload, data, first_workers(devices, 1))
     program.load(program.initial_state(0))
-    return ModelTester(program, data, devices.chief, metric), program
+    return ModelTester(program, workload, data, devices.chief), program
 
 
 def accuracy_of(*arguments: Any, **fields: Any) -> float:
@@ -149,13 +149,30 @@ class TestModelTester:
         np.testing.assert_array_equal(snapshot[0].numpy(), before)
         assert tester.accuracy(*snapshot) == pytest.approx(ACCURACY)
 
-    def test_chance_is_known_for_class_numbers_alone(self, devices: Any, keras: Any) -> None:
+    def test_chance_is_known_for_classes_alone(self, devices: Any, keras: Any) -> None:
         loss = "sparse_categorical_crossentropy"
         numbers, _ = make_tester(devices, keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
         assert numbers.is_chance(0.34)
         assert not numbers.is_chance(0.5)
         hot, _ = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
-        assert not hot.is_chance(0.0)
+        assert hot.is_chance(0.34)
+        many = np.where(np.arange(len(TRUTH)) < 0.7 * len(TRUTH), 0, TRUTH).astype(np.int32)
+        # A good model may be near the share of a class that makes most of the test set.
+        assert not make_tester(devices, keras, one_hot(GUESS), many, loss)[0].is_chance(0.7)
+
+    def test_one_output_of_logits_is_cut_at_zero(self, devices: Any, keras: Any) -> None:
+        accuracy = accuracy_of(
+            devices,
+            keras,
+            np.array([[-2.0], [0.3], [0.2], [-0.1]]),
+            np.array([0, 1, 1, 0], np.int32),
+            lambda: keras.losses.BinaryCrossentropy(from_logits=True),
+        )
+        assert accuracy == 1.0
+
+    def test_one_output_that_is_no_class_needs_a_metric(self, devices: Any, keras: Any) -> None:
+        with pytest.raises(WorkloadError, match="give a metric"):
+            make_tester(devices, keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))
 
 
 class FakeTester:
@@ -175,17 +192,50 @@ def request(step: int, accuracy: float) -> EvaluationRequest:
     return EvaluationRequest(step, step / 10, 0.5, accuracy, None)
 
 
+def finish(evaluator: Evaluator) -> None:
+    evaluator.finish(lambda: None, 1.0)
+
+
 class TestEvaluator:
-    def test_requests_do_not_wait_and_are_answered_in_order(self, devices: Any) -> None:
+    def test_a_few_requests_do_not_wait_and_all_are_answered_in_order(self, devices: Any) -> None:
         tester = FakeTester()
         seen: list[Evaluation] = []
         evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
-        for step in range(5):
-            evaluator.submit(request(step, step / 10))
+        waited = [evaluator.submit(request(step, step / 10)) for step in range(2)]
+        assert max(waited) < 0.1
         assert seen == []
         tester.first.set()
-        evaluator.finish()
+        for step in range(2, 5):
+            evaluator.submit(request(step, step / 10))
+        finish(evaluator)
         assert seen == [Evaluation(step, step / 10, step / 10, 0.5) for step in range(5)]
+
+    def test_the_training_waits_for_tests_that_take_longer(self, devices: Any) -> None:
+        tester = FakeTester()
+        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        threading.Timer(0.5, tester.first.set).start()
+        waited = [evaluator.submit(request(step, 0.5)) for step in range(5)]
+        assert sum(waited) > 0.3
+        finish(evaluator)
+
+    def test_what_is_abandoned_is_not_answered(self, devices: Any) -> None:
+        tester = FakeTester()
+        seen: list[Evaluation] = []
+        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        for step in range(3):
+            evaluator.submit(request(step, 0.5))
+        threading.Timer(0.3, tester.first.set).start()
+        evaluator.abandon()
+        assert len(seen) == 1
+
+    def test_somebody_may_do_something_meanwhile(self, devices: Any) -> None:
+        tester = FakeTester()
+        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        evaluator.submit(request(0, 0.5))
+        threading.Timer(0.5, tester.first.set).start()
+        calls: list[int] = []
+        evaluator.finish(lambda: calls.append(1), 0.05)
+        assert len(calls) > 3
 
     def test_a_failed_test_is_raised_at_the_end(self, devices: Any) -> None:
         tester = FakeTester()
@@ -195,5 +245,5 @@ class TestEvaluator:
         for step, accuracy in enumerate((0.5, -1.0, 0.7)):
             evaluator.submit(request(step, accuracy))
         with pytest.raises(RuntimeError, match="broken"):
-            evaluator.finish()
+            finish(evaluator)
         assert [evaluation.worker_step for evaluation in seen] == [0]
