@@ -9,7 +9,7 @@ import psutil
 
 from syncswitch.storage.trials import Owner, StoredTrial
 
-__all__ = ["HEARTBEAT_SECONDS", "is_alive", "is_run_by_anyone"]
+__all__ = ["HEARTBEAT_SECONDS", "is_alive", "is_run_by_anyone", "state_of"]
 
 HEARTBEAT_SECONDS = 120.0
 """A searcher on another machine that is silent for longer is taken for dead."""
@@ -37,3 +37,8 @@ def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECO
         return is_alive(Owner(row.host, row.process_id, row.process_started_at))
     silent = (datetime.now(timezone.utc) - row.heartbeat_at).total_seconds()
     return silent <= heartbeat_seconds
+
+
+def state_of(row: StoredTrial) -> str:
+    """As stored, but `lost` where the process of a running trial is dead."""
+    return "lost" if row.state == "running" and not is_run_by_anyone(row) else row.state

@@ -81,7 +81,7 @@ def _nothing(reference: str | None) -> str:
 def _search_state(
     search: SearchInfo, rows: list[StoredTrial], policy: TimingPolicy | None
 ) -> dict[str, Any]:
-    from syncswitch.searcher.liveness import is_run_by_anyone
+    from syncswitch.searcher.liveness import state_of
 
     rule = rule_from_name(
         search.strategy, search.settings, search.runs, search.threshold, search.target_accuracy
@@ -93,7 +93,7 @@ def _search_state(
         for row in rows
         if row.state == "complete" and row.converged_accuracy is not None
     ]
-    in_flight = sum(row.state == "running" and is_run_by_anyone(row) for row in rows)
+    in_flight = sum(state_of(row) == "running" for row in rows)
     bracket: tuple[float, float] | None = None
     target: float | None = search.target_accuracy
     try:
@@ -124,7 +124,6 @@ def _search_state(
 
 
 def _print_searches(searches: list[dict[str, Any]]) -> None:
-
     rows = []
     for search in searches:
         lower, upper = search["lower_percent"], search["upper_percent"]
@@ -145,13 +144,15 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
 
 
 def _trial_cells(row: StoredTrial) -> list[str]:
+    from syncswitch.searcher.liveness import state_of
+
     accuracy = "-" if row.converged_accuracy is None else f"{row.converged_accuracy:.4f}"
     return [
         row.study,
         str(row.trial_number),
         f"{row.switch_percent:g} %",
         str(row.replicate),
-        row.state,
+        state_of(row),
         "diverged" if row.diverged else accuracy,
         "-" if row.training_seconds is None else f"{row.training_seconds:.1f}",
     ]

@@ -59,8 +59,10 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
 
 
 def trial_as_json(trial: StoredTrial) -> dict[str, Any]:
-    """Every field of a trial; times in ISO 8601."""
-    content = dataclasses.asdict(trial)
+    """Every field of a trial, with whether it still runs; times in ISO 8601."""
+    from syncswitch.searcher.liveness import state_of
+
+    content = {**dataclasses.asdict(trial), "state": state_of(trial)}
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in content.items()

@@ -338,6 +338,21 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
     assert result.stderr.splitlines()[0] == "going on: 1 of at most 8 runs are made"
 
 
+def test_a_run_whose_process_is_dead_is_lost(url: str, invoke: Invoke) -> None:
+    process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="60")
+    deadline = time.monotonic() + 30
+    while not (database_file(url).exists() and "running" in invoke("trials").stdout):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    (trial,) = json.loads(invoke("trials", "--json").stdout)
+    assert trial["state"] == "lost"
+    assert "lost" in invoke("trials").stdout
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["in_flight_runs"], search["failed_runs"]) == (0, 1)
+
+
 LIGHT = """
 import sys
 from syncswitch.searcher.cli import main
