@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.decision import PaperRule
 from syncswitch.trainers.local import (
     DEFAULT_LAUNCHER,
     LAUNCHERS,
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.records import WorkloadIdentity
     from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["DEFAULT_LAUNCHER", "LAUNCHERS", "TRAINERS", "Job", "compose_local"]
-
-TRAINERS = ("local",)
+__all__ = ["DEFAULT_LAUNCHER", "LAUNCHERS", "STRATEGIES", "TRAINERS", "Job", "compose_local"]
 
 
 @dataclass(frozen=True)
@@ -46,3 +45,12 @@ def compose_local(reference: str, workers: int, protocols: tuple[str, str], laun
         identity=workload.identity(workers, *protocols),
         open_trainer=lambda: open_local_trainer(workload, reference, workers, launcher),
     )
+
+
+TRAINERS: dict[str, Callable[[str, int, tuple[str, str], str], Job]] = {"local": compose_local}
+"""What makes a job of a workload's reference, workers, protocols and launcher, by name."""
+
+STRATEGIES: dict[str, Callable[[int, int, float, float | None, bool], PaperRule]] = {
+    "paper": PaperRule
+}
+"""What makes a rule of M, R, beta, A and whether it is two-sided, by name."""

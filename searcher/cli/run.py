@@ -8,7 +8,6 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli import compose
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
@@ -34,7 +33,7 @@ _DEFAULT_WORKERS = 4
 @protocols_option("bsp,asp")
 @click.option(
     "--trainer",
-    type=click.Choice(compose.TRAINERS),
+    type=click.Choice(list(compose.TRAINERS)),
     default="local",
     show_default=True,
     help="What makes the runs: local = a TensorFlow cluster on this machine.",
@@ -48,7 +47,7 @@ _DEFAULT_WORKERS = 4
 )
 @click.option(
     "--strategy",
-    type=click.Choice(["paper"]),
+    type=click.Choice(list(compose.STRATEGIES)),
     default="paper",
     show_default=True,
     help="Rule of the search: paper = binary search (Sync-Switch, Algorithm 1).",
@@ -104,11 +103,11 @@ def run(
     """
     from syncswitch.trainers.protocols import parse_pair
 
-    rule = PaperRule(settings, runs, threshold, target_accuracy, two_sided)
+    rule = compose.STRATEGIES[strategy](settings, runs, threshold, target_accuracy, two_sided)
     plan = SearchPlan(rule, trainer=f"{trainer}/{launcher}", base_seed=seed)
     plan.check()
     pair = parse_pair(protocols)
-    job = compose.compose_local(reference, workers, pair, launcher)
+    job = compose.TRAINERS[trainer](reference, workers, pair, launcher)
     try:
         result = _search(job, reference, plan, storage_url)
     except KeyboardInterrupt:

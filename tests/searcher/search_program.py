@@ -30,5 +30,5 @@ def generated_job(reference: str, workers: int, protocols: tuple[str, str], laun
 
 
 if __name__ == "__main__":
-    compose.compose_local = generated_job
+    compose.TRAINERS["local"] = generated_job
     main(prog_name="syncswitch-search")

@@ -14,12 +14,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from generated_trainer import identity
 from search_program import generated_job
 
 from syncswitch.searcher.cli import compose, main
+from syncswitch.searcher.cli.compose import Job
+from syncswitch.searcher.decision import PaperRule
 from syncswitch.storage import engine
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.policy_file import policy_from_dict, read_policy
 from syncswitch.trainers import console
+from syncswitch.trainers.trainer import Trainer
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("search_program.py"))]
 QUICK = ["--settings", "3", "--runs", "2"]
@@ -30,7 +35,7 @@ Invoke = Callable[..., Result]
 @pytest.fixture
 def invoke(url: str, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the program in this process on a database of its own."""
-    monkeypatch.setattr(compose, "compose_local", generated_job)
+    monkeypatch.setitem(compose.TRAINERS, "local", generated_job)
     monkeypatch.setenv(console.STORAGE_VARIABLE, url)
 
     def call(*arguments: str) -> Result:
@@ -138,6 +143,21 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert result.exit_code == 2
     assert said in error_line(result)
     assert not database_file(url).exists()
+
+
+def test_the_trainer_and_the_strategy_are_those_that_are_named(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(compose.STRATEGIES, "paper", lambda *_: PaperRule(1, 1))
+    run = json.loads(invoke("run", "digits", *QUICK, "--strategy", "paper", "--json").stdout)
+    assert run["search"]["trials"] == 2
+    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(name="chosen"), idle))
+    result = invoke("run", "digits", *QUICK, "--trainer", "local")
+    assert "the chosen trainer" in result.stderr
+
+
+def idle() -> Trainer:
+    raise UserError("the chosen trainer")
 
 
 def test_an_unknown_workload_is_one_line(url: str) -> None:
