@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -109,25 +110,31 @@ def run(
     pair = parse_pair(protocols)
     job = compose.TRAINERS[trainer](reference, workers, pair, launcher)
     try:
-        result = _search(job, reference, plan, storage_url)
+        result, current = _search(job, reference, plan, storage_url)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")
         return EXIT_INTERRUPTED
-    _print(result, as_json, _how_to_use(reference, workers, protocols))
+    version = result.policy.version
+    chosen = None if version == current else version
+    _print(result, as_json, _how_to_use(reference, workers, protocols, chosen))
     return EXIT_OK
 
 
-def _search(job: compose.Job, reference: str, plan: SearchPlan, storage_url: str) -> SearchResult:
+def _search(
+    job: compose.Job, reference: str, plan: SearchPlan, storage_url: str
+) -> tuple[SearchResult, int | None]:
+    """The result, and the version that is used where none is named."""
     from syncswitch.searcher.cli.progress import make_reporter
     from syncswitch.searcher.search import Search
     from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import CURRENT, PolicyRegistry
     from syncswitch.trainers.workload import normal_reference
 
     with (
         open_database(storage_url, create=True) as database,
         make_reporter() as reporter,
     ):
-        return Search(
+        result = Search(
             database,
             job.identity,
             plan,
@@ -135,6 +142,8 @@ def _search(job: compose.Job, reference: str, plan: SearchPlan, storage_url: str
             reference=normal_reference(reference),
             reporter=reporter,
         ).run()
+        aliases = PolicyRegistry(database).aliases(job.identity.fingerprint)
+        return result, aliases.get(CURRENT)
 
 
 def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
@@ -146,13 +155,15 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
         render.print_result(result, how_to_use)
 
 
-def _how_to_use(reference: str, workers: int, protocols: str) -> str:
+def _how_to_use(reference: str, workers: int, protocols: str, version: int | None) -> str:
     """The runner's command line for this policy, with what it would not guess."""
     context = click.get_current_context()
     words = ["syncswitch-run", reference]
+    if version is not None:
+        words += ["--policy", str(version)]
     if workers != _DEFAULT_WORKERS:
         words += ["--workers", str(workers)]
     for name, option in (("protocols", "--protocols"), ("storage_url", "--storage")):
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             words += [option, str(context.params[name])]
-    return " ".join(words)
+    return shlex.join(words)

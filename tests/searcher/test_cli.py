@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,6 +69,20 @@ def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
     assert "100 % (BSP)" in result.stdout
     assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
     assert len(result.stderr.splitlines()) == 8
+
+
+def test_run_says_how_to_use_a_version_that_is_not_the_current_one(invoke: Invoke) -> None:
+    def last_words(*arguments: str) -> list[str]:
+        return shlex.split(invoke("run", "my job.py:it", *arguments).stdout.splitlines()[-1])
+
+    expected = ["syncswitch-run", "my job.py:it"]
+    other = ["--settings", "2", "--runs", "1"]
+    assert last_words(*QUICK) == expected
+    assert last_words(*other) == expected
+    assert last_words(*QUICK) == [*expected, "--policy", "1"]
+    invoke("policy", "alias", "generated", "current", "1")
+    assert last_words(*QUICK) == expected
+    assert last_words(*other) == [*expected, "--policy", "2"]
 
 
 def test_run_as_json(invoke: Invoke) -> None:
