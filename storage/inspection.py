@@ -6,9 +6,10 @@ import enum
 import re
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy import Connection, create_engine, inspect, make_url, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.models import TABLE_PREFIX
@@ -19,6 +20,7 @@ __all__ = [
     "Content",
     "check_sqlite_file",
     "content_of",
+    "holds_nothing",
     "parse_url",
     "shown",
     "sqlite_path",
@@ -129,6 +131,28 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
             f"{path} is not a SQLite database (it starts with {header[:16]!r});"
             f" name another file with --storage URL"
         )
+
+
+def holds_nothing(url: str) -> bool:
+    """Whether a database is still missing or empty for us; only reads.
+
+    False also where the database does not answer: opening it says why.
+
+    Raises:
+        DatabaseError: No database can be made there, or it belongs to another application.
+    """
+    parsed = parse_url(url)
+    path = sqlite_path(parsed)
+    if path is not None:
+        check_sqlite_file(path, may_create=True)
+        if not path.exists():
+            return True
+    try:
+        # Unlike a pool this keeps no connection open.
+        with create_engine(parsed, poolclass=NullPool).connect() as connection:
+            return content_of(connection, shown(url)) is Content.NOTHING
+    except (DBAPIError, ImportError, NoSuchModuleError):
+        return False
 
 
 def content_of(connection: Connection, place: str) -> Content:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli import compose
-from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.plan import SearchPlan, study_name
+from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -22,6 +25,7 @@ from syncswitch.trainers.console import (
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchResult
+    from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["run"]
 
@@ -116,8 +120,35 @@ def run(
         return EXIT_INTERRUPTED
     version = result.policy.version
     chosen = None if version == current else version
-    _print(result, as_json, _how_to_use(reference, workers, protocols, chosen))
+    _print(result, as_json, _how_to_use(reference, workers, chosen))
     return EXIT_OK
+
+
+class _Trainers:
+    """Opens trainers; one may be opened in advance, and is then the first that is given out.
+
+    Opening one loads the data and tries the model, so it shows whether the workload can be trained
+    before anything is written about it.
+    """
+
+    def __init__(self, open_trainer: Callable[[], Trainer]) -> None:
+        self._open = open_trainer
+        self._ready: Trainer | None = None
+
+    def open_in_advance(self) -> None:
+        """A cluster that cannot be had now may be had later: the search tries again."""
+        with contextlib.suppress(RetryableError):
+            self._ready = self._open()
+
+    def __call__(self) -> Trainer:
+        ready, self._ready = self._ready, None
+        return self._open() if ready is None else ready
+
+    def close(self) -> None:
+        """Closes what nobody took."""
+        if self._ready is not None:
+            self._ready.close()
+            self._ready = None
 
 
 def _search(
@@ -131,19 +162,39 @@ def _search(
     from syncswitch.trainers.workload import normal_reference
 
     with (
-        open_database(storage_url, create=True) as database,
-        make_reporter() as reporter,
+        contextlib.closing(_Trainers(job.open_trainer)) as trainers,
+        contextlib.ExitStack() as stack,
     ):
+        if _is_new(study_name(job.identity, plan), storage_url):
+            trainers.open_in_advance()
+        database = stack.enter_context(open_database(storage_url, create=True))
+        reporter = stack.enter_context(make_reporter())
         result = Search(
             database,
             job.identity,
             plan,
-            job.open_trainer,
+            trainers,
             reference=normal_reference(reference),
             reporter=reporter,
         ).run()
         aliases = PolicyRegistry(database).aliases(job.identity.fingerprint)
         return result, aliases.get(CURRENT)
+
+
+def _is_new(study: str, storage_url: str) -> bool:
+    """Whether the database does not know this search; nothing is written.
+
+    Raises:
+        UserError: The database cannot be used.
+    """
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.inspection import holds_nothing
+    from syncswitch.storage.trials import TrialStore
+
+    if holds_nothing(storage_url):
+        return True
+    with open_database(storage_url, create=False) as database:
+        return all(search.study != study for search in TrialStore(database).searches())
 
 
 def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
@@ -155,7 +206,7 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
         render.print_result(result, how_to_use)
 
 
-def _how_to_use(reference: str, workers: int, protocols: str, version: int | None) -> str:
+def _how_to_use(reference: str, workers: int, version: int | None) -> str:
     """The runner's command line for this policy, with what it would not guess."""
     context = click.get_current_context()
     words = ["syncswitch-run", reference]
@@ -163,7 +214,6 @@ def _how_to_use(reference: str, workers: int, protocols: str, version: int | Non
         words += ["--policy", str(version)]
     if workers != _DEFAULT_WORKERS:
         words += ["--workers", str(workers)]
-    for name, option in (("protocols", "--protocols"), ("storage_url", "--storage")):
-        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            words += [option, str(context.params[name])]
+    if context.get_parameter_source("storage_url") == ParameterSource.COMMANDLINE:
+        words += ["--storage", str(context.params["storage_url"])]
     return shlex.join(words)

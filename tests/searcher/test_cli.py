@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from generated_trainer import identity
+from generated_trainer import GeneratedTrainer, identity
 from search_program import generated_job
 
 from syncswitch.searcher.cli import compose, main
 from syncswitch.searcher.cli.compose import Job
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.storage import engine
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.policy_file import policy_from_dict, read_policy
 from syncswitch.trainers import console
 from syncswitch.trainers.trainer import Trainer
@@ -83,6 +83,8 @@ def test_run_says_how_to_use_a_version_that_is_not_the_current_one(invoke: Invok
     invoke("policy", "alias", "generated", "current", "1")
     assert last_words(*QUICK) == expected
     assert last_words(*other) == [*expected, "--policy", "2"]
+    # syncswitch-run takes the protocols from the policy.
+    assert last_words("--runs", "1", "--protocols", "asp,bsp") == expected
 
 
 def test_run_as_json(invoke: Invoke) -> None:
@@ -169,6 +171,70 @@ def test_the_trainer_and_the_strategy_are_those_that_are_named(
     monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(name="chosen"), idle))
     result = invoke("run", "digits", *QUICK, "--trainer", "local")
     assert "the chosen trainer" in result.stderr
+
+
+@pytest.mark.parametrize("there", ["no file", "an empty file", "another search"])
+def test_a_workload_that_no_trainer_takes_writes_nothing(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    if there == "an empty file":
+        database_file(url).touch()
+    if there == "another search":
+        invoke("run", "digits", "--settings", "1", "--runs", "1")
+    before = invoke("status", "--json").stdout
+    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(name="chosen"), idle))
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 2
+    assert "the chosen trainer" in error_line(result)
+    assert invoke("status", "--json").stdout == before
+    assert database_file(url).exists() == (there != "no file")
+    assert (there != "an empty file") or database_file(url).read_bytes() == b""
+
+
+def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[GeneratedTrainer] = []
+
+    def open_trainer() -> Trainer:
+        assert opened or not database_file(url).exists()
+        opened.append(GeneratedTrainer())
+        return opened[-1]
+
+    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(), open_trainer))
+    for _ in range(2):  # the second one is finished, and needs no trainer
+        assert invoke("run", "digits", *QUICK).exit_code == 0
+        assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(8, 1)]
+
+
+def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [1, 2]
+
+    def open_trainer() -> Trainer:
+        if failures:
+            failures.pop()
+            raise RetryableError("no server started")
+        return GeneratedTrainer()
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(), open_trainer))
+    assert invoke("run", "digits", *QUICK).exit_code == 0
+
+
+def test_a_trainer_that_was_opened_in_vain_is_closed(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = GeneratedTrainer()
+
+    def refuse(*_: object) -> None:
+        raise UserError("no reporter")
+
+    monkeypatch.setattr("syncswitch.searcher.cli.progress.make_reporter", refuse)
+    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(), lambda: trainer))
+    assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
+    assert trainer.closed == 1
 
 
 def idle() -> Trainer:

@@ -10,7 +10,7 @@ import pytest
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.inspection import parse_url, shown
+from syncswitch.storage.inspection import holds_nothing, parse_url, shown
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 NOBODY = 65534
@@ -185,6 +185,25 @@ def test_tables_that_only_sound_like_those_of_optuna_are_refused_untouched(
     before = path.read_bytes()
     assert f"another application ({', '.join(sorted(tables))})" in refusal(url)
     assert path.read_bytes() == before
+
+
+def test_nothing_is_held_before_our_tables_are_made(path: Path, url: str) -> None:
+    assert holds_nothing(url)
+    assert not path.exists()
+    path.touch()
+    assert holds_nothing(url)
+    assert path.read_bytes() == b""
+    open_database(url, create=True).close()
+    assert not holds_nothing(url)
+    assert not holds_nothing("postgresql+nodriver://host/name")
+
+
+def test_what_is_refused_is_refused_also_when_asked_whether_it_holds_anything(
+    path: Path, url: str
+) -> None:
+    path.write_text("a shopping list, long enough to look like a file")
+    with pytest.raises(DatabaseError, match="is not a SQLite database"):
+        holds_nothing(url)
 
 
 def test_tables_that_users_add_later_do_no_harm(path: Path, url: str) -> None:
