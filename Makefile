@@ -27,6 +27,7 @@ lint: $(INSTALLED)
 
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.throughput
+	$(BIN)/python -m tests.benchmarks.kills
 
 dev: $(INSTALLED)  ## An environment to work in.
 

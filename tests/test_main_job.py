@@ -130,7 +130,8 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
     refused = [
         ((other, "--policy", policy), [other, "320", "400"]),
         ((other,), ["no policy", other]),
-        ((WORKLOAD, "--workers", 3), ["3 workers", "for 2 workers"]),
+        ((WORKLOAD, "--workers", 3), ["--workers 3", "for 2 workers"]),
+        ((WORKLOAD, "--protocols", "asp,bsp"), ["asp,bsp", "for 2 workers, bsp,asp"]),
         ((WORKLOAD, "--policy", 9), ["no policy '9'"]),
         ((WORKLOAD, "--policy", "nofile.json"), ["nofile.json"]),
         ((WORKLOAD, "-o", "model.h5"), ["model.h5", ".keras"]),

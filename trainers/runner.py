@@ -87,6 +87,7 @@ class RunReport:
     type=click.IntRange(min=1),
     help="Workers in the cluster. Default: as in the policy.",
 )
+@console.protocols_option(None)
 @click.option(
     "--launcher",
     type=click.Choice(LAUNCHERS),
@@ -113,6 +114,7 @@ def main(
     reference: str,
     choice: str,
     workers: int | None,
+    protocols: str | None,
     launcher: str,
     seed: int,
     output: Path | None,
@@ -124,10 +126,12 @@ def main(
     WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
     """
     from syncswitch.trainers.export import check_model_path
+    from syncswitch.trainers.protocols import parse_pair
 
     if output is not None:
         check_model_path(output)
-    candidates = _candidates(reference, choice, workers, storage_url)
+    pair = None if protocols is None else parse_pair(protocols)
+    candidates = _candidates(reference, choice, workers, pair, storage_url)
     workload = load_local_workload(reference, max(policy.workers for policy in candidates))
     policy, identity = _fitting(candidates, workload, reference, choice)
     output = output or Path(f"{workload.name}.keras")
@@ -145,7 +149,11 @@ def main(
 
 
 def _candidates(
-    reference: str, choice: str, workers: int | None, storage_url: str
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
 ) -> list[TimingPolicy]:
     """Policies that may be meant, newest first; at least one."""
     from syncswitch.trainers.workload import find_module, normal_reference
@@ -157,15 +165,24 @@ def _candidates(
         found = [read_policy(choice)]
     else:
         found = _stored(normal_reference(reference), choice, storage_url)
-    fitting = [policy for policy in found if workers in (None, policy.workers)]
+    fitting = [
+        policy
+        for policy in found
+        if workers in (None, policy.workers)
+        and pair in (None, (policy.first_protocol, policy.second_protocol))
+    ]
     if not fitting:
-        have = ", ".join(sorted({str(policy.workers) for policy in found}))
-        wanted = f" for {workers} workers" if workers else ""
-        other = f" (there is one for {have} workers)" if have else ""
+        have = "; ".join(
+            f"{policy.workers} workers, {policy.first_protocol},{policy.second_protocol}"
+            for policy in found
+        )
+        options = f" --workers {workers}" if workers else ""
+        options += f" --protocols {','.join(pair)}" if pair else ""
         raise PolicyError(
-            f"no policy {choice!r} of workload {reference!r}{wanted}{other}; "
-            f"find one with: syncswitch-search run {reference}"
-            + (f" --workers {workers}" if workers else "")
+            f"no policy {choice!r} of workload {reference!r}"
+            + (f" for{options}" if options else "")
+            + (f" (there is one for {have})" if have else "")
+            + f"; find one with: syncswitch-search run {reference}{options}"
         )
     return fitting
 

@@ -1,0 +1,76 @@
+"""Kills a search with -9 at random moments and compares its end with an undisturbed one.
+
+python -m tests.benchmarks.kills [KILLS] [SEED]
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.program import TINY_WORKLOAD, run, start
+
+SEARCH = ("run", "tiny_jobs.py:tiny", "--workers", 2, "--runs", 5, "--threshold", 0.3, "--json")
+
+
+def main() -> None:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    moments = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    with tempfile.TemporaryDirectory() as folder:
+        undisturbed = finished_search(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        made = kill(Path(folder), kills, moments)
+        killed = finished_search(Path(folder))
+    print(f"killed {made} times; undisturbed and killed search:")
+    for name in ("completed", "most_often", "policies", "switch_percent", "target_accuracy"):
+        print(f"  {name:16} {undisturbed[name]!s:>20} {killed[name]!s:>20}")
+    print("same runs" if undisturbed["runs"] == killed["runs"] else "DIFFERENT runs")
+
+
+def kill(folder: Path, kills: int, moments: random.Random) -> int:
+    (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    made = 0
+    while made < kills:
+        process = start("syncswitch-search", *SEARCH, folder=folder)
+        time.sleep(moments.uniform(0.5, 4.5))
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.communicate()
+        made += 1
+    return made
+
+
+def finished_search(folder: Path) -> dict[str, Any]:
+    (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    done = run("syncswitch-search", *SEARCH, folder=folder)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    with sqlite3.connect(folder / "syncswitch.db") as database:
+        runs = Counter(
+            database.execute(
+                "SELECT switch_percent, replicate, seed FROM syncswitch_trials"
+                " WHERE state = 'complete'"
+            )
+        )
+        policies = database.execute("SELECT COUNT(*) FROM syncswitch_policies").fetchone()[0]
+    policy = json.loads(done.stdout)["policy"]
+    return {
+        "runs": runs,
+        "completed": sum(runs.values()),
+        "most_often": max(runs.values()),
+        "policies": policies,
+        "switch_percent": policy["switch_percent"],
+        "target_accuracy": policy["target_accuracy"],
+    }
+
+
+if __name__ == "__main__":
+    main()
