@@ -58,7 +58,7 @@ workload = Workload(
     data_set="scikit-learn digits, 1200 train, 597 test",
     total_worker_steps=_TOTAL_WORKER_STEPS,
     batch_size=32,
-    learning_rate=0.05,
+    learning_rate=0.055,
     momentum=0.9,
     learning_rate_boundaries=(
         (_TOTAL_WORKER_STEPS // 2, 0.1),
