@@ -230,8 +230,7 @@ class Program:
         with tf.device(self._devices.parameter_server):
             computed, rate, momentum = tf.split(message, [computed.shape[0], 1, 1])
             gradient, change, loss = self._parts(computed)
-            moved = self._statistics.assign_add(change, use_locking=True, read_value=False)
-            with tf.control_dependencies([moved]):
+            with tf.control_dependencies(self._moved(change)):
                 pushed = self._optimizer.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
             return _acknowledgement(loss, pulled, pushed)
 
@@ -251,8 +250,7 @@ class Program:
             # Not a weighted sum: what a lost worker left in its slot may be no number.
             mean = tf.reduce_mean(tf.boolean_mask(slots, active > 0), axis=0)
             gradient, change, _ = self._parts(mean)
-            moved = self._statistics.assign_add(change, read_value=False)
-            with tf.control_dependencies([moved]):
+            with tf.control_dependencies(self._moved(change)):
                 return self._optimizer.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
 
     def _compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> tuple[Any, Any]:
@@ -278,6 +276,12 @@ class Program:
         batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
         loss, gradient, change = self.function.gradient(parameters, statistics, *batch)
         return pulled, tf.concat([gradient, change, [tf.cast(loss, tf.float32)]], 0)
+
+    def _moved(self, change: Any) -> list[Any]:
+        """Traces adding a change to the statistics; the operations to depend on."""
+        if not self.statistics.size:
+            return []
+        return [self._statistics.assign_add(change, use_locking=True, read_value=False)]
 
     def _parts(self, computed: Any) -> tuple[Any, Any, Any]:
         """Gradient, change of the statistics, and loss of what `_compute` joined."""
