@@ -191,8 +191,8 @@ def load_workload(reference: str) -> Workload:
     value = getattr(module, attribute)
     if not isinstance(value, Workload):
         raise WorkloadError(
-            f"workload {reference!r}: {attribute!r} is a {type(value).__name__}, "
-            f"not a syncswitch.trainers.workload.Workload ({known})"
+            f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
+            f"not syncswitch.trainers.workload.Workload ({known})"
         )
     return value
 

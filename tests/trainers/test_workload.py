@@ -85,7 +85,7 @@ class TestLoading:
             ("no_such_package.x:mine", "no_such_package"),
             ("..relative:mine", "relative"),
             ("job.py:other", "workloads in it: mine"),
-            ("job.py:number", "'number' is a int"),
+            ("job.py:number", "'number' is of type int"),
         ],
     )
     def test_a_wrong_reference_is_one_line_that_helps(
