@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records import LARGEST_SEED, WorkloadIdentity
 
 __all__ = ["SearchPlan", "replicate_seed", "rule_from_name", "study_name"]
-
-_LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +44,10 @@ class SearchPlan:
                 0 < target <= 1, "--target-accuracy", target, "above 0 and at most 1, such as 0.92"
             )
         _require(
-            0 <= self.base_seed <= _LARGEST_SEED,
+            0 <= self.base_seed <= LARGEST_SEED,
             "--seed",
             self.base_seed,
-            f"a whole number, 0 to {_LARGEST_SEED}",
+            f"a whole number, 0 to {LARGEST_SEED}",
         )
 
 
@@ -77,7 +75,7 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
 def replicate_seed(base_seed: int, replicate: int) -> int:
     """Seed of a replicate, the same at all settings, so that settings differ in nothing else."""
     digest = hashlib.sha256(f"syncswitch replicate {base_seed} {replicate}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") % (_LARGEST_SEED + 1)
+    return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
 def rule_from_name(

@@ -21,12 +21,12 @@ from syncswitch.searcher.decision import Decision, NextRun, Observation, PaperRu
 from syncswitch.searcher.plan import replicate_seed
 from syncswitch.searcher.sampler import BinarySearchSampler, in_flight_percents, observations
 from syncswitch.storage.errors import DatabaseError, RetryableError
+from syncswitch.storage.inspection import shown
 from syncswitch.storage.trials import Owner
 
 __all__ = [
     "Claim",
     "SearchStudy",
-    "has_chosen",
     "owner_of",
     "upgrade_study_tables",
 ]
@@ -196,7 +196,7 @@ class SearchStudy:
             return  # another searcher was faster
 
 
-def has_chosen(trial: FrozenTrial) -> bool:
+def _has_chosen(trial: FrozenTrial) -> bool:
     """Whether a trial has its setting and replicate."""
     return _REPLICATE in trial.user_attrs
 
@@ -216,7 +216,7 @@ def upgrade_study_tables(url: str) -> None:
 
 
 def _is_open(trial: FrozenTrial) -> bool:
-    return trial.state == TrialState.RUNNING and not has_chosen(trial)
+    return trial.state == TrialState.RUNNING and not _has_chosen(trial)
 
 
 def _storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
@@ -231,7 +231,7 @@ def _storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
             )
         except RuntimeError as error:
             raise DatabaseError(
-                f"Optuna's tables in {_without_password(url)} do not fit the installed Optuna"
+                f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
                 f" {optuna.__version__}; run: syncswitch-search db upgrade"
             ) from error
         except Exception as error:
@@ -239,13 +239,8 @@ def _storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
             # whatever error its driver has for it.
             if attempt + 1 == _OPEN_ATTEMPTS:
                 raise DatabaseError(
-                    f"Optuna cannot use the database {_without_password(url)}:"
+                    f"Optuna cannot use the database {shown(url)}:"
                     f" {type(error).__name__}; check its permissions, free space and server"
                 ) from error
             time.sleep(0.2 * (attempt + 1))
     raise AssertionError("unreachable")
-
-
-def _without_password(url: str) -> str:
-    scheme, mark, rest = url.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

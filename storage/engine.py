@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, SyncSwitchError
 from syncswitch.storage.inspection import (
     Content,
@@ -36,8 +37,6 @@ __all__ = [
     "upgrade_database",
 ]
 
-DEFAULT_URL = "sqlite:///syncswitch.db"
-ENVIRONMENT_VARIABLE = "SYNCSWITCH_STORAGE"
 
 _BUSY_SECONDS = 30.0
 _ATTEMPTS = 4

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 __all__ = [
+    "LARGEST_SEED",
     "Evaluation",
     "Evidence",
     "PhaseRecord",
@@ -18,6 +19,9 @@ __all__ = [
     "TrialSpec",
     "WorkloadIdentity",
 ]
+
+LARGEST_SEED = 2**31 - 1
+"""Of a run: fits everything that takes a seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,11 @@ class TimingPolicy:
     evidence: tuple[Evidence, ...]
     created_at: str
     software: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> str:
+        """Size and protocols in words, for example `4 workers, bsp,asp`."""
+        return f"{self.workers} workers, {self.first_protocol},{self.second_protocol}"
 
     @property
     def speed_up(self) -> float | None:

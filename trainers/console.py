@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from syncswitch.storage.defaults import DEFAULT_URL as DEFAULT_STORAGE_URL
+from syncswitch.storage.defaults import ENVIRONMENT_VARIABLE as STORAGE_VARIABLE
 from syncswitch.storage.errors import SyncSwitchError, UserError
 
 if TYPE_CHECKING:
@@ -51,10 +53,6 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-
-# As in storage/engine.py, which imports SQLAlchemy and so is too heavy for --help.
-DEFAULT_STORAGE_URL = "sqlite:///syncswitch.db"
-STORAGE_VARIABLE = "SYNCSWITCH_STORAGE"
 
 # A table that is piped into a file or another program has no terminal to take its width from.
 _WIDTH_WITHOUT_TERMINAL = 120

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers import console
 from syncswitch.trainers.local import (
     DEFAULT_LAUNCHER,
@@ -97,7 +98,7 @@ class RunReport:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**31 - 1),
+    type=click.IntRange(0, LARGEST_SEED),
     default=0,
     show_default=True,
     help="Seed of this run.",
@@ -172,10 +173,7 @@ def _candidates(
         and pair in (None, (policy.first_protocol, policy.second_protocol))
     ]
     if not fitting:
-        have = "; ".join(
-            f"{policy.workers} workers, {policy.first_protocol},{policy.second_protocol}"
-            for policy in found
-        )
+        have = "; ".join(policy.cluster for policy in found)
         options = f" --workers {workers}" if workers else ""
         options += f" --protocols {','.join(pair)}" if pair else ""
         raise PolicyError(

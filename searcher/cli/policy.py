@@ -265,7 +265,7 @@ def _newest(found: list[TimingPolicy]) -> TimingPolicy:
     """For people, who are told of the others."""
     if len(found) > 1:
         click.echo(
-            f"the newest of {len(found)}, for {_cluster_of(found[0])}; others:"
+            f"the newest of {len(found)}, for {found[0].cluster}; others:"
             f" {_named(found[1:])}; {_HOW_TO_CHOOSE}",
             err=True,
         )
@@ -330,15 +330,11 @@ def _near_misses(registry: PolicyRegistry, reference: str) -> str:
     others = _lookup(registry, reference, None, None)
     if not others:
         return ""
-    return f" (there is one for {'; '.join(_cluster_of(other) for other in others)})"
+    return f" (there is one for {'; '.join(other.cluster for other in others)})"
 
 
 def _named(found: list[TimingPolicy]) -> str:
-    return "; ".join(f"{_cluster_of(other)} [{other.fingerprint[:12]}]" for other in found)
-
-
-def _cluster_of(found: TimingPolicy) -> str:
-    return f"{found.workers} workers, {found.first_protocol},{found.second_protocol}"
+    return "; ".join(f"{other.cluster} [{other.fingerprint[:12]}]" for other in found)
 
 
 def _aliases_of(registry: PolicyRegistry, found: TimingPolicy) -> list[str]:

@@ -64,7 +64,6 @@ class Program:
     def __init__(self, workload: Workload, data: Data, devices: Devices) -> None:
         self._workload = workload
         self._devices = devices
-        self._data = data
         self.function = ModelFunction(workload, data)
         self.parameters = self.function.parameters
         self.statistics = self.function.statistics

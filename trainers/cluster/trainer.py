@@ -13,7 +13,7 @@ from syncswitch.storage.errors import (
     one_line,
 )
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records import TrialRecord, TrialSpec, WorkloadIdentity
 from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint
 from syncswitch.trainers.cluster.evaluator import ModelTester
 from syncswitch.trainers.cluster.launchers import InProcessLauncher, Launcher
@@ -44,6 +44,7 @@ class ClusterTrainer(Trainer):
     def __init__(self, workload: Workload, workers: int, launcher: Launcher | None = None) -> None:
         self._workload = workload
         self._workers = workers
+        self._identities: dict[tuple[str, ...], WorkloadIdentity] = {}
         self._launcher = launcher or InProcessLauncher()
         devices = self._launcher.start(workers)
         data = workload.load_data()
@@ -75,9 +76,7 @@ class ClusterTrainer(Trainer):
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
         check_protocols(identity.first_protocol, identity.second_protocol)
-        own = self._workload.identity(
-            self._workers, identity.first_protocol, identity.second_protocol
-        )
+        own = self._own_identity(identity.first_protocol, identity.second_protocol)
         if identity.fingerprint != own.fingerprint:
             raise UserError(
                 f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "
@@ -86,6 +85,12 @@ class ClusterTrainer(Trainer):
             )
         if not 0 <= spec.switch_percent <= 100:
             raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
+
+    def _own_identity(self, *protocols: str) -> WorkloadIdentity:
+        # Kept, because describing a workload builds its model.
+        if protocols not in self._identities:
+            self._identities[protocols] = self._workload.identity(self._workers, *protocols)
+        return self._identities[protocols]
 
     def _load_start(self, spec: TrialSpec) -> Checkpoint | None:
         if spec.fork_from is None:

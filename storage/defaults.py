@@ -1,0 +1,8 @@
+"""Where the database is when nobody says; light, so that `--help` can tell."""
+
+from __future__ import annotations
+
+__all__ = ["DEFAULT_URL", "ENVIRONMENT_VARIABLE"]
+
+DEFAULT_URL = "sqlite:///syncswitch.db"
+ENVIRONMENT_VARIABLE = "SYNCSWITCH_STORAGE"
