@@ -33,8 +33,11 @@ def is_alive(owner: Owner) -> bool:
 
 def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
     """Whether a running trial goes on: by its process here, by its heartbeat elsewhere."""
-    if row.host == socket.gethostname():
-        return is_alive(Owner(row.host, row.process_id, row.process_started_at))
+    owner = row.owner
+    if owner is None or row.heartbeat_at is None:
+        return False
+    if owner.host == socket.gethostname():
+        return is_alive(owner)
     silent = (datetime.now(timezone.utc) - row.heartbeat_at).total_seconds()
     return silent <= heartbeat_seconds
 

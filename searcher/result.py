@@ -182,7 +182,11 @@ def _estimated_baseline_seconds(
 
 
 def _covered_seconds(rows: Sequence[StoredTrial]) -> float:
-    spans = sorted((row.started_at, row.ended_at) for row in rows if row.ended_at is not None)
+    spans = sorted(
+        (row.started_at, row.ended_at)
+        for row in rows
+        if row.started_at is not None and row.ended_at is not None
+    )
     covered = 0.0
     reached: datetime | None = None
     for start, end in spans:

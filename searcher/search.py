@@ -177,10 +177,12 @@ class Search:
         """Publishes once per study: a repeated call returns the same version."""
         rule, identity = self._rule, self._identity
         finished = self._study.finished()
-        rows = {row.trial_number: row for row in self._store.trials(study=self.study_name)}
+        rows = self._store.numbered(self.study_name)
         draft = draft_policy(rule, identity, self.study_name, decided, finished, rows)
+        policy = self._registry.publish(draft)
+        self._store.set_target(policy.target_accuracy, study=self.study_name)
         return SearchResult(
-            policy=self._registry.publish(draft),
+            policy=policy,
             settings=settings_of(rule, finished, rows),
             cost=cost_of(rule, identity, finished, rows),
         )

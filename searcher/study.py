@@ -21,7 +21,7 @@ from syncswitch.searcher.decision import Decision, NextRun, Observation, PaperRu
 from syncswitch.searcher.plan import replicate_seed
 from syncswitch.searcher.sampler import BinarySearchSampler, in_flight_percents, observations
 from syncswitch.storage.errors import DatabaseError, RetryableError
-from syncswitch.storage.inspection import shown
+from syncswitch.storage.inspection import driver_url, shown
 from syncswitch.storage.trials import Owner
 
 __all__ = [
@@ -227,7 +227,7 @@ def _storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
     for attempt in range(_OPEN_ATTEMPTS):
         try:
             return optuna.storages.RDBStorage(
-                url, engine_kwargs=arguments, skip_compatibility_check=not check
+                driver_url(url), engine_kwargs=arguments, skip_compatibility_check=not check
             )
         except RuntimeError as error:
             raise DatabaseError(

@@ -46,6 +46,8 @@ _ADVISORY_LOCK = 0x53594E43  # any number that all versions of this software sha
 # SQLSTATEs that a new transaction cures: serialization, deadlock, a row that another just inserted.
 _PASSING_STATES = frozenset({"40001", "40P01", "23505"})
 
+_EXTRAS = {"psycopg": "'syncswitch[postgresql]'"}
+
 _T = TypeVar("_T")
 
 
@@ -189,7 +191,7 @@ def _engine(parsed: URL, url: str) -> Engine:
         engine = create_engine(parsed, **arguments)
     except (ImportError, NoSuchModuleError) as error:
         name = getattr(error, "name", None)
-        fix = f"`pip install {name}`" if name else "check the part before ://"
+        fix = f"`pip install {_EXTRAS.get(name, name)}`" if name else "check the part before ://"
         raise DatabaseError(
             f"{shown(url)} needs a driver that is missing ({error}); {fix}"
         ) from error
@@ -216,13 +218,38 @@ def _migrate(engine: Engine, place: str) -> None:
     try:
         if engine.dialect.name == "sqlite":
             _use_write_ahead_log(engine)
-        with engine.execution_options(**{_WRITER: True}).begin() as connection:
-            if engine.dialect.name == "postgresql":
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+        with _migration(engine) as connection:
             if content_of(connection, place) is not Content.CURRENT:
                 migrations.upgrade(connection, place)
     except DBAPIError as error:
         raise _translated(error, place) from error
+
+
+@contextmanager
+def _migration(engine: Engine) -> Iterator[Connection]:
+    """A transaction that no other migration shares."""
+    with engine.execution_options(**{_WRITER: True}).connect() as connection:
+        if engine.dialect.name == "postgresql":
+            with connection.begin():
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+                yield connection
+            return
+        # SQLite makes a changed table anew, which would take the rows that refer to it along.
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute("PRAGMA foreign_keys=OFF")
+        try:
+            with connection.begin():
+                yield connection
+                _check_references(connection)
+        finally:
+            driver.execute("PRAGMA foreign_keys=ON")
+
+
+def _check_references(connection: Connection) -> None:
+    lost = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    if lost is not None:
+        raise FatalError(f"a row of {lost[0]} refers to one of {lost[2]} that is not there")
 
 
 def _use_write_ahead_log(engine: Engine) -> None:

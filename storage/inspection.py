@@ -20,13 +20,14 @@ __all__ = [
     "Content",
     "check_sqlite_file",
     "content_of",
+    "driver_url",
     "holds_nothing",
     "parse_url",
     "shown",
     "sqlite_path",
 ]
 
-REVISION = "0001"
+REVISION = "0002"
 """The revision of the tables that this version of the software reads and writes."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
@@ -82,7 +83,14 @@ def parse_url(url: str) -> URL:
                 f"{shown(url)}: a search needs a database file that its processes can share;"
                 f" give a plain path, for example sqlite:///syncswitch.db"
             )
-    return parsed
+    # Without a driver's name SQLAlchemy would choose one by its own version.
+    is_plain = parsed.drivername == "postgresql"
+    return parsed.set(drivername="postgresql+psycopg") if is_plain else parsed
+
+
+def driver_url(url: str) -> str:
+    """The URL as SQLAlchemy and Optuna need it: with the driver's name, password included."""
+    return parse_url(url).render_as_string(hide_password=False)
 
 
 def shown(url: str) -> str:

@@ -12,16 +12,19 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
+    Computed,
     DateTime,
     Dialect,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
+    Index,
     MetaData,
     String,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -81,7 +84,10 @@ class Base(DeclarativeBase):
 
 
 class WorkloadRow(Base):
-    """A workload on a cluster of one size, with one pair of protocols."""
+    """A workload on a cluster of one size, with one pair of protocols.
+
+    What nobody recorded of an imported job is null.
+    """
 
     __tablename__ = "syncswitch_workloads"
     __table_args__ = (
@@ -93,17 +99,17 @@ class WorkloadRow(Base):
     fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(255), index=True)
     reference: Mapped[str] = mapped_column(String(1024), index=True)
-    model: Mapped[str] = mapped_column(Text)
-    data_set: Mapped[str] = mapped_column(Text)
-    loss: Mapped[str] = mapped_column(Text)
-    optimizer: Mapped[str] = mapped_column(Text)
+    model: Mapped[str | None] = mapped_column(Text)
+    data_set: Mapped[str | None] = mapped_column(Text)
+    loss: Mapped[str | None] = mapped_column(Text)
+    optimizer: Mapped[str | None] = mapped_column(Text)
     total_worker_steps: Mapped[int] = mapped_column(BigInteger)
-    batch_size: Mapped[int]
-    learning_rate: Mapped[float]
-    momentum: Mapped[float]
-    learning_rate_boundaries: Mapped[list[Any]] = mapped_column(JSON)
-    metric: Mapped[str] = mapped_column(Text)
-    evaluation_interval_worker_steps: Mapped[int] = mapped_column(BigInteger)
+    batch_size: Mapped[int | None]
+    learning_rate: Mapped[float | None]
+    momentum: Mapped[float | None]
+    learning_rate_boundaries: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    metric: Mapped[str | None] = mapped_column(Text)
+    evaluation_interval_worker_steps: Mapped[int | None] = mapped_column(BigInteger)
     workers: Mapped[int]
     first_protocol: Mapped[str] = mapped_column(String(64))
     second_protocol: Mapped[str] = mapped_column(String(64))
@@ -115,6 +121,7 @@ class SearchRow(Base):
 
     __tablename__ = "syncswitch_searches"
     __table_args__ = (
+        UniqueConstraint("study", "fingerprint"),
         CheckConstraint("settings > 0", name="settings"),
         CheckConstraint("runs > 0", name="runs"),
         CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
@@ -138,46 +145,81 @@ class SearchRow(Base):
 class TrialRow(Base):
     """One training run: what was asked for, who runs it, what it measured.
 
-    The measured columns are null until the run is complete.
+    A trial belongs to a search, or was imported and then names its `source`. The measured columns
+    are null until the run is complete, and in an imported run of which only its divergence is
+    known.
     """
 
     __tablename__ = "syncswitch_trials"
     __table_args__ = (
         UniqueConstraint("study", "trial_number"),
+        UniqueConstraint("source"),
+        ForeignKeyConstraint(
+            ["study", "fingerprint"],
+            [SearchRow.study, SearchRow.fingerprint],
+            name="fk_syncswitch_trials_study",
+        ),
+        Index(None, "fingerprint", "setting_percent", "state"),
+        Index(None, "parent_trial_id"),
         CheckConstraint("state IN ('running', 'complete', 'failed')", name="state"),
+        CheckConstraint("(study IS NULL) = (trial_number IS NULL)", name="numbered_in_search"),
+        CheckConstraint("(study IS NULL) <> (source IS NULL)", name="searched_or_imported"),
         CheckConstraint("trial_number >= 0", name="trial_number"),
         CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
+        CheckConstraint("setting_percent BETWEEN 0 AND 100", name="setting_percent"),
         CheckConstraint("replicate >= 0", name="replicate"),
+        CheckConstraint("fork_percent BETWEEN 0 AND 100", name="fork_percent"),
+        CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
+        CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
         CheckConstraint("worker_steps >= 0", name="worker_steps"),
         CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
         CheckConstraint("final_accuracy BETWEEN 0 AND 1", name="final_accuracy"),
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
         CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
         CheckConstraint("switch_overhead_seconds >= 0", name="switch_overhead_seconds"),
+        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
+        CheckConstraint("time_to_accuracy_seconds >= 0", name="time_to_accuracy_seconds"),
+        CheckConstraint(
+            "time_to_accuracy_seconds IS NULL OR target_accuracy IS NOT NULL",
+            name="time_to_a_target",
+        ),
+        CheckConstraint(
+            "state <> 'running' OR (started_at IS NOT NULL AND heartbeat_at IS NOT NULL"
+            " AND host IS NOT NULL AND process_id IS NOT NULL"
+            " AND process_started_at IS NOT NULL)",
+            name="running_has_owner",
+        ),
+        CheckConstraint("state <> 'failed' OR failure IS NOT NULL", name="failed_has_reason"),
         CheckConstraint(
             "state <> 'complete' OR (converged_accuracy IS NOT NULL AND final_accuracy IS NOT NULL"
             " AND converged IS NOT NULL AND diverged IS NOT NULL AND stopped_early IS NOT NULL"
             " AND training_seconds IS NOT NULL AND inherited_seconds IS NOT NULL"
-            " AND switch_overhead_seconds IS NOT NULL AND ended_at IS NOT NULL)",
+            " AND switch_overhead_seconds IS NOT NULL AND ended_at IS NOT NULL)"
+            " OR (source IS NOT NULL AND diverged IS NOT NULL AND diverged)",
             name="complete_is_measured",
         ),
     )
 
     trial_id: Mapped[int] = mapped_column(primary_key=True)
-    study: Mapped[str] = mapped_column(ForeignKey(SearchRow.study))
-    trial_number: Mapped[int]
+    fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint))
+    study: Mapped[str | None] = mapped_column(String(512))
+    trial_number: Mapped[int | None]
+    source: Mapped[str | None] = mapped_column(String(1024))
+    setting_percent: Mapped[float | None]
     switch_percent: Mapped[float]
     replicate: Mapped[int]
-    seed: Mapped[int] = mapped_column(BigInteger)
+    seed: Mapped[int | None] = mapped_column(BigInteger)
     fork_from: Mapped[str | None] = mapped_column(Text)
+    parent_trial_id: Mapped[int | None] = mapped_column(ForeignKey("syncswitch_trials.trial_id"))
+    fork_percent: Mapped[float | None]
     state: Mapped[str] = mapped_column(String(16), index=True)
     worker_steps: Mapped[int] = mapped_column(BigInteger)
-    started_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
-    heartbeat_at: Mapped[datetime]
-    host: Mapped[str] = mapped_column(String(255))
-    process_id: Mapped[int]
-    process_started_at: Mapped[float]
+    heartbeat_at: Mapped[datetime | None]
+    host: Mapped[str | None] = mapped_column(String(255))
+    process_id: Mapped[int | None]
+    process_started_at: Mapped[float | None]
     failure: Mapped[str | None] = mapped_column(Text)
     converged_accuracy: Mapped[float | None]
     final_accuracy: Mapped[float | None]
@@ -187,14 +229,16 @@ class TrialRow(Base):
     training_seconds: Mapped[float | None]
     inherited_seconds: Mapped[float | None]
     switch_overhead_seconds: Mapped[float | None]
+    target_accuracy: Mapped[float | None]
+    time_to_accuracy_seconds: Mapped[float | None]
     software: Mapped[dict[str, str] | None]
 
-    search: Mapped[SearchRow] = relationship()
+    workload: Mapped[WorkloadRow] = relationship()
     phases: Mapped[list[PhaseRow]] = relationship(order_by="PhaseRow.position")
 
 
 class PhaseRow(Base):
-    """The part of a trial that used one protocol."""
+    """The part of a trial that used one protocol. Staleness is null where nobody measured it."""
 
     __tablename__ = "syncswitch_phases"
     __table_args__ = (
@@ -211,8 +255,15 @@ class PhaseRow(Base):
     start_worker_step: Mapped[int] = mapped_column(BigInteger)
     end_worker_step: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[float]
-    mean_staleness: Mapped[float]
-    max_staleness: Mapped[int]
+    worker_steps_per_second: Mapped[float | None] = mapped_column(
+        # An empty phase has no throughput; so short a time would overflow PostgreSQL's floats.
+        Computed(
+            "CASE WHEN seconds > 1e-9 THEN (end_worker_step - start_worker_step) / seconds END",
+            persisted=True,
+        )
+    )
+    mean_staleness: Mapped[float | None]
+    max_staleness: Mapped[int | None]
 
 
 class EvaluationRow(Base):
@@ -223,6 +274,8 @@ class EvaluationRow(Base):
         CheckConstraint("worker_step >= 0", name="worker_step"),
         CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
         CheckConstraint("accuracy BETWEEN 0 AND 1", name="accuracy"),
+        # A curve lies in one piece, and the key is not stored twice.
+        {"sqlite_with_rowid": False},
     )
 
     trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
@@ -235,12 +288,20 @@ class EvaluationRow(Base):
 class PolicyRow(Base):
     """One version of the timing policy of a workload; never changed.
 
-    `study` refers to no table here: a policy may come from a search in another database.
+    `study` refers to no table here: a policy may come from a search in another database, and then
+    says when it was imported. A search publishes once.
     """
 
     __tablename__ = "syncswitch_policies"
     __table_args__ = (
-        UniqueConstraint("study"),
+        UniqueConstraint("fingerprint", "study", "created_at"),
+        Index(
+            "uq_syncswitch_policies_study",
+            "study",
+            unique=True,
+            sqlite_where=text("imported_at IS NULL"),
+            postgresql_where=text("imported_at IS NULL"),
+        ),
         CheckConstraint("version > 0", name="version"),
         CheckConstraint("workers > 0", name="workers"),
         CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
@@ -268,6 +329,7 @@ class PolicyRow(Base):
     strategy: Mapped[str] = mapped_column(String(64))
     study: Mapped[str] = mapped_column(String(512))
     created_at: Mapped[datetime]
+    imported_at: Mapped[datetime | None]
     software: Mapped[dict[str, str]]
 
     evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")

@@ -28,7 +28,8 @@ LARGEST_SEED = 2**31 - 1
 class WorkloadIdentity:
     """What makes two jobs the same for a timing policy.
 
-    Seed, paths and host are left out on purpose, and so is `name`, which only people use.
+    Seed, paths and host are left out on purpose, and so is `name`, which only people use. What
+    nobody recorded of an imported job is None; then the job is told apart by its name, too.
 
     Attributes:
         name: What people call the workload, for example `digits`.
@@ -50,17 +51,17 @@ class WorkloadIdentity:
     """
 
     name: str
-    model: str
-    data_set: str
-    loss: str
-    optimizer: str
+    model: str | None
+    data_set: str | None
+    loss: str | None
+    optimizer: str | None
     total_worker_steps: int
-    batch_size: int
-    learning_rate: float
-    momentum: float
-    learning_rate_boundaries: tuple[tuple[int, float], ...]
-    metric: str
-    evaluation_interval_worker_steps: int
+    batch_size: int | None
+    learning_rate: float | None
+    momentum: float | None
+    learning_rate_boundaries: tuple[tuple[int, float], ...] | None
+    metric: str | None
+    evaluation_interval_worker_steps: int | None
     workers: int
     first_protocol: str
     second_protocol: str
@@ -69,7 +70,8 @@ class WorkloadIdentity:
     def fingerprint(self) -> str:
         """64 hexadecimal digits, the same on every machine and in every year."""
         content = asdict(self)
-        del content["name"]
+        if self.model is not None:
+            del content["name"]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -118,15 +120,16 @@ class Evaluation:
 class PhaseRecord:
     """What was measured in the part of a run that used one protocol.
 
-    Staleness is counted in updates: how many were applied between a worker's pull and its push.
+    Staleness is counted in updates: how many were applied between a worker's pull and its push;
+    None where nobody counted.
     """
 
     protocol: str
     start_worker_step: int
     end_worker_step: int
     seconds: float
-    mean_staleness: float
-    max_staleness: int
+    mean_staleness: float | None
+    max_staleness: int | None
 
     @property
     def worker_steps_per_second(self) -> float:

@@ -11,7 +11,7 @@ import psutil
 
 from syncswitch.storage.records import PhaseRecord
 
-__all__ = ["Owner", "SearchInfo", "StoredTrial"]
+__all__ = ["Fork", "Owner", "SearchInfo", "StoredTrial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,42 @@ class SearchInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a run left another one of its search.
+
+    Attributes:
+        trial_number: Of the other.
+        percent: Percent of W that they share.
+    """
+
+    trial_number: int
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTrial:
     """One trial as the database has it; times are in UTC.
 
     What is measured at the end is None until the trial is complete. `worker_steps` is the progress
-    so far, and `heartbeat_at` when the owner last reported it.
+    so far, and `heartbeat_at` when the owner last reported it. A trial of a search has a study and
+    a number in it; an imported one has a source instead, and no owner. `setting_percent` is the
+    setting that the run counts for: of a search's run its switch point, of an imported run what
+    was declared, None for a run that counts for none.
     """
 
-    study: str
-    trial_number: int
+    trial_id: int
+    study: str | None
+    trial_number: int | None
+    source: str | None
     workload: str
     fingerprint: str
     workers: int
+    setting_percent: float | None
     switch_percent: float
     replicate: int
-    seed: int
+    seed: int | None
+    parent_trial_id: int | None
+    fork_percent: float | None
     state: str
     converged_accuracy: float | None
     final_accuracy: float | None
@@ -83,13 +104,22 @@ class StoredTrial:
     training_seconds: float | None
     inherited_seconds: float | None
     switch_overhead_seconds: float | None
+    target_accuracy: float | None
+    time_to_accuracy_seconds: float | None
     worker_steps: int
     total_worker_steps: int
     phases: tuple[PhaseRecord, ...]
-    started_at: datetime
+    started_at: datetime | None
     ended_at: datetime | None
-    heartbeat_at: datetime
-    host: str
-    process_id: int
-    process_started_at: float
+    heartbeat_at: datetime | None
+    host: str | None
+    process_id: int | None
+    process_started_at: float | None
     failure: str | None
+
+    @property
+    def owner(self) -> Owner | None:
+        """The process that runs or ran it; None for an imported run."""
+        if self.host is None or self.process_id is None or self.process_started_at is None:
+            return None
+        return Owner(self.host, self.process_id, self.process_started_at)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session, contains_eager, selectinload
 
 from syncswitch.storage.engine import Database
@@ -21,9 +22,9 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 from syncswitch.storage.selection import is_workload
-from syncswitch.storage.trial_values import Owner, SearchInfo, StoredTrial
+from syncswitch.storage.trial_values import Fork, Owner, SearchInfo, StoredTrial
 
-__all__ = ["Owner", "SearchInfo", "StoredTrial", "TrialStore"]
+__all__ = ["Fork", "Owner", "SearchInfo", "StoredTrial", "TrialStore", "evaluation_values"]
 
 
 class TrialStore:
@@ -52,12 +53,27 @@ class TrialStore:
 
         self._database.write(operation)
 
-    def begin(self, study: str, trial_number: int, spec: TrialSpec, owner: Owner) -> None:
+    def begin(
+        self,
+        study: str,
+        trial_number: int,
+        spec: TrialSpec,
+        owner: Owner,
+        *,
+        fork: Fork | None = None,
+    ) -> None:
         """Records that a trial runs; one that ran or failed before starts anew.
 
+        Args:
+            study: The search.
+            trial_number: In it.
+            spec: What is asked for.
+            owner: Who runs it.
+            fork: The run of this search whose checkpoint it starts from.
+
         Raises:
-            FatalError: The search is not registered or has another workload, or the trial is
-                complete.
+            FatalError: The search is not registered or has another workload, the trial is
+                complete, or the run it is forked from is unknown.
         """
 
         def operation(session: Session) -> None:
@@ -66,14 +82,18 @@ class TrialStore:
                 raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
             row = _locked(session, study, trial_number)
             if row is None:
-                row = TrialRow(study=study, trial_number=trial_number)
+                row = TrialRow(
+                    study=study, trial_number=trial_number, fingerprint=search.fingerprint
+                )
                 session.add(row)
             elif row.state == "complete":
                 raise FatalError(f"trial {trial_number} of {study!r} is already complete")
-            row.switch_percent = spec.switch_percent
+            row.switch_percent = row.setting_percent = spec.switch_percent
             row.replicate = spec.replicate
             row.seed = spec.seed
             row.fork_from = str(spec.fork_from) if spec.fork_from else None
+            row.parent_trial_id = _parent_id(session, study, fork)
+            row.fork_percent = fork.percent if fork else None
             row.state = "running"
             row.worker_steps = 0
             row.started_at = row.heartbeat_at = _now()
@@ -104,7 +124,12 @@ class TrialStore:
                 raise FatalError(f"trial {trial_number} of {study!r} was never begun")
             if row.state != "complete":
                 _fill(row, record)
-                session.add_all(_measurements(row.trial_id, record))
+                session.flush()  # the phases and evaluations refer to this row
+                session.add_all(_phases(row.trial_id, record))
+                if record.evaluations:
+                    session.execute(
+                        insert(EvaluationRow), evaluation_values(row.trial_id, record.evaluations)
+                    )
 
         self._database.write(operation)
 
@@ -139,10 +164,15 @@ class TrialStore:
         if study is not None:
             query = query.where(TrialRow.study == study)
         if fingerprint is not None:
-            query = query.where(SearchRow.fingerprint == fingerprint)
+            query = query.where(TrialRow.fingerprint == fingerprint)
         if workload is not None:
             query = query.where(is_workload(workload))
         return self._read(query.order_by(TrialRow.trial_id))
+
+    def numbered(self, study: str) -> dict[int, StoredTrial]:
+        """The trials of a search by their number in it."""
+        rows = self.trials(study=study)
+        return {row.trial_number: row for row in rows if row.trial_number is not None}
 
     def evaluations(self, study: str, trial_number: int) -> list[Evaluation]:
         """Evaluations of a complete trial, in the order of their worker-steps."""
@@ -171,6 +201,41 @@ class TrialStore:
         query = query.order_by(SearchRow.registered_at, SearchRow.study)
         with self._database.session(read_only=True) as session:
             return [_search_info(row) for row in session.scalars(query)]
+
+    def set_target(
+        self, target_accuracy: float, *, study: str | None = None, fingerprint: str | None = None
+    ) -> None:
+        """Records the accuracy that runs were to reach, and when each complete one reached it.
+
+        Args:
+            target_accuracy: 0 to 1.
+            study: Of the runs of this search.
+            fingerprint: Of the imported runs of this workload.
+        """
+        mine = (
+            TrialRow.study == study
+            if study is not None
+            else (TrialRow.fingerprint == fingerprint) & TrialRow.source.is_not(None)
+        )
+        first_seconds = (
+            select(func.min(EvaluationRow.elapsed_seconds))
+            .where(
+                EvaluationRow.trial_id == TrialRow.trial_id,
+                EvaluationRow.accuracy >= target_accuracy,
+            )
+            .scalar_subquery()
+        )
+        statement = (
+            update(TrialRow)
+            .where(mine, TrialRow.state == "complete")
+            .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)
+            .execution_options(synchronize_session=False)
+        )
+
+        def operation(session: Session) -> None:
+            session.execute(statement)
+
+        self._database.write(operation)
 
     def _update_running(self, study: str, trial_number: int, **values: object) -> None:
         statement = (
@@ -245,49 +310,61 @@ def _fill(row: TrialRow, record: TrialRecord) -> None:
     row.software = dict(record.software)
 
 
-def _measurements(trial_id: int, record: TrialRecord) -> list[EvaluationRow | PhaseRow]:
-    evaluations = [
-        EvaluationRow(
-            trial_id=trial_id,
-            worker_step=evaluation.worker_step,
-            elapsed_seconds=evaluation.elapsed_seconds,
-            accuracy=evaluation.accuracy,
+def _parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
+    if fork is None:
+        return None
+    query = select(TrialRow.trial_id).where(
+        TrialRow.study == study, TrialRow.trial_number == fork.trial_number
+    )
+    parent = session.scalar(query)
+    if parent is None:
+        raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
+    return parent
+
+
+def evaluation_values(
+    trial_id: int, evaluations: Iterable[Evaluation]
+) -> list[dict[str, float | None]]:
+    """Rows of the table of evaluations, for one statement that inserts them all."""
+    return [
+        {
+            "trial_id": trial_id,
+            "worker_step": evaluation.worker_step,
+            "elapsed_seconds": evaluation.elapsed_seconds,
+            "accuracy": evaluation.accuracy,
             # SQLite has no NaN, and says so by storing null.
-            training_loss=None
+            "training_loss": None
             if math.isnan(evaluation.training_loss)
             else evaluation.training_loss,
-        )
-        for evaluation in record.evaluations
+        }
+        for evaluation in evaluations
     ]
-    phases = [
+
+
+def _phases(trial_id: int, record: TrialRecord) -> list[PhaseRow]:
+    return [
         PhaseRow(trial_id=trial_id, position=position, **asdict(phase))
         for position, phase in enumerate(record.phases)
     ]
-    return [*evaluations, *phases]
 
 
 def _all_trials() -> Select[Any]:
     return (
         select(TrialRow)
-        .join(TrialRow.search)
-        .join(SearchRow.workload)
-        .options(
-            contains_eager(TrialRow.search).contains_eager(SearchRow.workload),
-            selectinload(TrialRow.phases),
-        )
+        .join(TrialRow.workload)
+        .options(contains_eager(TrialRow.workload), selectinload(TrialRow.phases))
     )
 
 
 def _stored_trial(row: TrialRow) -> StoredTrial:
-    workload = row.search.workload
+    workload = row.workload
     fields: dict[str, Any] = {
         name: getattr(row, name)
         for name in StoredTrial.__dataclass_fields__
-        if name not in {"workload", "fingerprint", "workers", "total_worker_steps", "phases"}
+        if name not in {"workload", "workers", "total_worker_steps", "phases"}
     }
     return StoredTrial(
         workload=workload.name,
-        fingerprint=workload.fingerprint,
         workers=workload.workers,
         total_worker_steps=workload.total_worker_steps,
         phases=tuple(

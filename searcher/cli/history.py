@@ -32,7 +32,7 @@ def status(reference: str | None, storage_url: str, as_json: bool) -> int:
         store = TrialStore(database)
         policies = {p.study: p for p in PolicyRegistry(database).policies(workload=selector)}
         searches = [
-            _search_state(search, store.trials(study=search.study), policies.get(search.study))
+            _search_state(search, store.numbered(search.study), policies.get(search.study))
             for search in store.searches(workload=selector)
         ]
     if as_json:
@@ -79,7 +79,7 @@ def _nothing(reference: str | None) -> str:
 
 
 def _search_state(
-    search: SearchInfo, rows: list[StoredTrial], policy: TimingPolicy | None
+    search: SearchInfo, rows: dict[int, StoredTrial], policy: TimingPolicy | None
 ) -> dict[str, Any]:
     from syncswitch.searcher.liveness import state_of
 
@@ -87,13 +87,11 @@ def _search_state(
         search.strategy, search.settings, search.runs, search.threshold, search.target_accuracy
     )
     finished = [
-        Observation(
-            row.switch_percent, row.converged_accuracy, bool(row.diverged), row.trial_number
-        )
-        for row in rows
+        Observation(row.switch_percent, row.converged_accuracy, bool(row.diverged), number)
+        for number, row in rows.items()
         if row.state == "complete" and row.converged_accuracy is not None
     ]
-    in_flight = sum(state_of(row) == "running" for row in rows)
+    in_flight = sum(state_of(row) == "running" for row in rows.values())
     bracket: tuple[float, float] | None = None
     target: float | None = search.target_accuracy
     try:
@@ -106,7 +104,7 @@ def _search_state(
     if policy is not None:
         state = "done"
     return {
-        "workload": policy.workload if policy else rows[0].workload if rows else None,
+        "workload": policy.workload if policy else next((r.workload for r in rows.values()), None),
         "fingerprint": search.fingerprint,
         "study": search.study,
         "strategy": search.strategy,
@@ -148,8 +146,8 @@ def _trial_cells(row: StoredTrial) -> list[str]:
 
     accuracy = "-" if row.converged_accuracy is None else f"{row.converged_accuracy:.4f}"
     return [
-        row.study,
-        str(row.trial_number),
+        row.study or row.source or "-",
+        "-" if row.trial_number is None else str(row.trial_number),
         f"{row.switch_percent:g} %",
         str(row.replicate),
         state_of(row),

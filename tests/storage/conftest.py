@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,13 +120,9 @@ def policy() -> TimingPolicy:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "syncswitch.db"
-
-
-@pytest.fixture
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
+def url(any_url: str) -> str:
+    """Every test of the storage runs on each kind of database, unless it takes `sqlite_url`."""
+    return any_url
 
 
 @pytest.fixture

@@ -41,15 +41,15 @@ def test_the_url_is_kept_as_given(url: str) -> None:
         assert database.url == url
 
 
-def test_a_missing_file_is_refused_and_not_made(url: str, path: Path) -> None:
+def test_a_missing_file_is_refused_and_not_made(sqlite_url: str, path: Path) -> None:
     with pytest.raises(DatabaseError, match=f"no database at {path}"):
-        open_database(url, create=False)
+        open_database(sqlite_url, create=False)
     assert names_of(path.parent) == []
 
 
-def test_upgrade_refuses_a_missing_file(url: str, path: Path) -> None:
+def test_upgrade_refuses_a_missing_file(sqlite_url: str, path: Path) -> None:
     with pytest.raises(DatabaseError, match="no database at"):
-        upgrade_database(url)
+        upgrade_database(sqlite_url)
     assert names_of(path.parent) == []
 
 
@@ -67,11 +67,13 @@ def test_a_newer_database_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["0000", "9999", "deadbeef"])
-def test_nothing_is_written_to_a_refused_database(url: str, path: Path, revision: str) -> None:
-    set_revision(url, revision)
+def test_nothing_is_written_to_a_refused_database(
+    sqlite_url: str, path: Path, revision: str
+) -> None:
+    set_revision(sqlite_url, revision)
     before = path.read_bytes()
     with pytest.raises(DatabaseError):
-        open_database(url, create=True)
+        open_database(sqlite_url, create=True)
     assert path.read_bytes() == before
     assert names_of(path.parent) == [path.name]
 
@@ -83,10 +85,10 @@ def test_upgrade_without_a_way_says_so_in_one_line(url: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_upgrade_leaves_a_current_database_alone(url: str, path: Path) -> None:
-    open_database(url, create=True).close()
+def test_upgrade_leaves_a_current_database_alone(sqlite_url: str, path: Path) -> None:
+    open_database(sqlite_url, create=True).close()
     before = path.read_bytes()
-    upgrade_database(url)
+    upgrade_database(sqlite_url)
     assert path.read_bytes() == before
 
 

@@ -83,19 +83,19 @@ def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_below_a_file_is_refused(path: Path, url: str) -> None:
+def test_a_file_below_a_file_is_refused(path: Path, sqlite_url: str) -> None:
     path.write_text("text")
-    assert "cannot read the database" in refusal(f"{url}/below.db")
+    assert "cannot read the database" in refusal(f"{sqlite_url}/below.db")
 
 
-def test_an_unreadable_file_is_refused(path: Path, url: str, at_once: Run) -> None:
-    open_database(url, create=True).close()
+def test_an_unreadable_file_is_refused(path: Path, sqlite_url: str, at_once: Run) -> None:
+    open_database(sqlite_url, create=True).close()
     path.chmod(0)
 
     def work(number: int) -> str:
         if os.geteuid() == 0:
             os.setuid(NOBODY)  # root may read everything
-        return refusal(url)
+        return refusal(sqlite_url)
 
     assert "Permission denied" in at_once(work, 1)[0]
 
@@ -123,33 +123,33 @@ def test_a_place_that_cannot_be_written_is_refused(path: Path, at_once: Run, hel
 )
 @pytest.mark.parametrize("create", [True, False])
 def test_a_file_of_another_kind_is_refused_untouched(
-    path: Path, url: str, content: bytes, create: bool
+    path: Path, sqlite_url: str, content: bytes, create: bool
 ) -> None:
     path.write_bytes(content)
-    assert "is not a SQLite database" in refusal(url, create=create)
+    assert "is not a SQLite database" in refusal(sqlite_url, create=create)
     assert path.read_bytes() == content
     assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("length", [16, 50, 4096, 20_000])
-def test_a_truncated_database_is_refused(path: Path, url: str, length: int) -> None:
-    open_database(url, create=True).close()
+def test_a_truncated_database_is_refused(path: Path, sqlite_url: str, length: int) -> None:
+    open_database(sqlite_url, create=True).close()
     path.write_bytes(path.read_bytes()[:length])
-    assert refusal(url)
+    assert refusal(sqlite_url)
 
 
-def test_an_empty_file_is_an_empty_database(path: Path, url: str) -> None:
+def test_an_empty_file_is_an_empty_database(path: Path, sqlite_url: str) -> None:
     path.touch()
-    assert "no results of syncswitch yet" in refusal(url, create=False)
+    assert "no results of syncswitch yet" in refusal(sqlite_url, create=False)
     assert path.read_bytes() == b""
-    open_database(url, create=True).close()
-    open_database(url, create=False).close()
+    open_database(sqlite_url, create=True).close()
+    open_database(sqlite_url, create=False).close()
 
 
 @pytest.mark.parametrize("create", [True, False])
 @pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 def test_the_tables_of_another_application_are_refused_untouched(
-    path: Path, url: str, create: bool, journal_mode: str
+    path: Path, sqlite_url: str, create: bool, journal_mode: str
 ) -> None:
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA journal_mode={journal_mode}")
@@ -158,7 +158,7 @@ def test_the_tables_of_another_application_are_refused_untouched(
     connection.commit()
     connection.close()
     before = path.read_bytes()
-    message = refusal(url, create=create)
+    message = refusal(sqlite_url, create=create)
     assert "customers, invoices, parts, ..." in message
     assert "trials" not in message
     assert path.read_bytes() == before
@@ -175,7 +175,7 @@ def test_the_tables_of_another_application_are_refused_untouched(
     ],
 )
 def test_tables_that_only_sound_like_those_of_optuna_are_refused_untouched(
-    path: Path, url: str, tables: dict[str, str]
+    path: Path, sqlite_url: str, tables: dict[str, str]
 ) -> None:
     connection = sqlite3.connect(path)
     for name, column in tables.items():
@@ -183,36 +183,36 @@ def test_tables_that_only_sound_like_those_of_optuna_are_refused_untouched(
     connection.commit()
     connection.close()
     before = path.read_bytes()
-    assert f"another application ({', '.join(sorted(tables))})" in refusal(url)
+    assert f"another application ({', '.join(sorted(tables))})" in refusal(sqlite_url)
     assert path.read_bytes() == before
 
 
-def test_nothing_is_held_before_our_tables_are_made(path: Path, url: str) -> None:
-    assert holds_nothing(url)
+def test_nothing_is_held_before_our_tables_are_made(path: Path, sqlite_url: str) -> None:
+    assert holds_nothing(sqlite_url)
     assert not path.exists()
     path.touch()
-    assert holds_nothing(url)
+    assert holds_nothing(sqlite_url)
     assert path.read_bytes() == b""
-    open_database(url, create=True).close()
-    assert not holds_nothing(url)
+    open_database(sqlite_url, create=True).close()
+    assert not holds_nothing(sqlite_url)
     assert not holds_nothing("postgresql+nodriver://host/name")
 
 
 def test_what_is_refused_is_refused_also_when_asked_whether_it_holds_anything(
-    path: Path, url: str
+    path: Path, sqlite_url: str
 ) -> None:
     path.write_text("a shopping list, long enough to look like a file")
     with pytest.raises(DatabaseError, match="is not a SQLite database"):
-        holds_nothing(url)
+        holds_nothing(sqlite_url)
 
 
-def test_tables_that_users_add_later_do_no_harm(path: Path, url: str) -> None:
-    open_database(url, create=True).close()
+def test_tables_that_users_add_later_do_no_harm(path: Path, sqlite_url: str) -> None:
+    open_database(sqlite_url, create=True).close()
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE my_notes (note TEXT)")
     connection.commit()
     connection.close()
-    open_database(url, create=False).close()
+    open_database(sqlite_url, create=False).close()
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,12 @@ def test_tables_that_users_add_later_do_no_harm(path: Path, url: str) -> None:
         "UPDATE syncswitch_alembic_version SET version_num = 'deadbeef'",
     ],
 )
-def test_a_revision_that_nobody_made_is_refused(path: Path, url: str, statement: str) -> None:
-    open_database(url, create=True).close()
+def test_a_revision_that_nobody_made_is_refused(
+    path: Path, sqlite_url: str, statement: str
+) -> None:
+    open_database(sqlite_url, create=True).close()
     connection = sqlite3.connect(path)
     connection.execute(statement)
     connection.commit()
     connection.close()
-    assert "which no version of syncswitch makes" in refusal(url)
+    assert "which no version of syncswitch makes" in refusal(sqlite_url)

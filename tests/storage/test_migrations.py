@@ -81,8 +81,10 @@ def test_the_database_itself_refuses_an_impossible_percent(
     database: Database, percent: float | None
 ) -> None:
     statement = text(
-        "INSERT INTO syncswitch_policies VALUES ('f', 1, 'w', 1, 1, 'a', 'b', :percent, 0.9, 0.1,"
-        " NULL, NULL, NULL, 's', 's', '2026-01-01 00:00:00', '{}')"
+        "INSERT INTO syncswitch_policies (fingerprint, version, workload, workers,"
+        " total_worker_steps, first_protocol, second_protocol, switch_percent, target_accuracy,"
+        " threshold, strategy, study, created_at, software) VALUES ('f', 1, 'w', 1, 1, 'a', 'b',"
+        " :percent, 0.9, 0.1, 's', 's', '2026-01-01 00:00:00', '{}')"
     )
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA foreign_keys")

@@ -249,7 +249,7 @@ class TrainingRun:
         write_checkpoint(
             path,
             Checkpoint(
-                model=self._spec.identity.model,
+                model=self._spec.identity.model or "",
                 seed=self._spec.seed,
                 worker_step=done,
                 first_protocol_worker_steps=min(done, switch_worker_step(self._spec)),
@@ -280,11 +280,12 @@ def _joined(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
     """Two stretches of one protocol, between which there was a checkpoint, as one phase."""
     first_steps = first.end_worker_step - first.start_worker_step
     second_steps = second.end_worker_step - second.start_worker_step
-    total = first.mean_staleness * first_steps + second.mean_staleness * second_steps
+    means = (first.mean_staleness or 0.0, second.mean_staleness or 0.0)
+    total = means[0] * first_steps + means[1] * second_steps
     return replace(
         first,
         end_worker_step=second.end_worker_step,
         seconds=first.seconds + second.seconds,
         mean_staleness=total / max(1, first_steps + second_steps),
-        max_staleness=max(first.max_staleness, second.max_staleness),
+        max_staleness=max(first.max_staleness or 0, second.max_staleness or 0),
     )

@@ -1,0 +1,73 @@
+"""The view `syncswitch_trial_facts`: one wide row per trial, the same on every database.
+
+Dashboards may read it, and all our tables of trials do. A migration makes it; a test holds the
+view and this description equal.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from syncswitch.storage.models import TABLE_PREFIX, UtcDateTime
+
+__all__ = ["TRIAL_FACTS"]
+
+TRIAL_FACTS = Table(
+    f"{TABLE_PREFIX}trial_facts",
+    MetaData(),
+    Column("trial_id", Integer, comment="number in this database"),
+    Column("workload", String, comment="name of the workload"),
+    Column("fingerprint", String, comment="of the workload on its cluster"),
+    Column("workers", Integer, comment="n, size of the cluster"),
+    Column("first_protocol", String, comment="before the switch"),
+    Column("second_protocol", String, comment="after the switch"),
+    Column("total_worker_steps", BigInteger, comment="W, length of the job"),
+    Column("study", String, comment="search it belongs to; null if imported"),
+    Column("trial_number", Integer, comment="number in its search; null if imported"),
+    Column("source", String, comment="what it was imported from; null if of a search"),
+    Column("setting_percent", Double, comment="setting it counts for; null if it counts for none"),
+    Column("switch_percent", Double, comment="percent of W in the first protocol"),
+    Column("replicate", Integer, comment="number of this repeat of the setting"),
+    Column("seed", BigInteger, comment="of parameters and order of data; null if unknown"),
+    Column("parent_trial_id", Integer, comment="trial it was forked from; null if of none"),
+    Column("fork_percent", Double, comment="percent of W at which it was forked"),
+    Column("state", String, comment="running, complete or failed"),
+    Column("converged_accuracy", Double, comment="test accuracy it converged to, 0 to 1"),
+    Column("final_accuracy", Double, comment="of the last evaluation, 0 to 1"),
+    Column("converged", Boolean, comment="whether the last 5 evaluations span at most 0.1 pp"),
+    Column("diverged", Boolean, comment="whether it diverged"),
+    Column("stopped_early", Boolean, comment="whether it was stopped before W"),
+    Column("worker_steps", BigInteger, comment="done so far, a fork's prefix included"),
+    Column("training_seconds", Double, comment="training time, a fork's prefix included"),
+    Column("inherited_seconds", Double, comment="part of it that a fork did not pay for"),
+    Column("paid_seconds", Double, comment="the other part"),
+    Column("switch_overhead_seconds", Double, comment="what the switch took, not training time"),
+    Column("first_phase_seconds", Double, comment="training time in the first protocol"),
+    Column("first_phase_worker_steps_per_second", Double, comment="throughput in it"),
+    Column("second_phase_seconds", Double, comment="training time in the second protocol"),
+    Column("second_phase_worker_steps_per_second", Double, comment="throughput in it"),
+    Column("target_accuracy", Double, comment="that the search wants; null while unknown"),
+    Column("time_to_accuracy_seconds", Double, comment="first evaluation at the target"),
+    Column(
+        "time_to_accuracy_is_censored",
+        Boolean,
+        comment="never at the target: the time is more than training_seconds",
+    ),
+    Column("started_at", UtcDateTime, comment="UTC"),
+    Column("ended_at", UtcDateTime, comment="UTC; null while running"),
+    Column("host", String, comment="of the chief; null if unknown"),
+    Column("failure", Text, comment="why it failed"),
+    Column("software", JSON, comment="version by name of distribution"),
+)
+"""Its columns; the comments are their documentation."""

@@ -1,0 +1,64 @@
+"""Writes the golden database of the current revision: `python -m tests.storage.golden.make`.
+
+Each revision's file is written once, by the software of its time, and never again: it is what
+users have. It holds a finished search (a policy, its evidence, an alias), a second version, a
+failed run and one under way, beside Optuna's tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parents[1] / "searcher"))
+
+from generated_trainer import GeneratedTrainer, identity  # noqa: E402
+
+from syncswitch.searcher.decision import PaperRule  # noqa: E402
+from syncswitch.searcher.plan import SearchPlan  # noqa: E402
+from syncswitch.searcher.search import Search  # noqa: E402
+from syncswitch.storage.engine import open_database  # noqa: E402
+from syncswitch.storage.inspection import REVISION  # noqa: E402
+from syncswitch.storage.policies import PolicyRegistry  # noqa: E402
+from syncswitch.storage.records import TrialSpec  # noqa: E402
+from syncswitch.storage.trials import Owner, SearchInfo, TrialStore  # noqa: E402
+
+
+def fill(url: str) -> None:
+    """Makes the database by the ways that users have."""
+    with open_database(url, create=True) as database:
+        workload = identity()
+        trainer = GeneratedTrainer(failures=1)
+        Search(database, workload, SearchPlan(PaperRule(3, 2)), lambda: trainer).run()
+        Search(database, workload, SearchPlan(PaperRule(4, 1)), lambda: trainer).run()
+        registry, store = PolicyRegistry(database), TrialStore(database)
+        registry.set_alias(workload.fingerprint, "pinned", 1)
+        larger = replace(workload, name="larger", workers=8)
+        search = SearchInfo("under-way", larger.fingerprint, "paper", 3, 2, 0.01, 0.9, "local", 1)
+        store.register(larger, "job.py:larger", search)
+        owner = Owner("golden", 4321, 1_700_000_000.25)
+        store.begin("under-way", 0, TrialSpec(larger, 100.0, 7), owner)
+        store.fail("under-way", 0, "the machine went away")
+        store.begin("under-way", 1, TrialSpec(larger, 100.0, 7, fork_from=Path("start.npz")), owner)
+        store.beat("under-way", 1, 1234)
+
+
+def main() -> None:
+    """Writes `REVISION.sql` beside this file, unless it is there."""
+    target = FOLDER / f"{REVISION}.sql"
+    if target.exists():
+        sys.exit(f"{target} is there; a golden database is never made anew")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "golden.db"
+        fill(f"sqlite:///{path}")
+        with closing(sqlite3.connect(path)) as connection:
+            target.write_text("\n".join(connection.iterdump()) + "\n")
+
+
+if __name__ == "__main__":
+    main()
