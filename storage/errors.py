@@ -6,7 +6,8 @@ SyncSwitchError
 │   │                    what to do
 │   ├── WorkloadError    a workload cannot be loaded, or is not what a policy was found for
 │   ├── DatabaseError    the database is missing, foreign, older or newer than this version
-│   └── PolicyError      a policy file is truncated or altered, or no such policy exists
+│   ├── PolicyError      a policy file is truncated or altered, or no such policy exists
+│   └── RecordingError   a recorded run, or the manifest that lists it, cannot be imported
 ├── RetryableError       the same call may succeed later: a lost server, a locked database
 └── FatalError           a defect or a broken environment; trying again does not help
 ```
@@ -21,6 +22,7 @@ __all__ = [
     "DatabaseError",
     "FatalError",
     "PolicyError",
+    "RecordingError",
     "RetryableError",
     "SyncSwitchError",
     "UserError",
@@ -49,6 +51,10 @@ class DatabaseError(UserError):
 
 class PolicyError(UserError):
     """A timing policy that does not exist, is damaged, or belongs to another workload."""
+
+
+class RecordingError(UserError):
+    """A recorded run, or a manifest of such runs, that cannot be imported."""
 
 
 class RetryableError(SyncSwitchError):

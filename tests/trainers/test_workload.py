@@ -185,7 +185,7 @@ def test_describing_a_workload_does_not_import_tensorflow() -> None:
     code = (
         "import sys\n"
         "import syncswitch.trainers.workloads.digits, syncswitch.trainers.schedule\n"
-        "import syncswitch.trainers.metrics, syncswitch.trainers.trainer\n"
+        "import syncswitch.storage.metrics, syncswitch.trainers.trainer\n"
         "from syncswitch.trainers.workload import load_workload\n"
         "load_workload('digits')\n"
         "heavy = {'tensorflow', 'keras', 'sklearn', 'optuna', 'sqlalchemy'}\n"

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records import Evaluation
 from syncswitch.trainers.cluster.program import Program
 from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor, tf
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.keras_parts import build_loss, build_metric, loss_settings
-from syncswitch.trainers.metrics import is_at_chance
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["EvaluationRequest", "Evaluator", "ModelTester"]

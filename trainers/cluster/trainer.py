@@ -12,6 +12,7 @@ from syncswitch.storage.errors import (
     UserError,
     one_line,
 )
+from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import TrialRecord, TrialSpec, WorkloadIdentity
 from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint
@@ -20,7 +21,6 @@ from syncswitch.trainers.cluster.launchers import InProcessLauncher, Launcher
 from syncswitch.trainers.cluster.program import ModelState, Program
 from syncswitch.trainers.cluster.run import RunResult, TrainingRun
 from syncswitch.trainers.cluster.tensorflow_api import TRANSIENT_ERRORS
-from syncswitch.trainers.metrics import converged_accuracy, is_converged
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.schedule import last_boundary, switch_worker_step
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.records import Evaluation
-from syncswitch.trainers.metrics import (
+from syncswitch.storage.metrics import (
     converged_accuracy,
     is_at_chance,
     is_converged,
     time_to_accuracy_seconds,
 )
+from syncswitch.storage.records import Evaluation
 
 
 def evaluations(*accuracies: float, first_step: int = 10) -> list[Evaluation]:

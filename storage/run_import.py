@@ -1,0 +1,285 @@
+"""Puts recorded runs into the database: once each, whole runs only, many per transaction."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.engine import Database
+from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.manifest import Manifest, ManifestRow, Remark
+from syncswitch.storage.models import Base, EvaluationRow, PhaseRow, TrialRow
+from syncswitch.storage.recorded import RecordedRun, read_recorded_run
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.trials import TrialStore, evaluation_values, upsert_workload
+
+__all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
+
+# Per transaction: enough that committing costs little, so few that others can write in between.
+_BATCH_RUNS = 50
+_BATCH_EVALUATIONS = 10_000
+
+# Where a run that is there already has other values, it is another run.
+_COMPARED = (
+    "fingerprint",
+    "setting_percent",
+    "switch_percent",
+    "replicate",
+    "diverged",
+    "worker_steps",
+    "final_accuracy",
+    "training_seconds",
+)
+
+
+class Added(enum.Enum):
+    """What became of a run."""
+
+    NOW = "imported"
+    BEFORE = "already there"
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of a manifest.
+
+    Attributes:
+        imported_runs: Added now.
+        present_runs: Added by an earlier import.
+        imported_evaluations: Of those added now.
+        workloads: Those of the runs that are in the database.
+        faults: Rows that could not be used, by line.
+        notes: What else is to tell, by line.
+    """
+
+    imported_runs: int = 0
+    present_runs: int = 0
+    imported_evaluations: int = 0
+    workloads: list[WorkloadIdentity] = field(default_factory=list)
+    faults: list[Remark] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
+
+
+class RunImporter:
+    """Adds recorded runs to a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, runs: Sequence[RecordedRun]) -> list[Added | RecordingError]:
+        """Adds runs with everything that was measured, in one transaction.
+
+        A run whose source is there stays as it is.
+
+        Args:
+            runs: No source twice.
+
+        Returns:
+            For each run what became of it; an error where its source is there with other values.
+        """
+        by_source = {run.source: run for run in runs}
+
+        def operation(session: Session) -> dict[str, RecordingError | None]:
+            present = _present(session, by_source)
+            _insert(session, [run for run in runs if run.source not in present])
+            return {
+                source: _difference(by_source[source], values) for source, values in present.items()
+            }
+
+        present = self._database.write(operation)
+        return [
+            Added.NOW if run.source not in present else present[run.source] or Added.BEFORE
+            for run in runs
+        ]
+
+    def set_target(self, fingerprint: str) -> None:
+        """Makes the mean accuracy of the first protocol alone the target of a workload's runs.
+
+        Does nothing where no such run was imported, or the target stands already.
+        """
+        imported = (TrialRow.fingerprint == fingerprint) & TrialRow.source.is_not(None)
+        baseline = select(TrialRow.converged_accuracy).where(
+            imported,
+            TrialRow.setting_percent == 100.0,
+            TrialRow.diverged.is_(False),
+            TrialRow.converged_accuracy.is_not(None),
+        )
+        with self._database.session(read_only=True) as session:
+            accuracies = [value for value in session.scalars(baseline) if value is not None]
+            if not accuracies:
+                return
+            # Sorted, so that databases that list them in another order sum to the same bits.
+            target = math.fsum(sorted(accuracies)) / len(accuracies)
+            outdated = select(TrialRow.trial_id).where(
+                imported, TrialRow.target_accuracy.is_distinct_from(target)
+            )
+            if session.scalars(outdated.limit(1)).first() is None:
+                return
+        TrialStore(self._database).set_target(target, fingerprint=fingerprint)
+
+
+def import_manifest(
+    database: Database,
+    manifest: Manifest,
+    logs: Path,
+    on_run: Callable[[], None] = lambda: None,
+) -> ImportReport:
+    """Imports the runs of a manifest; repeating it, or going on after a kill, does no harm.
+
+    Args:
+        database: Where they go.
+        manifest: The runs.
+        logs: Folder below which their folders are.
+        on_run: Called for each row once its logs are read.
+    """
+    importer = RunImporter(database)
+    report = ImportReport(faults=list(manifest.faults), notes=list(manifest.notes))
+    workloads: dict[str, WorkloadIdentity] = {}
+    for batch in _batches(_readable(manifest.rows, logs, report.faults, on_run)):
+        added = importer.add([run for _, run in batch])
+        for (row, run), outcome in zip(batch, added, strict=True):
+            if isinstance(outcome, RecordingError):
+                report.faults.append(_remark(row, str(outcome)))
+                continue
+            workloads.setdefault(run.identity.fingerprint, run.identity)
+            report.notes.extend(_remark(row, note) for note in run.notes)
+            if outcome is Added.NOW:
+                report.imported_runs += 1
+                report.imported_evaluations += _evaluation_count(run)
+            else:
+                report.present_runs += 1
+    for fingerprint in workloads:
+        importer.set_target(fingerprint)
+    report.workloads = list(workloads.values())
+    report.faults.sort(key=lambda remark: remark.line)
+    report.notes.sort(key=lambda remark: remark.line)
+    return report
+
+
+def _readable(
+    rows: Sequence[ManifestRow], logs: Path, faults: list[Remark], on_run: Callable[[], None]
+) -> Iterator[tuple[ManifestRow, RecordedRun]]:
+    for row in rows:
+        try:
+            run = read_recorded_run(row, logs)
+        except RecordingError as error:
+            faults.append(_remark(row, str(error)))
+        else:
+            yield row, run
+        on_run()
+
+
+def _batches(
+    runs: Iterator[tuple[ManifestRow, RecordedRun]],
+) -> Iterator[list[tuple[ManifestRow, RecordedRun]]]:
+    batch: list[tuple[ManifestRow, RecordedRun]] = []
+    evaluations = 0
+    for row, run in runs:
+        batch.append((row, run))
+        evaluations += _evaluation_count(run)
+        if len(batch) >= _BATCH_RUNS or evaluations >= _BATCH_EVALUATIONS:
+            yield batch
+            batch, evaluations = [], 0
+    if batch:
+        yield batch
+
+
+def _present(session: Session, sources: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The compared values of the runs that are there, by source."""
+    columns = [getattr(TrialRow, name) for name in _COMPARED]
+    evaluations = (
+        select(func.count())
+        .where(EvaluationRow.trial_id == TrialRow.trial_id)
+        .scalar_subquery()
+        .label("evaluations")
+    )
+    query = select(TrialRow.source, *columns, evaluations).where(TrialRow.source.in_(sources))
+    found = {}
+    for row in session.execute(query).mappings():
+        values = dict(row)
+        found[values.pop("source")] = values
+    return found
+
+
+def _difference(run: RecordedRun, values: dict[str, Any]) -> RecordingError | None:
+    """What distinguishes a run from the one that is there; None where nothing does."""
+    expected = {**_trial_values(run), "evaluations": _evaluation_count(run)}
+    for name, there in values.items():
+        if there != expected[name]:
+            here = expected[name]
+            shown = "" if name == "fingerprint" else f": {name} is {here}, was {there}"
+            what = "its workload differs" if name == "fingerprint" else "it differs"
+            return RecordingError(
+                f"{what} from what was imported as {run.source}{shown}; a changed run needs another"
+                f" setup or run_dir"
+            )
+    return None
+
+
+def _insert(session: Session, runs: Sequence[RecordedRun]) -> None:
+    if not runs:
+        return
+    for identity in {run.identity.fingerprint: run.identity for run in runs}.values():
+        upsert_workload(session, identity, reference=identity.name)
+    statement = insert(TrialRow).returning(TrialRow.source, TrialRow.trial_id)
+    rows = session.execute(statement, [_trial_values(run) for run in runs])
+    trial_ids = {row.source: row.trial_id for row in rows}
+    phases: list[dict[str, Any]] = []
+    evaluations: list[dict[str, Any]] = []
+    for run in runs:
+        if run.measured is None:
+            continue
+        trial_id = trial_ids[run.source]
+        phases.extend(
+            {"trial_id": trial_id, "position": position, **asdict(phase)}
+            for position, phase in enumerate(run.measured.phases)
+        )
+        evaluations.extend(evaluation_values(trial_id, run.measured.evaluations))
+    if phases:
+        session.execute(insert(PhaseRow), phases)
+    if evaluations:
+        # The table and not its class: these rows are many, and nothing is to be done to them.
+        table = Base.metadata.tables[EvaluationRow.__tablename__]
+        session.execute(insert(table), evaluations)
+
+
+def _trial_values(run: RecordedRun) -> dict[str, Any]:
+    measured = run.measured
+    values: dict[str, Any] = {
+        "source": run.source,
+        "fingerprint": run.identity.fingerprint,
+        "setting_percent": run.setting_percent,
+        "switch_percent": run.switch_percent,
+        "replicate": run.replicate,
+        "state": "complete",
+        "diverged": run.diverged,
+        "worker_steps": measured.worker_steps if measured else 0,
+    }
+    for name in (
+        "final_accuracy",
+        "converged",
+        "stopped_early",
+        "training_seconds",
+        "switch_overhead_seconds",
+        "started_at",
+        "ended_at",
+    ):
+        values[name] = getattr(measured, name) if measured else None
+    values["converged_accuracy"] = values["final_accuracy"]
+    values["inherited_seconds"] = 0.0 if measured else None
+    return values
+
+
+def _evaluation_count(run: RecordedRun) -> int:
+    return len(run.measured.evaluations) if run.measured else 0
+
+
+def _remark(row: ManifestRow, text: str) -> Remark:
+    return Remark(row.line, row.run_dir or row.setup, text)

@@ -1,0 +1,387 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, func, select, text
+
+from syncswitch.storage import run_import
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.manifest import read_manifest
+from syncswitch.storage.models import Base, TrialRow
+from syncswitch.storage.recorded import Measurements, RecordedRun
+from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
+from syncswitch.storage.run_import import Added, ImportReport, RunImporter, import_manifest
+from syncswitch.storage.trials import TrialStore
+from tests.recordings import PAPER, log_rows, needs_paper, walls, write_log, write_manifest
+
+STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+
+MEASURED = Measurements(
+    worker_steps=1000,
+    evaluations=(Evaluation(500, 1.5, 0.8, 0.7), Evaluation(1000, 2.5, 0.9, float("nan"))),
+    phases=(
+        PhaseRecord("bsp", 0, 500, 2.0, None, None),
+        PhaseRecord("asp", 500, 1000, 1.0, None, None),
+    ),
+    final_accuracy=0.9,
+    converged=True,
+    stopped_early=False,
+    training_seconds=3.0,
+    switch_overhead_seconds=0.25,
+    started_at=STARTED_AT,
+    ended_at=STARTED_AT + timedelta(seconds=9),
+)
+
+
+@pytest.fixture
+def run(identity: WorkloadIdentity) -> RecordedRun:
+    nothing_known = replace(
+        identity,
+        model=None,
+        data_set=None,
+        loss=None,
+        optimizer=None,
+        batch_size=None,
+        learning_rate=None,
+        momentum=None,
+        learning_rate_boundaries=None,
+        metric=None,
+        evaluation_interval_worker_steps=None,
+    )
+    return RecordedRun("digits/a", nothing_known, 50.0, 40.0, 2, False, MEASURED)
+
+
+@pytest.fixture
+def importer(database: Database) -> RunImporter:
+    return RunImporter(database)
+
+
+def content(database: Database) -> dict[str, list[str]]:
+    """Everything but when it was registered, and with what the runs are known by as their keys."""
+    with database.session(read_only=True) as session:
+        runs = session.execute(select(TrialRow.trial_id, TrialRow.source))
+        sources = {run.trial_id: run.source for run in runs}
+        found = {}
+        for table in Base.metadata.sorted_tables:
+            rows = [dict(row) for row in session.execute(select(table)).mappings()]
+            for row in rows:
+                row.pop("registered_at", None)
+                if "trial_id" in row:
+                    row["trial_id"] = sources[row["trial_id"]]
+            found[table.name] = sorted(map(repr, rows))
+    return found
+
+
+class TestAdd:
+    def test_a_run_is_added_with_everything_that_was_measured(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        assert importer.add([run]) == [Added.NOW]
+        (trial,) = TrialStore(database).trials()
+        assert (trial.source, trial.study, trial.trial_number) == ("digits/a", None, None)
+        assert (trial.workload, trial.fingerprint) == ("digits", run.identity.fingerprint)
+        assert (trial.setting_percent, trial.switch_percent, trial.replicate) == (50.0, 40.0, 2)
+        assert (trial.state, trial.diverged, trial.converged) == ("complete", False, True)
+        assert trial.converged_accuracy == trial.final_accuracy == 0.9
+        assert (trial.training_seconds, trial.inherited_seconds) == (3.0, 0.0)
+        assert (trial.switch_overhead_seconds, trial.worker_steps) == (0.25, 1000)
+        assert (trial.started_at, trial.ended_at) == (MEASURED.started_at, MEASURED.ended_at)
+        assert (trial.seed, trial.host, trial.owner, trial.heartbeat_at) == (None,) * 4
+        assert trial.phases == MEASURED.phases
+        with database.session(read_only=True) as session:
+            query = text(
+                "SELECT worker_step, elapsed_seconds, accuracy, training_loss"
+                " FROM syncswitch_evaluations ORDER BY worker_step"
+            )
+            rows = [tuple(row) for row in session.execute(query)]
+        assert rows == [(500, 1.5, 0.8, 0.7), (1000, 2.5, 0.9, None)]
+
+    def test_a_run_of_which_only_its_divergence_is_known(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        importer.add([replace(run, diverged=True, measured=None)])
+        (trial,) = TrialStore(database).trials()
+        assert (trial.state, trial.diverged, trial.worker_steps) == ("complete", True, 0)
+        assert (trial.converged_accuracy, trial.training_seconds, trial.started_at) == (None,) * 3
+        assert trial.phases == ()
+
+    def test_what_is_there_is_left_alone(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        importer.add([run])
+        before = content(database)
+        assert importer.add([run]) == [Added.BEFORE]
+        assert content(database) == before
+        other = replace(run, source="digits/b")
+        assert importer.add([run, other]) == [Added.BEFORE, Added.NOW]
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"setting_percent": None}, "setting_percent is None, was 50.0"),
+            ({"switch_percent": 41.0}, "switch_percent is 41.0, was 40.0"),
+            ({"replicate": 3}, "replicate is 3, was 2"),
+            ({"diverged": True}, "diverged is True, was False"),
+            ({"measured": None, "diverged": True}, "diverged is True, was False"),
+            (
+                {"measured": replace(MEASURED, final_accuracy=0.8)},
+                "final_accuracy is 0.8, was 0.9",
+            ),
+            (
+                {"measured": replace(MEASURED, training_seconds=4.0)},
+                "training_seconds is 4.0, was 3.0",
+            ),
+            (
+                {"measured": replace(MEASURED, evaluations=MEASURED.evaluations[1:])},
+                "evaluations is 1, was 2",
+            ),
+        ],
+    )
+    def test_what_is_there_with_other_values_is_told_and_left_alone(
+        self,
+        importer: RunImporter,
+        database: Database,
+        run: RecordedRun,
+        change: dict[str, Any],
+        message: str,
+    ) -> None:
+        importer.add([run])
+        before = content(database)
+        (error,) = importer.add([replace(run, **change)])
+        assert isinstance(error, RecordingError)
+        assert "differs from what was imported as digits/a" in str(error)
+        assert message in str(error)
+        assert content(database) == before
+
+    def test_a_run_does_not_move_to_another_workload(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        importer.add([run])
+        before = content(database)
+        (error,) = importer.add([replace(run, identity=replace(run.identity, workers=16))])
+        assert "its workload differs" in str(error)
+        assert content(database) == before
+
+    def test_an_impossible_value_adds_none_of_the_runs(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        bad = replace(run, source="digits/b", measured=replace(MEASURED, training_seconds=-1.0))
+        with pytest.raises(Exception, match="training_seconds"):
+            importer.add([run, bad])
+        assert TrialStore(database).trials() == []
+
+    def test_importers_side_by_side_add_a_run_once(
+        self, url: str, database: Database, run: RecordedRun, at_once: Any
+    ) -> None:
+        runs = [replace(run, source=f"digits/{number}") for number in range(20)]
+
+        def work(_: int) -> int:
+            with open_database(url, create=False) as mine:
+                return RunImporter(mine).add(runs).count(Added.NOW)
+
+        assert sum(at_once(work, 3)) == 20
+        assert len(TrialStore(database).trials()) == 20
+
+
+class TestTarget:
+    def test_is_the_mean_of_the_first_protocol_alone(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        baseline = [0.83, 0.81]
+        importer.add(
+            [
+                run,
+                *(
+                    replace(
+                        run,
+                        source=f"digits/bsp-{accuracy}",
+                        setting_percent=100.0,
+                        measured=replace(MEASURED, final_accuracy=accuracy),
+                    )
+                    for accuracy in baseline
+                ),
+                replace(run, source="lost", setting_percent=100.0, diverged=True, measured=None),
+                replace(run, source="unused", setting_percent=None, switch_percent=100.0),
+            ]
+        )
+        importer.set_target(run.identity.fingerprint)
+        trials = {trial.source: trial for trial in TrialStore(database).trials()}
+        assert {trial.target_accuracy for trial in trials.values()} == {sum(baseline) / 2}
+        assert trials["digits/a"].time_to_accuracy_seconds == 2.5
+        assert trials["lost"].time_to_accuracy_seconds is None
+        before = content(database)
+        importer.set_target(run.identity.fingerprint)
+        assert content(database) == before
+
+    def test_is_unknown_without_such_runs(
+        self, importer: RunImporter, database: Database, run: RecordedRun
+    ) -> None:
+        importer.add([run])
+        importer.set_target(run.identity.fingerprint)
+        (trial,) = TrialStore(database).trials()
+        assert trial.target_accuracy is None
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 short runs of two workloads, and a row that cannot be used."""
+    folder = tmp_path_factory.mktemp("recordings")
+    rows: list[tuple[object, ...]] = []
+    for number in range(40):
+        name = f"run-{number}"
+        percent = (100.0, 0.0)[number % 2]
+        steps = list(range(0, 101 if percent else 801, 25))
+        values = [0.1 + 0.8 * index / len(steps) + number / 1000 for index in range(len(steps))]
+        write_log(folder / name / "acc.csv", log_rows(steps, walls(steps), values))
+        rows.append((f"job-{number // 20}", name, "bsp", "asp", percent, number, 8, 800))
+    rows.append(("job-0", "nowhere", "bsp", "asp", 100, 0, 8, 800))
+    write_manifest(folder / "manifest.csv", rows)
+    return folder
+
+
+def import_all(url: str, folder: Path) -> ImportReport:
+    with open_database(url, create=True) as database:
+        return import_manifest(database, read_manifest(folder / "manifest.csv"), folder)
+
+
+class TestManifest:
+    def test_the_report_says_what_became_of_each_row(self, url: str, recordings: Path) -> None:
+        report = import_all(url, recordings)
+        assert (report.imported_runs, report.present_runs) == (40, 0)
+        assert report.imported_evaluations == 20 * 5 + 20 * 33
+        assert [identity.name for identity in report.workloads] == ["job-0", "job-1"]
+        assert [(fault.line, fault.run, fault.text) for fault in report.faults] == [
+            (42, "nowhere", "there is no folder nowhere")
+        ]
+
+    def test_a_second_time_changes_nothing(self, url: str, recordings: Path) -> None:
+        import_all(url, recordings)
+        with open_database(url, create=False) as database:
+            before = content(database)
+            report = import_all(url, recordings)
+            assert (report.imported_runs, report.present_runs) == (0, 40)
+            assert report.imported_evaluations == 0
+            assert len(report.faults) == 1
+            assert content(database) == before
+
+    def test_batches_make_no_difference(
+        self, url: str, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import_all(url, recordings)
+        monkeypatch.setattr(run_import, "_BATCH_RUNS", 3)
+        monkeypatch.setattr(run_import, "_BATCH_EVALUATIONS", 70)
+        other_url = f"sqlite:///{tmp_path}/other.db"
+        import_all(other_url, recordings)
+        with (
+            open_database(url, create=False) as one,
+            open_database(other_url, create=False) as other,
+        ):
+            assert content(one) == content(other)
+
+
+def import_and_die(url: str, folder: Path, statement: int) -> None:
+    """Ends the process by signal 9 at one of its statements or commits."""
+    passed = 0
+
+    def count(*_: object) -> None:
+        nonlocal passed
+        passed += 1
+        if passed == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Engine, "after_cursor_execute", count)
+    event.listen(Engine, "commit", count)
+    run_import._BATCH_RUNS = 4
+    import_all(url, folder)
+
+
+# Each later than those before, as an import that goes on has less to do.
+MOMENTS = sorted(random.Random(9).sample(range(5, 75), 10))
+
+
+def test_kills_at_any_moment_change_nothing(url: str, recordings: Path, tmp_path: Path) -> None:
+    undisturbed_url = f"sqlite:///{tmp_path}/undisturbed.db"
+    import_all(undisturbed_url, recordings)
+    context = multiprocessing.get_context("fork")
+    kept = []
+    for statement in MOMENTS:
+        process = context.Process(target=import_and_die, args=(url, recordings, statement))
+        process.start()
+        process.join()
+        assert process.exitcode in {-signal.SIGKILL, 0}
+        with open_database(url, create=True) as database:
+            with database.session(read_only=True) as session:
+                kept.append(session.scalar(select(func.count()).select_from(TrialRow)) or 0)
+            for trial in TrialStore(database).trials():
+                assert trial.phases, "a run without its phases"
+    assert len({runs for runs in kept if 0 < runs < 40}) > 2, "few kills were in the middle"
+    import_all(url, recordings)
+    with (
+        open_database(url, create=False) as database,
+        open_database(undisturbed_url, create=False) as undisturbed,
+    ):
+        assert content(database) == content(undisturbed)
+
+
+@needs_paper
+class TestPaper:
+    @pytest.fixture
+    def report(self, database: Database) -> ImportReport:
+        return import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
+
+    def test_the_published_means_come_out_of_sql(
+        self, database: Database, report: ImportReport
+    ) -> None:
+        expected = {
+            ("resnet32-cifar10-8", 100.0): (5, 0.9188, 10604),
+            ("resnet32-cifar10-8", 50.0): (5, 0.9202, 5994),
+            ("resnet32-cifar10-8", 25.0): (5, 0.9178, 3883),
+            ("resnet32-cifar10-8", 12.5): (5, 0.9142, 2543),
+            ("resnet32-cifar10-8", 6.25): (5, 0.9182, 2084),
+            ("resnet32-cifar10-8", 3.125): (4, 0.9037, 1776),
+            ("resnet32-cifar10-8", 0.0): (4, 0.8918, 1607),
+            ("resnet32-cifar10-16", 100.0): (3, 0.9229, None),
+            ("resnet32-cifar10-16", 50.0): (3, 0.9206, None),
+        }
+        query = text(
+            "SELECT workload, setting_percent, COUNT(*), AVG(converged_accuracy),"
+            " AVG(training_seconds) FROM syncswitch_trial_facts"
+            " WHERE setting_percent IS NOT NULL AND NOT diverged GROUP BY 1, 2"
+        )
+        with database.session(read_only=True) as session:
+            found = {(row[0], row[1]): row[2:] for row in session.execute(query)}
+        assert found.keys() == expected.keys()
+        for setting, (runs, accuracy, seconds) in expected.items():
+            assert found[setting][0] == runs
+            assert found[setting][1] == pytest.approx(accuracy, abs=1e-4)
+            if seconds is not None:
+                assert found[setting][2] == pytest.approx(seconds, rel=0.01)
+
+    def test_what_is_told_of_the_rows(self, report: ImportReport) -> None:
+        assert (report.imported_runs, report.imported_evaluations) == (82, 2198)
+        assert len(report.workloads) == 3
+        assert [fault.line for fault in report.faults] == [17, 32]
+        assert [note.line for note in report.notes] == [2]
+
+    def test_what_analysts_ask_for_is_filled(
+        self, database: Database, report: ImportReport
+    ) -> None:
+        query = text(
+            "SELECT COUNT(*), COUNT(target_accuracy), COUNT(time_to_accuracy_seconds),"
+            " COUNT(first_phase_seconds), SUM(CASE WHEN diverged THEN 1 ELSE 0 END)"
+            " FROM syncswitch_trial_facts WHERE first_protocol = 'bsp'"
+        )
+        with database.session(read_only=True) as session:
+            runs, targets, reached, first_phases, diverged = session.execute(query).one()
+        assert (runs, targets, diverged) == (71, 71, 6)
+        assert 0 < reached < runs
+        assert first_phases == runs - 6 - 4  # those without logs, and ASP alone
