@@ -7,7 +7,6 @@ can go on with the search.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -127,11 +126,12 @@ class PaperRule:
         settings: M, candidates to try.
         runs: R, runs at each setting.
         threshold: beta, the accuracy that may be lost.
-        target_accuracy: A; None to measure it with R runs of the first protocol alone.
+        target_accuracy: A; None to measure it with runs of the first protocol alone.
         two_sided: Accept only within [A - beta, A + beta], as printed in the paper, which rejects
             a candidate that is better than the baseline. Default: at least A - beta.
         lowest_percent: Lower end of the search.
         highest_percent: Upper end: the first protocol alone.
+        baseline_runs: How many runs measure A; None for R.
     """
 
     settings: int = 5
@@ -141,6 +141,7 @@ class PaperRule:
     two_sided: bool = False
     lowest_percent: float = 0.0
     highest_percent: float = 100.0
+    baseline_runs: int | None = None
 
     @property
     def name(self) -> str:
@@ -150,7 +151,8 @@ class PaperRule:
     @property
     def most_runs(self) -> int:
         """Runs of a search in which none diverges."""
-        baselines = self.runs if self.target_accuracy is None else 0
+        is_measured = self.target_accuracy is None
+        baselines = self.runs_at(self.highest_percent) if is_measured else 0
         return baselines + self.settings * self.runs
 
     def decide(
@@ -174,7 +176,7 @@ class PaperRule:
             return Decided(progress.upper_percent, progress.target_accuracy)
         taken = sum(o.switch_percent == percent for o in finished)
         taken += sum(p == percent for p in in_flight_percents)
-        return NextRun(percent) if taken < self.runs else Wait(percent)
+        return NextRun(percent) if taken < self.runs_at(percent) else Wait(percent)
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
         """Walks through the search as far as the observations lead.
@@ -209,7 +211,7 @@ class PaperRule:
                 " with: the learning rate is too high for this number of workers; lower it in the"
                 " workload, or use fewer --workers"
             )
-        accepted = True if len(counted) == self.runs else None
+        accepted = True if len(counted) == self.runs_at(self.highest_percent) else None
         return _summary(self.highest_percent, counted, accepted)
 
     def _candidate(
@@ -226,7 +228,12 @@ class PaperRule:
     def _counted(self, percent: float, finished: Sequence[Observation]) -> list[Observation]:
         runs = [run for run in finished if run.switch_percent == percent]
         runs.sort(key=lambda run: (run.trial_number, run.accuracy, run.diverged))
-        return runs[: self.runs]
+        return runs[: self.runs_at(percent)]
+
+    def runs_at(self, percent: float) -> int:
+        """Runs that decide on a setting."""
+        is_baseline = percent == self.highest_percent and self.baseline_runs is not None
+        return self.baseline_runs if is_baseline and self.baseline_runs else self.runs
 
     def _acceptable(self, mean: float, target: float) -> bool:
         if self.two_sided and mean > target + self.threshold + _ROUNDING:
@@ -238,6 +245,14 @@ def _mean(runs: Sequence[Observation]) -> float:
     return math.fsum(run.accuracy for run in runs) / len(runs)
 
 
+def _standard_deviation(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    # `statistics.stdev` works with fractions; a rule is asked a hundred thousand times in a replay.
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
 def _summary(percent: float, runs: Sequence[Observation], accepted: bool | None) -> SettingSummary:
     accuracies = [run.accuracy for run in runs]
     return SettingSummary(
@@ -245,6 +260,6 @@ def _summary(percent: float, runs: Sequence[Observation], accepted: bool | None)
         runs=len(runs),
         diverged_runs=sum(run.diverged for run in runs),
         mean_accuracy=_mean(runs) if runs else None,
-        standard_deviation=statistics.stdev(accuracies) if len(runs) > 1 else None,
+        standard_deviation=_standard_deviation(accuracies),
         accepted=accepted,
     )
