@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, replace
-from datetime import datetime, timezone
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy import ColumnElement, Select, false, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.models import EvidenceRow, PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.models import (
+    EvidenceRow,
+    PolicyAliasRow,
+    PolicyRow,
+    TrialRow,
+    WorkloadRow,
+)
 from syncswitch.storage.policy_file import policy_to_dict
-from syncswitch.storage.records import Evidence, TimingPolicy
+from syncswitch.storage.policy_model import LARGEST_INTEGER
+from syncswitch.storage.policy_rows import (
+    CURRENT,
+    EvidenceTrial,
+    PolicyEntry,
+    add_version,
+    last_version,
+    lock_workload,
+    point,
+    read_policies,
+)
+from syncswitch.storage.records import RegisteredWorkload, TimingPolicy
 from syncswitch.storage.selection import is_workload
+from syncswitch.storage.workload_rows import registered_workload
 
-__all__ = ["CURRENT", "PolicyRegistry"]
-
-CURRENT = "current"
-"""The alias that `publish` moves to each new version."""
+__all__ = ["CURRENT", "EvidenceTrial", "PolicyEntry", "PolicyRegistry"]
 
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
@@ -34,7 +49,8 @@ class PolicyRegistry:
     def publish(self, policy: TimingPolicy) -> TimingPolicy:
         """Adds a policy as the next version for its fingerprint, and points `current` at it.
 
-        A study publishes once: later calls return what it published, and change nothing.
+        A study publishes once: later calls return what it published, and change nothing. What was
+        imported from a study of the same name in another database does not count.
 
         Args:
             policy: Its version is ignored.
@@ -45,20 +61,22 @@ class PolicyRegistry:
         policy_to_dict(replace(policy, version=1))  # what cannot be exported is not published
 
         def operation(session: Session) -> TimingPolicy:
-            _lock_workload(session, policy.fingerprint)
-            query = _all().where(
-                PolicyRow.fingerprint == policy.fingerprint, PolicyRow.study == policy.study
+            if lock_workload(session, policy.fingerprint) is None:
+                raise PolicyError(
+                    f"workload {policy.fingerprint[:12]} is not in this database; the policies of"
+                    f" a workload can be published once `syncswitch-search run` has searched for"
+                    f" it here"
+                )
+            query = select(PolicyRow).where(
+                PolicyRow.fingerprint == policy.fingerprint,
+                PolicyRow.study == policy.study,
+                PolicyRow.imported_at.is_(None),
             )
-            published = session.scalars(query).one_or_none()
-            if published is not None:
-                return _policy(published)
-            row = _row(policy, _last_version(session, policy.fingerprint) + 1)
-            session.add(row)
-            session.flush()  # the alias refers to this row
-            session.merge(
-                PolicyAliasRow(fingerprint=row.fingerprint, alias=CURRENT, version=row.version)
-            )
-            return _policy(row)
+            for _, published in read_policies(session, query):
+                return published
+            published = add_version(session, policy)
+            point(session, published.fingerprint, CURRENT, published.version)
+            return published
 
         return self._database.write(operation)
 
@@ -79,17 +97,16 @@ class PolicyRegistry:
             alias: Name of the alias.
         """
         query = (
-            _all()
-            .join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint)
+            _of_workload(select(PolicyRow), workload)
             .join(
                 PolicyAliasRow,
                 (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
                 & (PolicyAliasRow.version == PolicyRow.version),
             )
-            .where(PolicyAliasRow.alias == alias, is_workload(workload))
+            .where(PolicyAliasRow.alias == alias)
         )
         if workers is not None:
-            query = query.where(PolicyRow.workers == workers)
+            query = query.where(_equals(PolicyRow.workers, workers))
         if protocols is not None:
             first, second = protocols
             query = query.where(
@@ -99,18 +116,64 @@ class PolicyRegistry:
 
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
         """One version; None where there is none."""
-        query = _all().where(PolicyRow.fingerprint == fingerprint, PolicyRow.version == version)
-        found = self._read(query)
+        found = self._read(select(PolicyRow).where(_is(fingerprint, version)))
         return found[0] if found else None
 
-    def policies(self, *, workload: str | None = None) -> list[TimingPolicy]:
-        """All versions, newest first; `workload` as in `lookup`."""
-        query = _all()
+    def policies(
+        self, *, workload: str | None = None, imported: bool | None = None
+    ) -> list[TimingPolicy]:
+        """All versions, newest first.
+
+        Args:
+            workload: As in `lookup`.
+            imported: Only those that were imported, or only those published here.
+        """
+        query = select(PolicyRow)
         if workload is not None:
-            query = query.join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint).where(
-                is_workload(workload)
-            )
+            query = _of_workload(query, workload)
+        if imported is not None:
+            query = query.where(PolicyRow.imported_at.is_not(None) == imported)
         return self._read(query)
+
+    def entries(self, *, workload: str | None = None) -> list[PolicyEntry]:
+        """All versions with their aliases, newest first; `workload` as in `lookup`."""
+        query, aliases = select(PolicyRow), select(PolicyAliasRow)
+        if workload is not None:
+            query = _of_workload(query, workload)
+            aliases = aliases.join(
+                WorkloadRow, WorkloadRow.fingerprint == PolicyAliasRow.fingerprint
+            ).where(is_workload(workload))
+        return self._entries(query, aliases)
+
+    def entry(self, fingerprint: str, version: int) -> PolicyEntry | None:
+        """One version with its aliases; None where there is none."""
+        found = self._entries(
+            select(PolicyRow).where(_is(fingerprint, version)),
+            select(PolicyAliasRow).where(PolicyAliasRow.fingerprint == fingerprint),
+        )
+        return found[0] if found else None
+
+    def workload(self, fingerprint: str) -> RegisteredWorkload | None:
+        """What the policies of a fingerprint were found for; None where that is unknown."""
+        with self._database.session(read_only=True) as session:
+            row = session.get(WorkloadRow, fingerprint)
+            return None if row is None else registered_workload(row)
+
+    def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
+        """What the database still has of the trials that a version rests on, in their order."""
+        query = (
+            select(EvidenceRow, TrialRow)
+            .outerjoin(
+                TrialRow,
+                (TrialRow.study == EvidenceRow.study)
+                & (TrialRow.trial_number == EvidenceRow.trial_number)
+                & (TrialRow.fingerprint == EvidenceRow.fingerprint),
+            )
+            .where(EvidenceRow.fingerprint == fingerprint, EvidenceRow.version == version)
+            .order_by(EvidenceRow.position)
+        )
+        with self._database.session(read_only=True) as session:
+            return [_evidence_trial(stated, trial) for stated, trial in session.execute(query)]
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
         """Version by alias."""
@@ -135,61 +198,102 @@ class PolicyRegistry:
             )
 
         def operation(session: Session) -> None:
-            if session.get(PolicyRow, (fingerprint, version)) is None:
-                last = _last_version(session, fingerprint)
+            # Versions have no gaps, and a number that is too large cannot be asked for.
+            last = last_version(session, fingerprint)
+            if not 1 <= version <= last:
                 allowed = f"allowed: 1 to {last}" if last else "it has no policy yet"
                 raise PolicyError(
                     f"workload {fingerprint[:12]} has no policy version {version}; {allowed}"
                     f" (see `syncswitch-search policy list`)"
                 )
-            session.merge(PolicyAliasRow(fingerprint=fingerprint, alias=alias, version=version))
+            point(session, fingerprint, alias, version)
 
         self._database.write(operation)
 
+    def roll_back(self, fingerprint: str, alias: str = CURRENT) -> tuple[int, int]:
+        """Points an alias at the next lower version.
+
+        Returns:
+            The version before, and the one after.
+
+        Raises:
+            PolicyError: There is no such alias, it is at the lowest version, or somebody else
+                moved it at the same moment.
+        """
+        known = self.aliases(fingerprint)
+        before = known.get(alias)
+        if before is None:
+            raise PolicyError(
+                f"workload {fingerprint[:12]} has no alias {alias!r}; it has:"
+                f" {', '.join(known) or 'none'}"
+            )
+
+        def operation(session: Session) -> int:
+            lock_workload(session, fingerprint)
+            query = select(func.max(PolicyRow.version)).where(
+                PolicyRow.fingerprint == fingerprint, PolicyRow.version < before
+            )
+            lower = session.scalar(query)
+            if lower is None:
+                raise PolicyError(
+                    f"{alias} of workload {fingerprint[:12]} is version {before}, the lowest one:"
+                    f" there is none to roll back to"
+                )
+            found = session.get(PolicyAliasRow, (fingerprint, alias))
+            # A repeated attempt may find its own work done, and must not go further back.
+            if found is None or found.version not in {before, lower}:
+                raise PolicyError(
+                    f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
+                    f" somebody else at this moment; see `syncswitch-search policy list`"
+                )
+            point(session, fingerprint, alias, lower)
+            return lower
+
+        return before, self._database.write(operation)
+
     def _read(self, query: Select[Any]) -> list[TimingPolicy]:
-        newest_first = query.order_by(
-            PolicyRow.created_at.desc(), PolicyRow.version.desc(), PolicyRow.fingerprint
-        )
         with self._database.session(read_only=True) as session:
-            return [_policy(row) for row in session.scalars(newest_first)]
+            return [policy for _, policy in read_policies(session, query)]
+
+    def _entries(self, query: Select[Any], aliases: Select[Any]) -> list[PolicyEntry]:
+        names: dict[tuple[str, int], list[str]] = defaultdict(list)
+        with self._database.session(read_only=True) as session:
+            for alias in session.scalars(aliases.order_by(PolicyAliasRow.alias)):
+                names[alias.fingerprint, alias.version].append(alias.alias)
+            return [
+                PolicyEntry(
+                    policy=policy,
+                    aliases=tuple(names[row.fingerprint, row.version]),
+                    imported_at=None if row.imported_at is None else row.imported_at.isoformat(),
+                )
+                for row, policy in read_policies(session, query)
+            ]
 
 
-def _lock_workload(session: Session, fingerprint: str) -> None:
-    """Makes publishers of one workload take turns, so that each sees the last one's version."""
-    query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
-    if session.scalars(query).one_or_none() is None:
-        raise PolicyError(
-            f"workload {fingerprint[:12]} is not in this database; the policies of a workload can"
-            f" be published once `syncswitch-search run` has searched for it here"
-        )
+def _is(fingerprint: str, version: int) -> ColumnElement[bool]:
+    return (PolicyRow.fingerprint == fingerprint) & _equals(PolicyRow.version, version)
 
 
-def _last_version(session: Session, fingerprint: str) -> int:
-    query = select(func.max(PolicyRow.version)).where(PolicyRow.fingerprint == fingerprint)
-    return session.scalar(query) or 0
+def _equals(column: InstrumentedAttribute[int], value: int) -> ColumnElement[bool]:
+    # No database can be asked for what is too large for it.
+    return column == value if abs(value) <= LARGEST_INTEGER else false()
 
 
-def _all() -> Select[Any]:
-    return select(PolicyRow).options(selectinload(PolicyRow.evidence))
-
-
-def _row(policy: TimingPolicy, version: int) -> PolicyRow:
-    content = {name: getattr(policy, name) for name in TimingPolicy.__dataclass_fields__}
-    content["version"] = version
-    content["created_at"] = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
-    content["software"] = dict(policy.software)
-    content["evidence"] = [
-        EvidenceRow(position=position, **asdict(evidence))
-        for position, evidence in enumerate(policy.evidence)
-    ]
-    return PolicyRow(**content)
-
-
-def _policy(row: PolicyRow) -> TimingPolicy:
-    content = {name: getattr(row, name) for name in TimingPolicy.__dataclass_fields__}
-    content["created_at"] = row.created_at.isoformat()
-    content["evidence"] = tuple(
-        Evidence(**{name: getattr(item, name) for name in Evidence.__dataclass_fields__})
-        for item in row.evidence
+def _of_workload(query: Select[Any], selector: str) -> Select[Any]:
+    return query.join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint).where(
+        is_workload(selector)
     )
-    return TimingPolicy(**content)
+
+
+def _evidence_trial(stated: EvidenceRow, trial: TrialRow | None) -> EvidenceTrial:
+    if trial is None:
+        return EvidenceTrial(None, agrees=False)
+    agrees = (
+        trial.state == "complete"
+        and trial.switch_percent == stated.switch_percent
+        and trial.replicate == stated.replicate
+        and trial.converged_accuracy == stated.converged_accuracy
+        and trial.diverged == stated.diverged
+        and (trial.training_seconds or 0.0) == stated.training_seconds
+    )
+    return EvidenceTrial(trial.trial_id, agrees)

@@ -1,10 +1,12 @@
 """A timing policy as a file: JSON with a schema version and a checksum.
 
 ```
-{"schema_version": 1, "checksum": "sha256:...", "policy": {...}}
+{"schema_version": 2, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
 ```
 
-The checksum is over the policy's values, so a file may be reformatted but not altered.
+The checksum is over the values, so a file may be reformatted but not altered. With the workload
+another database can take the policy. Files of version 1, which lack it, are still read.
+`policy_model` says what the values may be.
 """
 
 from __future__ import annotations
@@ -13,80 +15,55 @@ import hashlib
 import json
 import os
 import secrets
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.records import Evidence, TimingPolicy
+from syncswitch.storage.policy_model import (
+    SCHEMA_VERSION,
+    Document,
+    DocumentVersion1,
+    PolicyContent,
+    WorkloadContent,
+)
+from syncswitch.storage.records import (
+    Evidence,
+    RegisteredWorkload,
+    TimingPolicy,
+    WorkloadIdentity,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
+    "PolicyFile",
+    "job_mismatch",
     "policy_from_dict",
     "policy_text",
     "policy_to_dict",
-    "read_policy",
+    "read_policy_file",
     "write_policy",
 ]
 
-SCHEMA_VERSION = 1
-
+_VERSIONS: dict[int, type[Document | DocumentVersion1]] = {1: DocumentVersion1, 2: Document}
 _EXPORT = "export it again with `syncswitch-search policy export`"
 
 
-def _is_moment(value: str) -> str:
-    if datetime.fromisoformat(value).tzinfo is None:
-        raise ValueError("a time needs a time zone")
-    return value
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """What a policy file holds.
 
+    Attributes:
+        path: Where it was read from.
+        policy: The policy; its version is that of the registry it came from.
+        workload: What it was found for; None in a file of version 1.
+    """
 
-_Name = Annotated[str, Field(min_length=1)]
-_Percent = Annotated[float, Field(ge=0, le=100)]
-_Share = Annotated[float, Field(ge=0, le=1)]
-_Seconds = Annotated[float, Field(ge=0)]
-_Count = Annotated[int, Field(ge=1)]
-_Index = Annotated[int, Field(ge=0)]
-
-
-class _Content(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class _EvidenceContent(_Content):
-    study: _Name
-    trial_number: _Index
-    switch_percent: _Percent
-    replicate: _Index
-    converged_accuracy: _Share
-    diverged: bool
-    training_seconds: _Seconds
-
-
-class _PolicyContent(_Content):
-    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    version: _Count
-    workload: _Name
-    workers: _Count
-    total_worker_steps: _Count
-    first_protocol: _Name
-    second_protocol: _Name
-    switch_percent: _Percent
-    target_accuracy: _Share
-    threshold: _Share
-    mean_accuracy: _Share | None
-    training_seconds: _Seconds | None
-    baseline_seconds: _Seconds | None
-    strategy: _Name
-    study: _Name
-    evidence: tuple[_EvidenceContent, ...]
-    created_at: Annotated[str, AfterValidator(_is_moment)]
-    software: dict[str, str]
-
-
-_ADAPTER = TypeAdapter(_PolicyContent)
+    path: Path
+    policy: TimingPolicy
+    workload: RegisteredWorkload | None
 
 
 def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
@@ -98,10 +75,7 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
     content = {name: getattr(policy, name) for name in TimingPolicy.__dataclass_fields__}
     content["evidence"] = tuple(asdict(evidence) for evidence in policy.evidence)
     content["software"] = dict(policy.software)
-    try:
-        return _ADAPTER.validate_python(content).model_dump(mode="json")
-    except ValidationError as error:
-        raise PolicyError(f"impossible timing policy: {_first(error)}") from error
+    return _dumped(PolicyContent, content, "timing policy")
 
 
 def policy_from_dict(content: dict[str, Any]) -> TimingPolicy:
@@ -111,36 +85,36 @@ def policy_from_dict(content: dict[str, Any]) -> TimingPolicy:
         PolicyError: A value is missing, unknown or impossible.
     """
     try:
-        checked = _ADAPTER.validate_json(json.dumps(content))
+        return _policy(PolicyContent.model_validate_json(json.dumps(content)))
     except ValidationError as error:
         raise PolicyError(f"impossible timing policy: {_first(error)}") from error
-    fields = checked.model_dump()
-    fields["evidence"] = tuple(Evidence(**evidence) for evidence in fields["evidence"])
-    return TimingPolicy(**fields)
 
 
-def policy_text(policy: TimingPolicy) -> str:
+def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     """What a policy file holds.
 
     Raises:
-        PolicyError: A value is impossible.
+        PolicyError: A value is impossible, or the policy is for another workload.
     """
-    content = policy_to_dict(policy)
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "checksum": _checksum(content),
-        "policy": content,
+    mismatch = job_mismatch(policy, workload.identity)
+    if mismatch:
+        raise PolicyError(f"impossible timing policy: {mismatch}")
+    content = {**asdict(workload.identity), "reference": workload.reference}
+    values = {
+        "workload": _dumped(WorkloadContent, content, "workload"),
+        "policy": policy_to_dict(policy),
     }
+    document = {"schema_version": SCHEMA_VERSION, "checksum": _checksum(values), **values}
     return json.dumps(document, indent=2) + "\n"
 
 
-def write_policy(path: str | Path, policy: TimingPolicy) -> None:
+def write_policy(path: str | Path, policy: TimingPolicy, workload: RegisteredWorkload) -> None:
     """Writes a policy file; whoever reads the path sees the old file or the new one, whole.
 
     Raises:
-        PolicyError: The file cannot be written.
+        PolicyError: The file cannot be written, or a value is impossible.
     """
-    text = policy_text(policy)
+    text = policy_text(policy, workload)
     path = Path(path)
     if not path.name:
         raise PolicyError(
@@ -164,38 +138,58 @@ def write_policy(path: str | Path, policy: TimingPolicy) -> None:
         ) from error
 
 
-def read_policy(path: str | Path) -> TimingPolicy:
+def read_policy_file(path: str | Path) -> PolicyFile:
     """Reads a policy file.
 
     Raises:
         PolicyError: It cannot be read, is truncated or altered, has another schema version, or
             holds impossible values.
     """
-    document = _parsed(path)
-    version = document.get("schema_version")
-    if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
+    content = _parsed(path)
+    version = content.get("schema_version")
+    if type(version) is not int or version not in _VERSIONS:  # JSON's true equals 1
         raise PolicyError(
             f"policy file {path} has schema version {version!r}, this version of syncswitch allows"
-            f" {SCHEMA_VERSION}; upgrade syncswitch, or {_EXPORT}"
+            f" {' and '.join(map(str, _VERSIONS))}; upgrade syncswitch, or {_EXPORT}"
         )
     try:
-        policy = policy_from_dict(document["policy"])
-    except KeyError as error:
-        raise PolicyError(f"policy file {path} holds no policy; {_EXPORT}") from error
-    except PolicyError as error:
-        raise PolicyError(f"policy file {path} was altered: {error}; {_EXPORT}") from error
-    expected = _checksum(policy_to_dict(policy))
-    if document.get("checksum") != expected:
+        document = _VERSIONS[version].model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise PolicyError(f"policy file {path} was altered: {_first(error)}; {_EXPORT}") from error
+    expected = _checksum(_checked_values(document))
+    if document.checksum != expected:
         raise PolicyError(
-            f"policy file {path} was altered: its checksum is {document.get('checksum')!r}, that of"
+            f"policy file {path} was altered: its checksum is {document.checksum!r}, that of"
             f" its values {expected!r}; {_EXPORT}"
         )
-    return policy
+    policy = _policy(document.policy)
+    if isinstance(document, DocumentVersion1):
+        return PolicyFile(Path(path), policy, None)
+    workload = _workload(document.workload)
+    mismatch = job_mismatch(policy, workload.identity)
+    if mismatch:
+        raise PolicyError(f"policy file {path} was altered: {mismatch}; {_EXPORT}")
+    return PolicyFile(Path(path), policy, workload)
+
+
+def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
+    """In what a policy contradicts its workload, in words; None where it does not."""
+    for name in (
+        "fingerprint",
+        "workers",
+        "total_worker_steps",
+        "first_protocol",
+        "second_protocol",
+    ):
+        stated, actual = getattr(policy, name), getattr(identity, name)
+        if stated != actual:
+            return f"{name} {stated!r}, but that of the workload is {actual!r}"
+    return None
 
 
 def _parsed(path: str | Path) -> dict[str, Any]:
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise PolicyError(
             f"cannot read the policy file {path}: {error.strerror or error};"
@@ -205,9 +199,35 @@ def _parsed(path: str | Path) -> dict[str, Any]:
         raise PolicyError(
             f"policy file {path} is truncated or not JSON ({error}); {_EXPORT}"
         ) from error
-    if not isinstance(document, dict):
+    if not isinstance(content, dict):
         raise PolicyError(f"policy file {path} is not a policy file; {_EXPORT}")
-    return document
+    return content
+
+
+def _policy(content: PolicyContent) -> TimingPolicy:
+    values = content.model_dump()
+    values["evidence"] = tuple(Evidence(**evidence) for evidence in values["evidence"])
+    return TimingPolicy(**values)
+
+
+def _workload(content: WorkloadContent) -> RegisteredWorkload:
+    names = [field.name for field in fields(WorkloadIdentity)]
+    identity = WorkloadIdentity(**{name: getattr(content, name) for name in names})
+    return RegisteredWorkload(identity, content.reference)
+
+
+def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:
+    try:
+        return model.model_validate(content).model_dump(mode="json")
+    except ValidationError as error:
+        raise PolicyError(f"impossible {what}: {_first(error)}") from error
+
+
+def _checked_values(document: Document | DocumentVersion1) -> dict[str, Any]:
+    """What the checksum is over."""
+    if isinstance(document, DocumentVersion1):
+        return document.policy.model_dump(mode="json")
+    return document.model_dump(mode="json", include={"workload", "policy"})
 
 
 def _checksum(content: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ __all__ = [
     "Evaluation",
     "Evidence",
     "PhaseRecord",
+    "RegisteredWorkload",
     "TimingPolicy",
     "TrialRecord",
     "TrialSpec",
@@ -69,11 +70,25 @@ class WorkloadIdentity:
     @property
     def fingerprint(self) -> str:
         """64 hexadecimal digits, the same on every machine and in every year."""
-        content = asdict(self)
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
         if self.model is not None:
             del content["name"]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWorkload:
+    """A workload as a database knows it.
+
+    Attributes:
+        identity: What it is.
+        reference: Normal form of how to load it: a built-in name, `file.py:attribute` or
+            `package.module:attribute`.
+    """
+
+    identity: WorkloadIdentity
+    reference: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from syncswitch.storage.models import PolicyRow, WorkloadRow
 
 __all__ = ["is_workload"]
 
+_POLICY = aliased(PolicyRow)  # the query itself may be about policies
 _FINGERPRINT_PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -19,12 +20,14 @@ def is_workload(selector: str) -> ColumnElement[bool]:
 
     A workload is also found by a name that it had when one of its policies was published.
     """
-    policy = aliased(PolicyRow)
     named = or_(
         WorkloadRow.name == selector,
         WorkloadRow.reference == selector,
-        WorkloadRow.fingerprint.in_(select(policy.fingerprint).where(policy.workload == selector)),
+        WorkloadRow.fingerprint.in_(
+            select(_POLICY.fingerprint).where(_POLICY.workload == selector)
+        ),
     )
     if _FINGERPRINT_PREFIX.fullmatch(selector):
-        return or_(named, WorkloadRow.fingerprint.startswith(selector))
+        # Unlike LIKE, a range uses the index; "g" follows the last hexadecimal digit.
+        return or_(named, WorkloadRow.fingerprint.between(selector, f"{selector}g"))
     return named

@@ -128,7 +128,10 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
     run("syncswitch-search", "policy", "export", "tiny", "-o", policy, folder=folder)
     other = "tiny_jobs.py:other"
     refused = [
-        ((other, "--policy", policy), [other, "320", "400"]),
+        (
+            (other, "--policy", policy),
+            [other, "320", "400", "nearest policy", "320 worker-steps instead of 400"],
+        ),
         ((other,), ["no policy", other]),
         ((WORKLOAD, "--workers", 3), ["--workers 3", "for 2 workers"]),
         ((WORKLOAD, "--protocols", "asp,bsp"), ["asp,bsp", "for 2 workers, bsp,asp"]),

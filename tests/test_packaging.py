@@ -28,13 +28,13 @@ def expected_files() -> set[str]:
     return {
         f"syncswitch/{path.relative_to(ROOT)}"
         for folder in ("searcher", "storage", "trainers")
-        for pattern in ("*.py", "py.typed")
+        for pattern in ("*.py", "*.json", "py.typed")
         for path in (ROOT / folder).rglob(pattern)
     }
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_every_module_and_data_file_and_nothing_else(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == expected_files()
 

@@ -134,7 +134,7 @@ def main(
     pair = None if protocols is None else parse_pair(protocols)
     candidates = _candidates(reference, choice, workers, pair, storage_url)
     workload = load_local_workload(reference, max(policy.workers for policy in candidates))
-    policy, identity = _fitting(candidates, workload, reference, choice)
+    policy, identity = _fitting(candidates, workload, reference, choice, storage_url)
     output = output or Path(f"{workload.name}.keras")
     check_model_path(output)
     try:
@@ -161,9 +161,9 @@ def _candidates(
 
     find_module(reference)
     if choice.endswith(".json") or Path(choice).is_file():
-        from syncswitch.storage.policy_file import read_policy
+        from syncswitch.storage.policy_file import read_policy_file
 
-        found = [read_policy(choice)]
+        found = [read_policy_file(choice).policy]
     else:
         found = _stored(normal_reference(reference), choice, storage_url)
     fitting = [
@@ -198,20 +198,26 @@ def _stored(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
 
 
 def _fitting(
-    candidates: list[TimingPolicy], workload: Workload, reference: str, choice: str
+    candidates: list[TimingPolicy],
+    workload: Workload,
+    reference: str,
+    choice: str,
+    storage_url: str,
 ) -> tuple[TimingPolicy, WorkloadIdentity]:
     """The first policy that was found for exactly this job."""
     for policy in candidates:
         identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
         if identity.fingerprint == policy.fingerprint:
             return policy, identity
+    from syncswitch.storage.policy_search import nearest_hint
+
     policy = candidates[0]
     raise PolicyError(
         f"policy {choice!r} is for workload {policy.workload!r} as it was with "
         f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
         f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
         f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference} "
-        f"--workers {policy.workers}"
+        f"--workers {policy.workers}{nearest_hint(storage_url, identity)}"
     )
 
 
@@ -224,9 +230,9 @@ def _train(
     seed: int,
     output: Path,
 ) -> RunReport:
+    from syncswitch.storage.metrics import time_to_accuracy_seconds
     from syncswitch.storage.records import TrialSpec
     from syncswitch.trainers.export import load_model, save_model
-    from syncswitch.trainers.metrics import time_to_accuracy_seconds
 
     with tempfile.TemporaryDirectory(prefix="syncswitch-run-") as folder:
         spec = TrialSpec(

@@ -1,11 +1,14 @@
-"""`syncswitch-search status` and `trials`: what the database holds of searches."""
+"""`syncswitch-search status`: how far each search is."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.decision import Observation
 from syncswitch.searcher.plan import rule_from_name
 from syncswitch.storage.errors import UserError
@@ -15,11 +18,11 @@ if TYPE_CHECKING:
     from syncswitch.storage.records import TimingPolicy
     from syncswitch.storage.trials import SearchInfo, StoredTrial
 
-__all__ = ["status", "trials"]
+__all__ = ["status"]
 
 
 @click.command()
-@click.argument("reference", metavar="[WORKLOAD]", required=False)
+@optional_workload
 @common_options
 def status(reference: str | None, storage_url: str, as_json: bool) -> int:
     """Shows how far each search is, of WORKLOAD or of all."""
@@ -27,55 +30,37 @@ def status(reference: str | None, storage_url: str, as_json: bool) -> int:
     from syncswitch.storage.policies import PolicyRegistry
     from syncswitch.storage.trials import TrialStore
 
-    selector = _selector(reference)
+    selector = selector_of(reference)
     with open_database(storage_url, create=False) as database:
         store = TrialStore(database)
-        policies = {p.study: p for p in PolicyRegistry(database).policies(workload=selector)}
-        searches = [
-            _search_state(search, store.numbered(search.study), policies.get(search.study))
-            for search in store.searches(workload=selector)
-        ]
+        policies = {
+            p.study: p for p in PolicyRegistry(database).policies(workload=selector, imported=False)
+        }
+        known = store.searches(workload=selector)
+        states: dict[str, dict[str, Any]] = {}
+        for fingerprint in {search.fingerprint for search in known}:
+            numbered = _by_study(store.trials(fingerprint=fingerprint))
+            for search in known:
+                if search.fingerprint == fingerprint:
+                    policy = policies.get(search.study)
+                    states[search.study] = _search_state(search, numbered[search.study], policy)
+        searches = [states[search.study] for search in known]
     if as_json:
         print_json(searches)
     elif not searches:
-        click.echo(_nothing(reference))
+        click.echo(nothing_found(reference))
     else:
         _print_searches(searches)
     return EXIT_OK
 
 
-@click.command()
-@click.argument("reference", metavar="[WORKLOAD]", required=False)
-@common_options
-def trials(reference: str | None, storage_url: str, as_json: bool) -> int:
-    """Lists the training runs, of WORKLOAD or of all."""
-    from syncswitch.searcher.cli import render
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.trials import TrialStore
-
-    with open_database(storage_url, create=False) as database:
-        rows = TrialStore(database).trials(workload=_selector(reference))
-    if as_json:
-        print_json([render.trial_as_json(row) for row in rows])
-    elif not rows:
-        click.echo(_nothing(reference))
-    else:
-        print_table(
-            ["study", "trial", "switch at", "replicate", "state", "accuracy", "seconds"],
-            [_trial_cells(row) for row in rows],
-        )
-    return EXIT_OK
-
-
-def _selector(reference: str | None) -> str | None:
-    from syncswitch.trainers.workload import normal_reference
-
-    return None if reference is None else normal_reference(reference)
-
-
-def _nothing(reference: str | None) -> str:
-    of = f" of {reference}" if reference else ""
-    return f"no search{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"
+def _by_study(rows: Iterable[StoredTrial]) -> defaultdict[str, dict[int, StoredTrial]]:
+    """The trials of each search by their number in it."""
+    found: defaultdict[str, dict[int, StoredTrial]] = defaultdict(dict)
+    for row in rows:
+        if row.study is not None and row.trial_number is not None:
+            found[row.study][row.trial_number] = row
+    return found
 
 
 def _search_state(
@@ -139,18 +124,3 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
             ]
         )
     print_table(["search", "state", "runs", "in flight", "failed", "switch at"], rows)
-
-
-def _trial_cells(row: StoredTrial) -> list[str]:
-    from syncswitch.searcher.liveness import state_of
-
-    accuracy = "-" if row.converged_accuracy is None else f"{row.converged_accuracy:.4f}"
-    return [
-        row.study or row.source or "-",
-        "-" if row.trial_number is None else str(row.trial_number),
-        f"{row.switch_percent:g} %",
-        str(row.replicate),
-        state_of(row),
-        "diverged" if row.diverged else accuracy,
-        "-" if row.training_seconds is None else f"{row.training_seconds:.1f}",
-    ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,14 +12,11 @@ from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
-    from syncswitch.storage.trials import StoredTrial
 
 __all__ = [
     "policy_sentence",
-    "print_policy",
     "print_result",
     "result_as_json",
-    "trial_as_json",
 ]
 
 # Below this a policy is slower by more than the noise of a few runs.
@@ -55,17 +50,6 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
             }
             for setting in result.settings
         ],
-    }
-
-
-def trial_as_json(trial: StoredTrial) -> dict[str, Any]:
-    """Every field of a trial, with whether it still runs; times in ISO 8601."""
-    from syncswitch.searcher.liveness import state_of
-
-    content = {**dataclasses.asdict(trial), "state": state_of(trial)}
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in content.items()
     }
 
 
@@ -112,42 +96,6 @@ def policy_sentence(policy: TimingPolicy, cost: SearchCost | None = None) -> str
         return f"{sentence}{reason} ({policy.target_accuracy:.4f}, less {policy.threshold:g})."
     faster = _faster(policy, cost)
     return f"{sentence}{against} ({policy.threshold:g} may be lost){faster}."
-
-
-def print_policy(policy: TimingPolicy, aliases: Sequence[str], *, with_evidence: bool) -> None:
-    """One policy: what it says, where it comes from, and what it rests on."""
-    print_text(policy_sentence(policy))
-    click.echo()
-    names = ", ".join(aliases) or "-"
-    rows = [
-        ("workload", policy.workload),
-        ("fingerprint", policy.fingerprint),
-        ("version", f"{policy.version} (aliases: {names})"),
-        ("workers", str(policy.workers)),
-        ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
-        ("switch at", f"{policy.switch_percent:g} %"),
-        ("found by", f"{policy.strategy}, {len(policy.evidence)} runs, study {policy.study}"),
-        ("created", policy.created_at),
-        ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
-    ]
-    for name, value in rows:
-        click.echo(f"{name:<12} {value}")
-    if with_evidence:
-        click.echo()
-        print_table(
-            ["trial", "switch at", "replicate", "accuracy", "diverged", "seconds"],
-            [
-                [
-                    str(run.trial_number),
-                    f"{run.switch_percent:g} %",
-                    str(run.replicate),
-                    f"{run.converged_accuracy:.4f}",
-                    _VERDICTS[run.diverged],
-                    f"{run.training_seconds:.1f}",
-                ]
-                for run in policy.evidence
-            ],
-        )
 
 
 def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str) -> list[str]:

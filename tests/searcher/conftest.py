@@ -2,30 +2,84 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# A search commits some ten times a run; on a slow disk that is most of the time of these tests.
-_MEMORY = Path("/dev/shm")
+from command_line import OTHER, QUICK, Invoke, database_file
+from search_program import generated_job
 
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder, in memory where the machine has such a place."""
-    if not _MEMORY.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="syncswitch-test-") as name:
-        yield Path(name)
+from syncswitch.searcher.cli import compose, main
+from syncswitch.trainers import console
 
 
 @pytest.fixture
 def url(folder: Path) -> str:
     """URL of a database that does not exist yet."""
     return f"sqlite:///{folder}/search.db"
+
+
+@pytest.fixture
+def invoke(url: str, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Runs the program in this process on a database of its own."""
+    monkeypatch.setitem(compose.TRAINERS, "local", generated_job)
+    monkeypatch.setenv(console.STORAGE_VARIABLE, url)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, list(arguments), prog_name="syncswitch-search")
+
+    return call
+
+
+SEARCHES = {
+    "one_version": [QUICK],
+    "two_versions": [QUICK, OTHER],
+    "two_clusters": [QUICK, [*QUICK, "--workers", "8"]],
+}
+
+
+@pytest.fixture(scope="session")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], None]:
+    """Fills a database with what real searches found; each is made once, and then copied."""
+    folder = tmp_path_factory.mktemp("searched")
+
+    def fill(name: str, url: str) -> None:
+        path = folder / f"{name}.db"
+        if not path.exists():
+            for options in SEARCHES[name]:
+                command = ["run", "generated", *options, "--storage", f"sqlite:///{path}"]
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setitem(compose.TRAINERS, "local", generated_job)
+                    assert CliRunner().invoke(main, command).exit_code == 0
+        with (
+            closing(sqlite3.connect(path)) as source,
+            closing(sqlite3.connect(database_file(url))) as target,
+        ):
+            source.backup(target)
+
+    return fill
+
+
+@pytest.fixture
+def one_version(searched: Callable[[str, str], None], url: str) -> None:
+    """A workload with one policy."""
+    searched("one_version", url)
+
+
+@pytest.fixture
+def two_versions(searched: Callable[[str, str], None], url: str) -> None:
+    """A workload with two versions of its policy."""
+    searched("two_versions", url)
+
+
+@pytest.fixture
+def two_clusters(searched: Callable[[str, str], None], url: str) -> None:
+    """A workload with a policy for 4 workers, and a newer one for 8."""
+    searched("two_clusters", url)

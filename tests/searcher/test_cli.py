@@ -9,52 +9,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
-from search_program import generated_job
 
 from syncswitch.searcher.cli import compose, main
 from syncswitch.searcher.cli.compose import Job
 from syncswitch.searcher.decision import PaperRule
 from syncswitch.storage import engine
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.policy_file import policy_from_dict, read_policy
 from syncswitch.trainers import console
 from syncswitch.trainers.trainer import Trainer
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("search_program.py"))]
-QUICK = ["--settings", "3", "--runs", "2"]
-
-Invoke = Callable[..., Result]
-
-
-@pytest.fixture
-def invoke(url: str, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Runs the program in this process on a database of its own."""
-    monkeypatch.setitem(compose.TRAINERS, "local", generated_job)
-    monkeypatch.setenv(console.STORAGE_VARIABLE, url)
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, list(arguments), prog_name="syncswitch-search")
-
-    return call
-
-
-def error_line(result: Result) -> str:
-    assert result.stdout == ""
-    (line,) = result.stderr.strip().splitlines()
-    assert line.startswith("error: ")
-    assert "Traceback" not in line
-    return line
-
-
-def database_file(url: str) -> Path:
-    return Path(url.removeprefix("sqlite:///"))
 
 
 def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
@@ -268,125 +238,6 @@ def test_debug_shows_the_traceback(invoke: Invoke) -> None:
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("error: --runs is 0")
-
-
-def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None:
-    result = invoke("policy", "lookup", "digits", "--json", "--workers", "8")
-    assert result.exit_code == 1
-    assert "syncswitch-search run digits --workers 8" in error_line(result)
-    assert not database_file(url).exists()
-
-    invoke("run", "generated", *QUICK)
-    result = invoke("policy", "lookup", "generated", "--workers", "8")
-    assert result.exit_code == 1
-    assert "there is one for 4 workers, bsp,asp" in error_line(result)
-    assert invoke("policy", "lookup", "other").exit_code == 1
-
-
-def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    run = json.loads(invoke("run", f"{file}:job", *QUICK, "--json").stdout)
-    fingerprint = run["policy"]["fingerprint"]
-    # The file does not exist: a lookup never opens it.
-    for reference in ("generated", f"{file}:job", "mine.py:job", fingerprint, fingerprint[:8]):
-        result = invoke("policy", "lookup", reference, "--json")
-        assert result.exit_code == 0, result.stderr
-        assert json.loads(result.stdout) == run["policy"]
-        assert policy_from_dict(json.loads(result.stdout)).switch_percent == 12.5
-    assert "Train generated with BSP" in invoke("policy", "lookup", "generated").stdout
-
-
-def test_lookup_with_several_clusters_names_the_others(invoke: Invoke) -> None:
-    invoke("run", "generated", *QUICK)
-    invoke("run", "generated", *QUICK, "--workers", "8")
-    result = invoke("policy", "lookup", "generated", "--json")
-    assert json.loads(result.stdout)["workers"] == 8
-    (line,) = result.stderr.strip().splitlines()
-    assert "the newest of 2, for 8 workers" in line
-    assert "4 workers" in line
-    result = invoke("policy", "lookup", "generated", "--json", "--workers", "4")
-    assert json.loads(result.stdout)["workers"] == 4
-    assert result.stderr == ""
-
-
-def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> None:
-    invoke("run", "generated", *QUICK)
-    invoke("run", "generated", *QUICK, "--workers", "8")
-    listed = json.loads(invoke("policy", "list", "--json").stdout)
-    path = tmp_path / "policy.json"
-    for command in (
-        ["alias", "generated", "pinned", "1"],
-        ["export", "generated", "-o", str(path)],
-    ):
-        result = invoke("policy", *command)
-        assert result.exit_code == 2
-        line = error_line(result)
-        assert "8 workers, bsp,asp" in line
-        assert "4 workers, bsp,asp" in line
-        assert all(policy["fingerprint"][:12] in line for policy in listed)
-        assert "choose with --workers, --protocols or the fingerprint" in line
-    assert not path.exists()
-    assert [p["aliases"] for p in json.loads(invoke("policy", "list", "--json").stdout)] == [
-        ["current"],
-        ["current"],
-    ]
-    assert invoke("policy", "alias", "generated", "pinned", "1", "--workers", "4").exit_code == 0
-    assert invoke("policy", "export", listed[0]["fingerprint"], "-o", str(path)).exit_code == 0
-    assert read_policy(path).workers == listed[0]["workers"]
-    result = invoke("policy", "show", "generated", "--json")
-    assert json.loads(result.stdout)["workers"] == 8
-    assert "the newest of 2" in result.stderr
-
-
-def test_an_alias_that_nobody_set_is_named(invoke: Invoke) -> None:
-    invoke("run", "generated", *QUICK)
-    invoke("policy", "alias", "generated", "pinned", "1")
-    result = invoke("policy", "lookup", "generated", "--alias", "nope")
-    assert result.exit_code == 1
-    line = error_line(result)
-    assert "no policy for 'generated' has the alias 'nope'; there is: current, pinned;" in line
-    assert "syncswitch-search run" not in line
-    assert invoke("policy", "lookup", "generated", "--alias", "pinned").exit_code == 0
-
-
-@pytest.mark.parametrize("command", ["lookup", "show", "export"])
-def test_no_policy_is_for_less_than_one_worker(invoke: Invoke, command: str) -> None:
-    invoke("run", "generated", *QUICK)
-    result = invoke("policy", command, "generated", "--workers", "0")
-    assert result.exit_code == 2
-    assert "'--workers': 0 is not in the range x>=1" in error_line(result)
-
-
-def test_export_to_no_file_is_one_line(invoke: Invoke) -> None:
-    invoke("run", "generated", *QUICK)
-    result = invoke("policy", "export", "generated", "-o", "")
-    assert result.exit_code == 2
-    assert "names no file" in error_line(result)
-
-
-def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
-    invoke("run", "generated", *QUICK)
-    invoke("run", "generated", "--settings", "2", "--runs", "1")
-    listed = json.loads(invoke("policy", "list", "--json").stdout)
-    assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
-    assert "12.5 %" in invoke("policy", "list").stdout
-
-    moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)
-    assert (moved["version"], moved["previous_version"]) == (1, 2)
-    assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
-    result = invoke("policy", "alias", "generated", "current", "9")
-    assert result.exit_code == 2
-    assert "9" in error_line(result)
-
-    path = tmp_path / "policy.json"
-    assert invoke("policy", "export", "generated", "-o", str(path)).exit_code == 0
-    assert read_policy(path).version == 1
-    printed = invoke("policy", "export", "generated", "--version", "2").stdout
-    path.write_text(printed)
-    assert read_policy(path).version == 2
-    result = invoke("policy", "export", "generated", "--version", "9")
-    assert "has no version 9; it has 1, 2" in error_line(result)
-    assert "replicate" in invoke("policy", "show", "generated").stdout
 
 
 def test_status_and_trials(invoke: Invoke) -> None:

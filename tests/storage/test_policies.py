@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
-from syncswitch.storage.policies import CURRENT, PolicyRegistry
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-from syncswitch.storage.trials import SearchInfo, TrialStore
+from syncswitch.storage.policies import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.records import (
+    RegisteredWorkload,
+    TimingPolicy,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -141,6 +149,7 @@ def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
     assert registry.lookup("digits", workers=8) == [newest]
     assert registry.lookup(large[:10]) == [newest]
     assert registry.lookup("digits", workers=2) == []
+    assert registry.lookup("digits", workers=10**30) == []
     assert registry.lookup("digits", protocols=("bsp", "asp")) == [newest, second]
     assert registry.lookup("digits", protocols=("asp", "bsp")) == []
     assert registry.lookup("no such workload") == []
@@ -183,6 +192,189 @@ def test_an_alias_needs_a_version(
 def test_an_alias_of_a_workload_without_policies_is_refused(registry: PolicyRegistry) -> None:
     with pytest.raises(PolicyError, match="it has no policy yet"):
         registry.set_alias("f" * 64, "pinned", 1)
+
+
+def test_a_very_large_version_is_one_that_is_not_there(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    registry.publish(policy)
+    assert registry.get(policy.fingerprint, 10**30) is None
+    assert registry.entry(policy.fingerprint, 10**30) is None
+    with pytest.raises(PolicyError, match="allowed: 1 to 1"):
+        registry.set_alias(policy.fingerprint, "pinned", 10**30)
+
+
+def test_an_alias_rolls_back_to_the_next_lower_version(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    for study in ("one", "two", "three"):
+        registry.publish(replace(policy, study=study))
+    registry.set_alias(policy.fingerprint, "pinned", 2)
+    assert registry.roll_back(policy.fingerprint) == (3, 2)
+    assert registry.roll_back(policy.fingerprint) == (2, 1)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 2}
+    with pytest.raises(PolicyError, match="is version 1, the lowest one"):
+        registry.roll_back(policy.fingerprint)
+    assert registry.roll_back(policy.fingerprint, "pinned") == (2, 1)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 1}
+
+
+def test_an_alias_that_is_not_there_cannot_roll_back(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    registry.publish(policy)
+    with pytest.raises(PolicyError, match="has no alias 'pinned'; it has: current"):
+        registry.roll_back(policy.fingerprint, "pinned")
+    with pytest.raises(PolicyError, match="has no alias 'current'; it has: none"):
+        registry.roll_back("f" * 64)
+
+
+@pytest.mark.parametrize(("moved_to", "is_refused"), [(1, True), (2, False), (4, True)])
+def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
+    registry: PolicyRegistry,
+    policy: TimingPolicy,
+    monkeypatch: pytest.MonkeyPatch,
+    moved_to: int,
+    is_refused: bool,
+) -> None:
+    for study in ("one", "two", "three", "four"):
+        registry.publish(replace(policy, study=study))
+    registry.set_alias(policy.fingerprint, CURRENT, 3)
+
+    def aliases_just_before(fingerprint: str) -> dict[str, int]:
+        registry.set_alias(fingerprint, CURRENT, moved_to)
+        return {CURRENT: 3}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "aliases", aliases_just_before)
+        if is_refused:
+            with pytest.raises(PolicyError, match="by somebody else at this moment"):
+                registry.roll_back(policy.fingerprint)
+        else:  # that may be its own work, of an attempt whose answer was lost
+            assert registry.roll_back(policy.fingerprint) == (3, 2)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: moved_to}
+
+
+def test_several_who_roll_back_at_once_go_no_further_than_they_say(
+    registry: PolicyRegistry, url: str, at_once: Run, policy: TimingPolicy
+) -> None:
+    for number in range(20):
+        registry.publish(replace(policy, study=f"study-{number}"))
+
+    def work(number: int) -> list[tuple[int, int]]:
+        moves = []
+        with open_database(url, create=False) as database:
+            for _ in range(3):
+                with contextlib.suppress(PolicyError):  # somebody else was quicker
+                    moves.append(PolicyRegistry(database).roll_back(policy.fingerprint))
+        return moves
+
+    moves = {move for found in at_once(work, 4) for move in found}
+    version = registry.aliases(policy.fingerprint)[CURRENT]
+    assert moves == {(step, step - 1) for step in range(20, version, -1)}
+
+
+def test_entries_name_the_aliases_of_each_version(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    first = registry.publish(policy)
+    second = registry.publish(replace(policy, study="digits-2"))
+    registry.set_alias(policy.fingerprint, "pinned", 2)
+    registry.set_alias(policy.fingerprint, "old", 1)
+    newer, older = (
+        PolicyEntry(second, (CURRENT, "pinned"), None),
+        PolicyEntry(first, ("old",), None),
+    )
+    assert registry.entries() == registry.entries(workload="digits") == [newer, older]
+    assert registry.entry(policy.fingerprint, 1) == older
+    assert registry.entries(workload="other") == []
+    assert registry.entry(policy.fingerprint, 3) is None
+
+
+def test_the_workload_of_a_policy_is_known(
+    registry: PolicyRegistry, identity: WorkloadIdentity
+) -> None:
+    assert registry.workload(identity.fingerprint) == RegisteredWorkload(identity, "digits")
+    assert registry.workload("f" * 64) is None
+
+
+def test_the_evidence_leads_to_the_trials(
+    registry: PolicyRegistry,
+    store: TrialStore,
+    policy: TimingPolicy,
+    record: TrialRecord,
+    other_identity: WorkloadIdentity,
+    search: SearchInfo,
+) -> None:
+    def run(number: int, study: str, spec: TrialSpec, **measured: Any) -> int:
+        store.begin(study, number, spec, Owner.current())
+        store.complete(study, number, replace(record, spec=spec, **measured))
+        found = store.get(study, number)
+        assert found is not None
+        return found.trial_id
+
+    spec = replace(record.spec, switch_percent=12.5, replicate=0)
+    there = {"converged_accuracy": 0.895, "training_seconds": 3.0}
+    agreeing = run(1, search.study, spec, **there)
+    others = {
+        run(2, search.study, spec, **{**there, "converged_accuracy": 0.8949}),
+        run(3, search.study, spec, **{**there, "training_seconds": 3.5}),
+        run(4, search.study, spec, **there, diverged=True),
+        run(5, search.study, replace(spec, switch_percent=25.0), **there),
+        run(6, search.study, replace(spec, replicate=1), **there),
+    }
+    store.begin(search.study, 7, spec, Owner.current())  # still running
+    namesake = replace(search, study="namesake", fingerprint=other_identity.fingerprint)
+    store.register(other_identity, "digits", namesake)
+    run(1, "namesake", replace(spec, identity=other_identity), **there)
+    stated = policy.evidence[0]
+    evidence = (
+        *[replace(stated, trial_number=number) for number in (3, 1, 9, 2, 4, 5, 6, 7)],
+        replace(stated, study="elsewhere"),
+        replace(stated, study="namesake"),
+    )
+    published = registry.publish(replace(policy, evidence=evidence))
+    found = registry.evidence_trials(policy.fingerprint, published.version)
+    assert len(found) == len(evidence)
+    assert found[1] == EvidenceTrial(agreeing, agrees=True)
+    missing = EvidenceTrial(None, agrees=False)
+    assert [found[position] for position in (2, 8, 9)] == [missing] * 3
+    changed = [found[position] for position in (0, 3, 4, 5, 6, 7)]
+    assert not any(trial.agrees for trial in changed)
+    assert others < {trial.trial_id for trial in changed}
+    assert registry.evidence_trials(policy.fingerprint, 9) == []
+
+
+def test_a_lookup_reads_no_whole_table(
+    sqlite_url: str, policy: TimingPolicy, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    """What the database does for one lookup must not grow with all that was ever measured."""
+    with open_database(sqlite_url, create=True) as database:
+        statements: list[tuple[str, Any]] = []
+
+        @event.listens_for(database.engine, "before_cursor_execute")
+        def remember(_: Any, __: Any, statement: str, values: Any, *___: Any) -> None:
+            statements.append((statement, values))
+
+        registry = PolicyRegistry(database)
+        store = TrialStore(database)
+        store.register(identity, "digits", search)
+        registry.publish(policy)
+        for selector in ("digits", policy.fingerprint[:8]):
+            statements.clear()
+            assert registry.lookup(selector, workers=4, protocols=("bsp", "asp"))
+            assert registry.evidence_trials(policy.fingerprint, 1)
+            queries = [asked for asked in statements if asked[0].startswith("SELECT")]
+            assert len(queries) == 3  # the policy, its evidence, and the trials of the evidence
+            plans = [step for asked in queries for step in _plan(database, *asked)]
+            assert any("syncswitch_trials" in step for step in plans)
+            assert not [step for step in plans if step.startswith("SCAN")]
+
+
+def _plan(database: Database, statement: str, values: Any) -> list[str]:
+    with database.engine.connect() as connection:
+        rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+        return [str(row[3]) for row in rows]
 
 
 def test_publishers_at_the_same_moment_lose_and_double_no_version(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import subprocess
@@ -20,28 +21,33 @@ from syncswitch.storage.policy_file import (
     policy_from_dict,
     policy_text,
     policy_to_dict,
-    read_policy,
+    read_policy_file,
     write_policy,
 )
-from syncswitch.storage.records import Evidence, TimingPolicy
+from syncswitch.storage.records import (
+    Evidence,
+    RegisteredWorkload,
+    TimingPolicy,
+    WorkloadIdentity,
+)
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-counts = st.integers(1, 2**63)
+counts = st.integers(1, 2**31 - 1)
+worker_steps = st.integers(1, 2**63 - 1)
+indices = st.integers(0, 2**31 - 1)
 shares = st.floats(0, 1)
 percents = st.floats(0, 100)
 seconds = st.floats(0, allow_infinity=False)
-evidence = st.builds(
-    Evidence, names, st.integers(0), percents, st.integers(0), shares, st.booleans(), seconds
-)
+evidence = st.builds(Evidence, names, indices, percents, indices, shares, st.booleans(), seconds)
 policies = st.builds(
     TimingPolicy,
     fingerprint=st.from_regex("[0-9a-f]{64}", fullmatch=True),
     version=counts,
     workload=names,
     workers=counts,
-    total_worker_steps=counts,
+    total_worker_steps=worker_steps,
     first_protocol=names,
     second_protocol=names,
     switch_percent=percents,
@@ -52,23 +58,87 @@ policies = st.builds(
     baseline_seconds=st.none() | seconds,
     strategy=names,
     study=names,
-    evidence=st.lists(evidence, max_size=4).map(tuple),
+    evidence=st.lists(
+        evidence, max_size=4, unique_by=lambda run: (run.study, run.trial_number)
+    ).map(tuple),
     created_at=st.datetimes(timezones=st.just(timezone.utc)).map(lambda time: time.isoformat()),
     software=st.dictionaries(names, names, max_size=3),
 )
+reals = st.floats(allow_nan=False, allow_infinity=False)
+identities = st.builds(
+    WorkloadIdentity,
+    name=names,
+    model=st.none() | names,
+    data_set=st.none() | names,
+    loss=st.none() | names,
+    optimizer=st.none() | names,
+    total_worker_steps=worker_steps,
+    batch_size=st.none() | counts,
+    learning_rate=st.none() | reals,
+    momentum=st.none() | reals,
+    learning_rate_boundaries=st.none()
+    | st.lists(st.tuples(st.integers(0, 2**53), reals), max_size=3).map(tuple),
+    metric=st.none() | names,
+    evaluation_interval_worker_steps=st.none() | worker_steps,
+    workers=counts,
+    first_protocol=names,
+    second_protocol=names,
+)
+workloads = st.builds(RegisteredWorkload, identities, names)
+
+RUN = {
+    "study": "s",
+    "trial_number": 0,
+    "switch_percent": 50.0,
+    "replicate": 0,
+    "converged_accuracy": 0.9,
+    "diverged": False,
+    "training_seconds": 1.0,
+}
+
+
+def policy_for(policy: TimingPolicy, identity: WorkloadIdentity) -> TimingPolicy:
+    return replace(
+        policy,
+        fingerprint=identity.fingerprint,
+        workers=identity.workers,
+        total_worker_steps=identity.total_worker_steps,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+    )
 
 
 @pytest.fixture
-def file(tmp_path: Path, policy: TimingPolicy) -> Path:
+def workload(identity: WorkloadIdentity) -> RegisteredWorkload:
+    return RegisteredWorkload(identity, "digits.py:job")
+
+
+@pytest.fixture
+def file(tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload) -> Path:
     """A policy file as it was written."""
     path = tmp_path / "policy.json"
-    write_policy(path, policy)
+    write_policy(path, policy, workload)
     return path
+
+
+@pytest.fixture
+def old_file(tmp_path: Path, policy: TimingPolicy) -> Path:
+    """A policy file as the first version of the software wrote it."""
+    path = tmp_path / "old.json"
+    content = policy_to_dict(policy)
+    document = {"schema_version": 1, "checksum": checksum(content), "policy": content}
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return path
+
+
+def checksum(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def refusal(file: Path) -> str:
     with pytest.raises(PolicyError) as caught:
-        read_policy(file)
+        read_policy_file(file)
     message = str(caught.value)
     assert "\n" not in message
     assert str(file) in message
@@ -81,6 +151,7 @@ def changed(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     file.write_text(json.dumps(document))
 
 
+@settings(deadline=None)
 @given(policy=policies)
 def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
     content = json.loads(json.dumps(policy_to_dict(policy)))
@@ -90,10 +161,16 @@ def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
 @settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(policy=policies)
-def test_every_policy_survives_as_a_file(tmp_path: Path, policy: TimingPolicy) -> None:
-    write_policy(tmp_path / "policy.json", policy)
-    assert read_policy(tmp_path / "policy.json") == policy
+@given(policy=policies, workload=workloads)
+def test_every_policy_survives_as_a_file(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    policy = policy_for(policy, workload.identity)
+    write_policy(tmp_path / "policy.json", policy, workload)
+    found = read_policy_file(tmp_path / "policy.json")
+    assert found.policy == policy
+    assert found.workload == workload
+    assert found.path == tmp_path / "policy.json"
 
 
 def test_the_values_have_the_fields_of_a_policy(policy: TimingPolicy) -> None:
@@ -104,21 +181,47 @@ def test_the_values_have_the_fields_of_a_policy(policy: TimingPolicy) -> None:
 
 def test_the_file_says_its_schema_version(file: Path) -> None:
     document = json.loads(file.read_text())
-    assert list(document) == ["schema_version", "checksum", "policy"]
-    assert document["schema_version"] == 1
+    assert list(document) == ["schema_version", "checksum", "workload", "policy"]
+    assert document["schema_version"] == 2
+
+
+def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity) -> None:
+    content = json.loads(file.read_text())["workload"]
+    assert list(content) == [
+        *[field.name for field in dataclasses.fields(WorkloadIdentity)],
+        "reference",
+    ]
+    assert content["reference"] == "digits.py:job"
+
+
+def test_a_file_of_version_1_is_still_read(old_file: Path, policy: TimingPolicy) -> None:
+    found = read_policy_file(old_file)
+    assert found.policy == policy
+    assert found.workload is None
+    changed(old_file, lambda document: document["policy"].update(switch_percent=25.0))
+    assert "was altered: its checksum is" in refusal(old_file)
+
+
+def test_a_file_cannot_pass_for_the_other_version(file: Path, old_file: Path) -> None:
+    changed(file, lambda document: document.update(schema_version=1))
+    assert "was altered: its checksum is" in refusal(file)
+    changed(old_file, lambda document: document.update(schema_version=2))
+    assert "workload: Field required" in refusal(old_file)
 
 
 def test_a_reformatted_file_is_as_good(file: Path, policy: TimingPolicy) -> None:
     document = json.loads(file.read_text())
     document["policy"]["baseline_seconds"] = 6  # as tools write 6.0
     file.write_text(json.dumps(dict(reversed(document.items())), sort_keys=True, indent=None))
-    assert read_policy(file) == policy
+    assert read_policy_file(file).policy == policy
 
 
-def test_whole_numbers_may_be_given_for_real_ones(tmp_path: Path, policy: TimingPolicy) -> None:
+def test_whole_numbers_may_be_given_for_real_ones(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
     whole = replace(policy, switch_percent=50, baseline_seconds=6)
-    write_policy(tmp_path / "policy.json", whole)
-    assert read_policy(tmp_path / "policy.json") == whole
+    write_policy(tmp_path / "policy.json", whole, workload)
+    assert read_policy_file(tmp_path / "policy.json").policy == whole
 
 
 def test_a_file_cut_anywhere_is_refused(file: Path) -> None:
@@ -156,6 +259,8 @@ def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
         ("created_at", "2026-01-31T12:00:00"),
         ("evidence", [{"study": "s"}]),
         ("evidence", None),
+        ("evidence", [RUN, RUN]),
+        ("workers", 2**31),
         ("software", {"tensorflow": 2}),
         ("first_protocol", ""),
         ("surprise", 1),
@@ -178,9 +283,59 @@ def test_every_missing_value_is_named(file: Path, policy: TimingPolicy) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "sha256:", 1, ["sha256:"]])
-def test_another_checksum_is_refused(file: Path, value: object) -> None:
+def test_no_checksum_is_refused(file: Path, value: object) -> None:
     changed(file, lambda document: document.update(checksum=value))
-    assert "its checksum is" in refusal(file)
+    assert "was altered: checksum" in refusal(file)
+
+
+def test_another_checksum_is_refused(file: Path) -> None:
+    changed(file, lambda document: document.update(checksum="sha256:" + "0" * 64))
+    assert "was altered: its checksum is" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("name", "", "workload.name ''"),
+        ("workers", 0, "workload.workers '0'"),
+        ("batch_size", 0, "workload.batch_size '0'"),
+        ("batch_size", 2**31, "workload.batch_size '2147483648'"),
+        ("total_worker_steps", 2**63, "workload.total_worker_steps"),
+        ("learning_rate", "0.1", "workload.learning_rate '0.1'"),
+        ("learning_rate_boundaries", [[1]], "workload.learning_rate_boundaries.0.1"),
+        ("surprise", 1, "workload.surprise"),
+        ("model", "another one", "its checksum is"),
+        ("name", "another name", "its checksum is"),
+        ("reference", "other.py:job", "its checksum is"),
+    ],
+)
+def test_an_altered_workload_is_refused(file: Path, name: str, value: object, said: str) -> None:
+    changed(file, lambda document: document["workload"].update({name: value}))
+    message = refusal(file)
+    assert "was altered" in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("workload", {"learning_rate": 0.5}, "fingerprint '"),
+        ("policy", {"fingerprint": "f" * 64}, "fingerprint 'ffff"),
+        ("policy", {"workers": 8}, "workers 8, but that of the workload is 4"),
+        ("policy", {"total_worker_steps": 9}, "total_worker_steps 9"),
+        ("policy", {"second_protocol": "ssp"}, "second_protocol 'ssp'"),
+    ],
+)
+def test_a_workload_that_the_policy_is_not_for_is_refused_even_with_a_new_checksum(
+    file: Path, part: str, change: dict[str, Any], said: str
+) -> None:
+    def forge(document: dict[str, Any]) -> None:
+        document[part].update(change)
+        values = {name: document[name] for name in ("workload", "policy")}
+        document["checksum"] = checksum(values)
+
+    changed(file, forge)
+    assert f"was altered: {said}" in refusal(file)
 
 
 def test_a_plausible_alteration_is_refused(file: Path) -> None:
@@ -190,15 +345,22 @@ def test_a_plausible_alteration_is_refused(file: Path) -> None:
     assert "was altered: its checksum is" in refusal(file)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, True])
+@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5, True])
 def test_another_schema_version_is_refused(file: Path, version: object) -> None:
     changed(file, lambda document: document.update(schema_version=version))
-    assert f"has schema version {version!r}, this version of syncswitch allows 1" in refusal(file)
+    said = f"has schema version {version!r}, this version of syncswitch allows 1 and 2"
+    assert said in refusal(file)
 
 
-def test_a_file_without_a_policy_is_refused(file: Path) -> None:
-    changed(file, lambda document: document.pop("policy"))
-    assert "holds no policy" in refusal(file)
+@pytest.mark.parametrize("part", ["policy", "workload", "checksum"])
+def test_a_file_without_one_of_its_parts_is_refused(file: Path, part: str) -> None:
+    changed(file, lambda document: document.pop(part))
+    assert f"{part}: Field required" in refusal(file)
+
+
+def test_a_part_that_nobody_knows_is_refused(file: Path) -> None:
+    changed(file, lambda document: document.update(surprise=1))
+    assert "surprise '1': Extra inputs are not permitted" in refusal(file)
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
@@ -206,49 +368,60 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
     assert "Is a directory" in refusal(tmp_path)
 
 
-def test_an_impossible_policy_is_not_written(tmp_path: Path, policy: TimingPolicy) -> None:
+def test_an_impossible_policy_is_not_written(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
     with pytest.raises(PolicyError, match=r"switch_percent '140.0'"):
-        write_policy(tmp_path / "policy.json", replace(policy, switch_percent=140.0))
+        write_policy(tmp_path / "policy.json", replace(policy, switch_percent=140.0), workload)
+    with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
+        write_policy(tmp_path / "policy.json", replace(policy, workers=8), workload)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["no/such/policy.json", "."])
 def test_a_place_that_cannot_be_written_is_refused(
-    tmp_path: Path, policy: TimingPolicy, place: str
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload, place: str
 ) -> None:
     with pytest.raises(PolicyError, match="cannot write the policy file"):
-        write_policy(tmp_path / place, policy)
+        write_policy(tmp_path / place, policy, workload)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "/"])
-def test_a_path_that_names_no_file_is_refused(name: str, policy: TimingPolicy) -> None:
+def test_a_path_that_names_no_file_is_refused(
+    name: str, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
     with pytest.raises(PolicyError, match="names no file"):
-        write_policy(name, policy)
+        write_policy(name, policy, workload)
 
 
-def test_the_text_is_what_the_file_holds(file: Path, policy: TimingPolicy) -> None:
-    assert policy_text(policy) == file.read_text(encoding="utf-8")
+def test_the_text_is_what_the_file_holds(
+    file: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    assert policy_text(policy, workload) == file.read_text(encoding="utf-8")
 
 
-def test_others_may_read_the_file(tmp_path: Path, policy: TimingPolicy) -> None:
+def test_others_may_read_the_file(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
     before = os.umask(0o022)
     try:
-        write_policy(tmp_path / "policy.json", policy)
+        write_policy(tmp_path / "policy.json", policy, workload)
     finally:
         os.umask(before)
     assert (tmp_path / "policy.json").stat().st_mode & 0o777 == 0o644
 
 
 def test_readers_see_whole_files_while_writers_write(
-    file: Path, at_once: Run, policy: TimingPolicy
+    file: Path, at_once: Run, policy: TimingPolicy, workload: RegisteredWorkload
 ) -> None:
     def work(number: int) -> set[int]:
         if number < 3:
             for count in range(60):
-                write_policy(file, replace(policy, version=number * 60 + count + 1))
+                version = number * 60 + count + 1
+                write_policy(file, replace(policy, version=version), workload)
             return set()
-        return {read_policy(file).version for _ in range(200)}
+        return {read_policy_file(file).policy.version for _ in range(200)}
 
     answers = at_once(work, 5)
     assert set.union(*answers) <= set(range(1, 181))
@@ -258,8 +431,8 @@ def test_readers_see_whole_files_while_writers_write(
 def test_a_file_is_read_without_sqlalchemy(file: Path) -> None:
     script = (
         "import sys\n"
-        "from syncswitch.storage.policy_file import read_policy\n"
-        "print(read_policy(sys.argv[1]).switch_percent)\n"
+        "from syncswitch.storage.policy_file import read_policy_file\n"
+        "print(read_policy_file(sys.argv[1]).policy.switch_percent)\n"
         "print(*sorted({'alembic', 'optuna', 'sqlalchemy', 'tensorflow'} & set(sys.modules)))\n"
     )
     output = subprocess.check_output([sys.executable, "-c", script, str(file)], text=True)

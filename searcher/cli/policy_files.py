@@ -1,0 +1,140 @@
+"""`syncswitch-search policy export`, `import` and `schema`: policies that travel as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.searcher.cli.policy_selection import (
+    Selection,
+    existing,
+    only,
+    selection_options,
+    version_of,
+    version_option,
+)
+from syncswitch.trainers.console import (
+    EXIT_OK,
+    common_options,
+    debug_option,
+    print_json,
+    print_text,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.storage.policy_import import ImportedPolicy
+
+__all__ = ["export", "import_policy_files", "schema"]
+
+
+@click.command()
+@selection_options
+@version_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write. Default: standard output.",
+)
+@common_options
+def export(
+    reference: str,
+    workers: int | None,
+    protocols: str | None,
+    version: int | None,
+    output: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Writes a policy as a file.
+
+    syncswitch-run takes it with --policy, another database with policy import.
+    """
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.policy_file import policy_text, write_policy
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        chosen = only(existing(registry, Selection(reference, workers, protocols)))
+        found = version_of(registry, chosen, version)
+        workload = registry.workload(found.fingerprint)
+    assert workload is not None  # every policy refers to one
+    if output is None:
+        click.echo(policy_text(found, workload), nl=False)
+        return EXIT_OK
+    write_policy(output, found, workload)
+    if as_json:
+        print_json({"path": str(output), "version": found.version})
+    else:
+        click.echo(f"version {found.version} for {found.workload} written to {output}")
+    return EXIT_OK
+
+
+@click.command("import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--make-current",
+    is_flag=True,
+    help="Use these policies from now on. Default: only where a workload has no current one yet.",
+)
+@common_options
+def import_policy_files(
+    files: tuple[str, ...], make_current: bool, storage_url: str, as_json: bool
+) -> int:
+    """Adds policies from exported files.
+
+    Each becomes the next version of its workload: all of them, or none at an error. A policy that
+    is there already stays as it is, so the command may be repeated.
+    """
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policy_file import read_policy_file
+    from syncswitch.storage.policy_import import import_policies
+
+    contents = [read_policy_file(file) for file in files]
+    with open_database(storage_url, create=True) as database:
+        imported = import_policies(database, contents, make_current=make_current)
+    if as_json:
+        print_json([_as_json(file, one) for file, one in zip(files, imported, strict=True)])
+    else:
+        for file, one in zip(files, imported, strict=True):
+            print_text(_sentence(file, one, make_current))
+    return EXIT_OK
+
+
+@click.command()
+@debug_option
+def schema() -> int:
+    """Prints the JSON Schema of policy files."""
+    from syncswitch.storage.policy_model import policy_schema
+
+    print_json(policy_schema())
+    return EXIT_OK
+
+
+def _as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
+    policy = imported.policy
+    return {
+        "path": file,
+        "workload": policy.workload,
+        "fingerprint": policy.fingerprint,
+        "version": policy.version,
+        "is_new": imported.is_new,
+        "current_version": imported.current_version,
+    }
+
+
+def _sentence(file: str, imported: ImportedPolicy, make_current: bool) -> str:
+    policy = imported.policy
+    added = "added" if imported.is_new else "there already"
+    if imported.current_version == policy.version:
+        current = "it is current"
+    else:
+        current = f"current is version {imported.current_version}"
+        current += "" if make_current else " (--make-current changes that)"
+    return (
+        f"{file}: {added} as version {policy.version} of {policy.workload} ({policy.cluster});"
+        f" {current}"
+    )

@@ -1,0 +1,179 @@
+"""What the commands on policies share: naming a policy, and finding the one that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from syncswitch.storage.errors import PolicyError
+from syncswitch.trainers.console import protocols_option, workers_option
+
+if TYPE_CHECKING:
+    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.records import TimingPolicy
+
+__all__ = [
+    "Selection",
+    "existing",
+    "find",
+    "narrowing_options",
+    "near_misses",
+    "newest",
+    "no_alias",
+    "only",
+    "selection_options",
+    "version_of",
+    "version_option",
+]
+
+_HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user typed.
+
+    Attributes:
+        reference: The workload.
+        workers: Only policies for this many workers.
+        protocols: Only policies for these, as `FIRST,SECOND`.
+    """
+
+    reference: str
+    workers: int | None
+    protocols: str | None
+
+    @property
+    def selector(self) -> str:
+        """What the database knows the workload by."""
+        from syncswitch.trainers.workload import normal_reference
+
+        return normal_reference(self.reference)
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """The protocols."""
+        from syncswitch.trainers.protocols import parse_pair
+
+        return None if self.protocols is None else parse_pair(self.protocols)
+
+    @property
+    def words(self) -> list[str]:
+        """The workload and its options, for a command line."""
+        words = [self.reference]
+        if self.workers is not None:
+            words += ["--workers", str(self.workers)]
+        if self.protocols is not None:
+            words += ["--protocols", self.protocols]
+        return words
+
+
+def narrowing_options(function: _F) -> _F:
+    """`--workers` and `--protocols`."""
+    return workers_option(None)(protocols_option(None)(function))
+
+
+def selection_options(function: _F) -> _F:
+    """WORKLOAD and what narrows it."""
+    return click.argument("reference", metavar="WORKLOAD")(narrowing_options(function))
+
+
+def version_option(function: _F) -> _F:
+    """`--version`."""
+    return click.option("--version", type=int, help="Default: the current one.")(function)
+
+
+def find(
+    registry: PolicyRegistry, selection: Selection, alias: str = "current"
+) -> list[TimingPolicy]:
+    """The policies that fit, one per fingerprint, newest first."""
+    return registry.lookup(
+        selection.selector, workers=selection.workers, protocols=selection.pair, alias=alias
+    )
+
+
+def existing(registry: PolicyRegistry, selection: Selection) -> list[TimingPolicy]:
+    """The current policies that fit, newest first; at least one.
+
+    Raises:
+        PolicyError: There is none.
+    """
+    found = find(registry, selection)
+    if not found:
+        raise PolicyError(
+            f"no policy for {selection.reference!r}{near_misses(registry, selection)};"
+            " see: syncswitch-search policy list"
+        )
+    return found
+
+
+def newest(found: list[TimingPolicy]) -> TimingPolicy:
+    """For people, who are told of the others."""
+    if len(found) > 1:
+        click.echo(
+            f"the newest of {len(found)}, for {found[0].cluster}; others:"
+            f" {_named(found[1:])}; {_HOW_TO_CHOOSE}",
+            err=True,
+        )
+    return found[0]
+
+
+def only(found: list[TimingPolicy]) -> TimingPolicy:
+    """For what is going to be used: there the newest of several would be a guess.
+
+    Raises:
+        PolicyError: There are several.
+    """
+    if len(found) > 1:
+        raise PolicyError(
+            f"{len(found)} policies of {found[0].workload!r} fit: {_named(found)}; {_HOW_TO_CHOOSE}"
+        )
+    return found[0]
+
+
+def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
+    """That version of the same workload; None for the one that was found.
+
+    Raises:
+        PolicyError: There is no such version.
+    """
+    if version is None or version == found.version:
+        return found
+    chosen = registry.get(found.fingerprint, version)
+    if chosen is None:
+        known = [p.version for p in registry.policies(workload=found.fingerprint)]
+        raise PolicyError(
+            f"{found.workload} has no version {version};"
+            f" it has {', '.join(str(number) for number in sorted(known))}"
+        )
+    return chosen
+
+
+def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str | None:
+    """What to say where there is a policy, but not under this alias."""
+    found = find(registry, selection)
+    if not found:
+        return None
+    known = sorted({name for p in found for name in registry.aliases(p.fingerprint)})
+    reference = selection.reference
+    return (
+        f"no policy for {reference!r} has the alias {alias!r}; there is: {', '.join(known)};"
+        f" set it with: syncswitch-search policy alias {reference} {alias} VERSION"
+    )
+
+
+def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
+    """What there is for this workload on other clusters, so that a wrong option shows."""
+    others = find(registry, Selection(selection.reference, None, None))
+    if not others:
+        return ""
+    return f" (there is one for {'; '.join(other.cluster for other in others)})"
+
+
+def _named(found: list[TimingPolicy]) -> str:
+    return "; ".join(f"{other.cluster} [{other.fingerprint[:12]}]" for other in found)

@@ -1,0 +1,148 @@
+"""Finds the nearest policy where there is none for the job itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import select
+
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.errors import SyncSwitchError
+from syncswitch.storage.models import PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.policies import CURRENT, PolicyRegistry
+from syncswitch.storage.policy_model import LARGEST_INTEGER
+from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.selection import is_workload
+from syncswitch.storage.similarity import (
+    LARGEST_SIZE_RATIO,
+    Candidate,
+    JobFacts,
+    differences,
+    nearest,
+    not_compared,
+)
+from syncswitch.storage.workload_rows import registered_workload
+
+__all__ = ["Suggestion", "known_facts", "nearest_hint", "suggest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A policy that was found for something else.
+
+    Attributes:
+        policy: The policy.
+        differences: In words: in what its job differs, what matters most first, and at the end
+            what could not be compared.
+    """
+
+    policy: TimingPolicy
+    differences: tuple[str, ...]
+
+
+def known_facts(
+    database: Database,
+    workload: str,
+    *,
+    workers: int | None = None,
+    protocols: tuple[str, str] | None = None,
+) -> JobFacts | None:
+    """What is known of a workload that somebody asks for.
+
+    Of a name that is registered, most is known, from the row that is most like what was asked for;
+    of another one, only the arguments.
+
+    Args:
+        database: Knows the workload, or does not.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        workers: Size of the cluster; None for that of the registered workload.
+        protocols: Before and after the switch; None for those of the registered workload.
+
+    Returns:
+        None where not even the size of the cluster is known.
+    """
+    query = (
+        select(WorkloadRow)
+        .where(is_workload(workload))
+        .order_by(WorkloadRow.registered_at.desc(), WorkloadRow.fingerprint)
+    )
+    with database.session(read_only=True) as session:
+        identities = [registered_workload(row).identity for row in session.scalars(query)]
+
+    def fits(identity: WorkloadIdentity) -> tuple[bool, bool]:
+        pair = (identity.first_protocol, identity.second_protocol)
+        return identity.workers == workers, pair == protocols
+
+    if identities:
+        facts = JobFacts.of(max(identities, key=fits))  # of equals the newest, which is first
+    elif workers is not None:
+        facts = JobFacts(workers=workers)
+    else:
+        return None
+    if workers is not None:
+        facts = replace(facts, workers=workers)
+    if protocols is not None:
+        facts = replace(facts, first_protocol=protocols[0], second_protocol=protocols[1])
+    return facts
+
+
+def suggest(database: Database, wanted: JobFacts) -> Suggestion | None:
+    """The current policy of the nearest known workload; None where none is comparable."""
+    query = (
+        select(PolicyRow.version, PolicyRow.created_at, WorkloadRow)
+        .join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint)
+        .join(
+            PolicyAliasRow,
+            (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
+            & (PolicyAliasRow.version == PolicyRow.version),
+        )
+        .where(
+            PolicyAliasRow.alias == CURRENT,
+            WorkloadRow.workers >= wanted.workers / LARGEST_SIZE_RATIO,
+            WorkloadRow.workers <= min(wanted.workers * LARGEST_SIZE_RATIO, LARGEST_INTEGER),
+        )
+    )
+    with database.session(read_only=True) as session:
+        candidates = [
+            Candidate(
+                JobFacts.of(registered_workload(row).identity),
+                row.fingerprint,
+                version,
+                created_at,
+            )
+            for version, created_at, row in session.execute(query)
+        ]
+    found = nearest(wanted, candidates)
+    if found is None:
+        return None
+    policy = PolicyRegistry(database).get(found.fingerprint, found.version)
+    assert policy is not None  # a version is never removed
+    return Suggestion(policy, _in_words(wanted, found.facts))
+
+
+def nearest_hint(url: str, identity: WorkloadIdentity) -> str:
+    """The end of a sentence that names the nearest policy; empty where there is none to name.
+
+    It only adds to an error, so a database that is missing or lost is no error of its own.
+    """
+    try:
+        with open_database(url, create=False) as database:
+            found = suggest(database, JobFacts.of(identity))
+    except SyncSwitchError:
+        return ""
+    if found is None:
+        return ""
+    policy = found.policy
+    return (
+        f"; the nearest policy is version {policy.version} of {policy.workload!r} for"
+        f" {policy.cluster} ({policy.switch_percent:g} %), but:"
+        f" {'; '.join(found.differences) or 'nothing known differs'}"
+    )
+
+
+def _in_words(wanted: JobFacts, known: JobFacts) -> tuple[str, ...]:
+    words = [difference.text for difference in differences(wanted, known)]
+    unknown = not_compared(wanted, known)
+    if unknown:
+        words.append(f"not known, so not compared: {', '.join(unknown)}")
+    return tuple(words)

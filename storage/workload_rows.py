@@ -1,0 +1,30 @@
+"""Workloads as rows, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import datetime, timezone
+
+from syncswitch.storage.models import WorkloadRow
+from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
+
+__all__ = ["registered_workload", "workload_row"]
+
+
+def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
+    """A new row, registered now."""
+    return WorkloadRow(
+        fingerprint=workload.identity.fingerprint,
+        reference=workload.reference,
+        registered_at=datetime.now(timezone.utc),
+        **asdict(workload.identity),
+    )
+
+
+def registered_workload(row: WorkloadRow) -> RegisteredWorkload:
+    """What a row says; the fingerprint is again that of the row."""
+    content = {field.name: getattr(row, field.name) for field in fields(WorkloadIdentity)}
+    boundaries = row.learning_rate_boundaries
+    if boundaries is not None:  # JSON has lists alone
+        content["learning_rate_boundaries"] = tuple((step, factor) for step, factor in boundaries)
+    return RegisteredWorkload(WorkloadIdentity(**content), row.reference)

@@ -1,0 +1,39 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+Invoke = Callable[..., Result]
+
+QUICK = ["--settings", "3", "--runs", "2"]
+OTHER = ["--settings", "2", "--runs", "1"]
+
+
+def error_line(result: Result) -> str:
+    """The one line on standard error; nothing may be on standard output."""
+    assert result.stdout == ""
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert "Traceback" not in line
+    return line
+
+
+def database_file(url: str) -> Path:
+    """The file of a SQLite URL."""
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def export(invoke: Invoke, path: Path, *arguments: str) -> Path:
+    """Exports the policy of the generated workload into a file."""
+    result = invoke("policy", "export", "generated", "-o", str(path), *arguments)
+    assert result.exit_code == 0, result.stderr
+    return path
+
+
+def elsewhere(folder: Path) -> str:
+    """URL of another database, which does not exist yet."""
+    return f"sqlite:///{folder}/elsewhere.db"

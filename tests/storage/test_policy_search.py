@@ -1,0 +1,161 @@
+"""What is suggested where there is no policy for the job itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.policy_search import known_facts, nearest_hint, suggest
+from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.similarity import JobFacts
+from syncswitch.storage.trials import SearchInfo, TrialStore
+
+Add = Callable[..., WorkloadIdentity]
+
+
+@pytest.fixture
+def register(database: Database, identity: WorkloadIdentity, search: SearchInfo) -> Add:
+    """Registers a workload, without a policy."""
+    store = TrialStore(database)
+
+    def add(**changes: Any) -> WorkloadIdentity:
+        job = replace(identity, **changes)
+        study = f"search-{job.fingerprint[:12]}"
+        found = replace(search, study=study, fingerprint=job.fingerprint)
+        store.register(job, f"{job.name}.py:job", found)
+        return job
+
+    return add
+
+
+@pytest.fixture
+def publish(database: Database, register: Add, policy: TimingPolicy) -> Add:
+    """Registers a workload and publishes its policy."""
+    registry = PolicyRegistry(database)
+
+    def add(**changes: Any) -> WorkloadIdentity:
+        job = register(**changes)
+        names = ("fingerprint", "workers", "total_worker_steps", "first_protocol")
+        values = {name: getattr(job, name) for name in names}
+        second = job.second_protocol
+        registry.publish(
+            replace(
+                policy,
+                **values,
+                second_protocol=second,
+                workload=job.name,
+                study=f"policy-{job.fingerprint[:12]}",
+            )
+        )
+        return job
+
+    return add
+
+
+def test_the_nearest_current_policy_is_suggested_with_what_differs(
+    database: Database, publish: Add
+) -> None:
+    wanted = JobFacts.of(publish(name="other size", workers=2))
+    publish(name="far", workers=64)
+    best = publish(name="same size", model="another model", batch_size=64, workers=4)
+    found = suggest(database, replace(wanted, workers=4))
+    assert found is not None
+    assert found.policy.fingerprint == best.fingerprint
+    assert found.policy.evidence
+    assert found.differences == ("another model", "batch size 64 instead of 32")
+
+
+def test_current_is_what_is_suggested(
+    database: Database, publish: Add, policy: TimingPolicy
+) -> None:
+    job = publish()
+    registry = PolicyRegistry(database)
+    registry.publish(replace(policy, study="second", created_at="2026-02-02T00:00:00+00:00"))
+    registry.set_alias(job.fingerprint, "current", 1)
+    registry.set_alias(job.fingerprint, "newer", 2)
+    found = suggest(database, replace(JobFacts.of(job), momentum=0.0))
+    assert found is not None
+    assert found.policy.version == 1
+
+
+def test_nothing_comparable_is_no_suggestion(database: Database, publish: Add) -> None:
+    assert suggest(database, JobFacts(workers=4)) is None
+    publish(workers=4)
+    assert suggest(database, JobFacts(workers=17)) is None
+    assert suggest(database, JobFacts(workers=16)) is not None
+    assert suggest(database, JobFacts(workers=1)) is not None
+    assert suggest(database, JobFacts(workers=10**30)) is None
+    assert suggest(database, JobFacts(workers=4, second_protocol="ssp")) is None
+
+
+def test_what_could_not_be_compared_is_said_last(database: Database, publish: Add) -> None:
+    publish(batch_size=None, workers=8)
+    found = suggest(database, JobFacts(workers=4, total_worker_steps=1000, batch_size=32))
+    assert found is not None
+    first, last = found.differences
+    assert first == "8 workers instead of 4: a smaller cluster may switch earlier"
+    assert last.startswith("not known, so not compared: model, data set, batch size, ")
+
+
+def test_of_a_registered_workload_the_details_are_known(database: Database, register: Add) -> None:
+    small = register(workers=2)
+    large = register(workers=8)
+    register(name="other")
+    assert known_facts(database, "digits", workers=2) == JobFacts.of(small)
+    for selector in ("digits", "digits.py:job"):
+        # The newest one, where nothing says which.
+        assert known_facts(database, selector) == JobFacts.of(large)
+    assert known_facts(database, small.fingerprint[:8]) == JobFacts.of(small)
+    assert known_facts(database, "digits", workers=16, protocols=("asp", "bsp")) == replace(
+        JobFacts.of(large), workers=16, first_protocol="asp", second_protocol="bsp"
+    )
+
+
+def test_of_several_rows_that_of_the_same_size_and_protocols_is_taken(
+    database: Database, register: Add
+) -> None:
+    register(workers=8, batch_size=8)
+    register(workers=8, batch_size=16, second_protocol="ssp")
+    register(workers=4, batch_size=32, second_protocol="ssp")
+    for workers, pair, batch_size in (
+        (8, ("bsp", "asp"), 8),
+        (8, ("bsp", "ssp"), 16),
+        (4, ("bsp", "asp"), 32),
+        (2, ("bsp", "asp"), 8),
+    ):
+        facts = known_facts(database, "digits", workers=workers, protocols=pair)
+        assert facts is not None
+        assert (facts.workers, facts.batch_size) == (workers, batch_size)
+
+
+def test_of_an_unknown_workload_the_arguments_alone_are_known(database: Database) -> None:
+    assert known_facts(database, "unknown") is None
+    assert known_facts(database, "unknown", protocols=("bsp", "asp")) is None
+    assert known_facts(database, "unknown", workers=3) == JobFacts(workers=3)
+    assert known_facts(database, "unknown", workers=3, protocols=("bsp", "asp")) == JobFacts(
+        workers=3, first_protocol="bsp", second_protocol="asp"
+    )
+
+
+def test_the_hint_names_the_nearest_policy(
+    url: str, publish: Add, identity: WorkloadIdentity
+) -> None:
+    publish()
+    wanted = replace(identity, total_worker_steps=400)
+    assert nearest_hint(url, wanted) == (
+        "; the nearest policy is version 1 of 'digits' for 4 workers, bsp,asp (12.5 %), but:"
+        " 1,000 worker-steps instead of 400"
+    )
+    assert nearest_hint(url, identity).endswith("but: nothing known differs")
+
+
+def test_no_hint_is_no_error(url: str, database: Database, identity: WorkloadIdentity) -> None:
+    assert nearest_hint(url, identity) == ""
+    assert nearest_hint(f"{url}-that-is-not-there", identity) == ""
+    with open_database(url, create=False):
+        assert nearest_hint("nonsense", identity) == ""
