@@ -11,8 +11,9 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli import compose
+from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.plan import SearchPlan, study_name
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -82,6 +83,17 @@ _DEFAULT_WORKERS = 4
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="The seeds of all runs derive from it."
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only forecast the cost of the search; from recorded runs, or from the times below.",
+)
+@click.option(
+    "--first-seconds", type=float, help="One training with the first protocol alone (--dry-run)."
+)
+@click.option(
+    "--second-seconds", type=float, help="One training with the second protocol alone (--dry-run)."
+)
 @common_options
 def run(
     reference: str,
@@ -96,6 +108,9 @@ def run(
     target_accuracy: float | None,
     two_sided: bool,
     seed: int,
+    dry_run: bool,
+    first_seconds: float | None,
+    second_seconds: float | None,
     storage_url: str,
     as_json: bool,
 ) -> int:
@@ -113,6 +128,12 @@ def run(
     plan.check()
     pair = parse_pair(protocols)
     job = compose.TRAINERS[trainer](reference, workers, pair, launcher)
+    if dry_run:
+        given = (first_seconds, second_seconds)
+        print_forecast(rule, job.identity, given, storage_url, as_json=as_json)
+        return EXIT_OK
+    if first_seconds is not None or second_seconds is not None:
+        raise UserError("--first-seconds and --second-seconds need --dry-run")
     try:
         result, current = _search(job, reference, plan, storage_url)
     except KeyboardInterrupt:

@@ -1,0 +1,115 @@
+"""`run --dry-run`: what a search will cost, before any of it is paid."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.console import print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.cost import Forecast
+    from syncswitch.searcher.decision import PaperRule
+    from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
+
+__all__ = ["print_forecast"]
+
+
+def print_forecast(
+    rule: PaperRule,
+    identity: WorkloadIdentity,
+    given_seconds: tuple[float | None, float | None],
+    storage_url: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Prints the cost of the search for each answer that it may find.
+
+    Args:
+        rule: Of the search.
+        identity: The job.
+        given_seconds: One training with the first, and one with the second protocol alone; None
+            to derive it from the throughput in the recorded runs of this very job.
+        storage_url: Where these are.
+        as_json: Instead of a table.
+
+    Raises:
+        UserError: A time is unknown or impossible.
+    """
+    from syncswitch.searcher.cost import forecast
+
+    first, second = given_seconds
+    if first is None or second is None:
+        recorded = _recorded_seconds(storage_url, identity)
+        first, second = first or recorded[0], second or recorded[1]
+    if first is None or second is None:
+        raise UserError(
+            "no recorded run of this job says how long a training takes with each protocol alone;"
+            " give --first-seconds and --second-seconds"
+        )
+    answers = forecast(rule, first, second)
+    if as_json:
+        print_json([_as_json(answer) for answer in answers])
+        return
+    name = identity.first_protocol.upper()
+    print_table(
+        ["if the answer is", "runs", f"cost / {name}", "hours", "speed-up", "pays back after"],
+        [_cells(answer, first) for answer in answers],
+    )
+    click.echo()
+    print_text(
+        f"From {first:.4g} s of a training with {name} alone and {second:.4g} s with"
+        f" {identity.second_protocol.upper()} alone; an unlucky search costs more."
+        " Nothing was trained."
+    )
+
+
+def _recorded_seconds(
+    storage_url: str, identity: WorkloadIdentity
+) -> tuple[float | None, float | None]:
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.inspection import holds_nothing
+    from syncswitch.storage.trials import TrialStore
+
+    if holds_nothing(storage_url):
+        return None, None
+    with open_database(storage_url, create=False) as database:
+        trials = TrialStore(database).trials(fingerprint=identity.fingerprint)
+    phases = [phase for trial in trials if trial.state == "complete" for phase in trial.phases]
+    return (
+        _whole_seconds(phases, identity.first_protocol, identity.total_worker_steps),
+        _whole_seconds(phases, identity.second_protocol, identity.total_worker_steps),
+    )
+
+
+def _whole_seconds(
+    phases: Iterable[PhaseRecord], protocol: str, total_worker_steps: int
+) -> float | None:
+    mine = [phase for phase in phases if phase.protocol == protocol]
+    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in mine)
+    seconds = math.fsum(phase.seconds for phase in mine)
+    return total_worker_steps * seconds / steps if steps and seconds else None
+
+
+def _as_json(answer: Forecast) -> dict[str, float | int | None]:
+    values = dataclasses.asdict(answer)
+    if math.isinf(answer.amortized_recurrences):
+        values["amortized_recurrences"] = None  # JSON has no infinity
+    return values
+
+
+def _cells(answer: Forecast, first_seconds: float) -> list[str]:
+    recurrences = answer.amortized_recurrences
+    return [
+        f"{answer.switch_percent:g} %",
+        str(answer.runs),
+        f"{answer.search_cost:.1f}",
+        f"{answer.search_cost * first_seconds / 3600:.2f}",
+        f"{answer.speed_up:.2f}",
+        "never" if math.isinf(recurrences) else f"{math.ceil(recurrences)} trainings",
+    ]

@@ -1,0 +1,61 @@
+"""`run --dry-run`: a forecast from given times, or from recorded runs of the same job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Invoke, error_line
+from generated_trainer import ASP_SECONDS, BSP_SECONDS
+
+ANSWERS = [100.0, 50.0, 25.0, 12.5]
+TIMES = ["--first-seconds", "100", "--second-seconds", "40"]
+
+
+def forecast(invoke: Invoke, *arguments: str) -> list[dict[str, float]]:
+    done = invoke("run", "any", "--settings", "3", "--dry-run", "--json", *arguments)
+    assert done.exit_code == 0, done.stderr
+    answers: list[dict[str, float]] = json.loads(done.stdout)
+    assert [answer["switch_percent"] for answer in answers] == ANSWERS
+    return answers
+
+
+def test_from_given_times_and_without_a_database(invoke: Invoke, folder: Path) -> None:
+    answers = forecast(invoke, "--runs", "2", *TIMES)
+    # BSP, 50 % and 25 % accepted, 12.5 % accepted as well: each twice.
+    assert answers[-1]["search_cost"] == pytest.approx(2 * (1.0 + 0.7 + 0.55 + 0.475))
+    assert answers[-1]["speed_up"] == pytest.approx(1 / 0.475)
+    assert list(folder.glob("*.db")) == []
+
+
+def test_recorded_runs_say_what_given_times_would(invoke: Invoke) -> None:
+    assert invoke("run", "any", "--settings", "3", "--runs", "2").exit_code == 0
+    assert (BSP_SECONDS, ASP_SECONDS) == (100.0, 40.0)
+    for known, given in zip(forecast(invoke), forecast(invoke, *TIMES), strict=True):
+        assert known == pytest.approx(given)
+
+
+def test_the_table_says_when_it_is_paid_back(invoke: Invoke) -> None:
+    done = invoke("run", "any", "--settings", "1", "--dry-run", *TIMES)
+    assert done.exit_code == 0
+    assert "never" in done.stdout
+    assert "Nothing was trained." in " ".join(done.stdout.split())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if "trainings" in line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--dry-run"], "give --first-seconds and --second-seconds"),
+        (["--dry-run", "--first-seconds", "5"], "give --first-seconds and --second-seconds"),
+        (["--dry-run", "--first-seconds", "-1", "--second-seconds", "1"], "is -1.0: give seconds"),
+        (["--first-seconds", "5"], "need --dry-run"),
+    ],
+)
+def test_what_cannot_be_forecast_is_one_line(
+    invoke: Invoke, arguments: list[str], words: str
+) -> None:
+    done = invoke("run", "any", *arguments)
+    assert done.exit_code == 2
+    assert words in error_line(done)
