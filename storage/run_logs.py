@@ -8,10 +8,10 @@ columns `Wall time`, `Step` and `Value` in any order. Beside them may lie `acc_p
 from __future__ import annotations
 
 import csv
-import math
 import re
+import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -91,13 +91,13 @@ def read_run_log(folder: Path) -> RunLog:
             line and the value.
     """
     if not folder.is_dir():
-        raise RecordingError(f"there is no folder {folder.name}")
+        raise RecordingError(f"there is no folder {folder.name}; is --logs right?")
     accuracy_file = _find(folder, "acc")
     if accuracy_file is None:
         raise RecordingError(f"no acc.csv and no TensorBoard export of it; {_content(folder)}")
     loss_file = _find(folder, "loss")
-    accuracy = latest_attempt(_read(accuracy_file, "value", _is_accuracy, "an accuracy, 0 to 1"))
-    loss = latest_attempt(_read(loss_file, "value", _is_anything)) if loss_file else []
+    accuracy = latest_attempt(_read(accuracy_file, "value", (0.0, 1.0), "an accuracy, 0 to 1"))
+    loss = latest_attempt(_read(loss_file, "value", None)) if loss_file else []
     if not accuracy:
         raise RecordingError(f"{accuracy_file.name} holds no row")
     if len(accuracy) < 2 and len(loss) < 2:
@@ -121,7 +121,7 @@ def read_clock(path: Path, log: Sequence[LogRow]) -> Clock:
     Raises:
         RecordingError: It is not of this log, or its times go back.
     """
-    rows = latest_attempt(_read(path, "time", _is_time, "seconds, 0 or more"))
+    rows = latest_attempt(_read(path, "time", (0.0, sys.float_info.max), "seconds, 0 or more"))
     if not rows or rows[0].step > log[0].step or rows[-1].step < log[-1].step:
         found = f"{rows[0].step} to {rows[-1].step}" if rows else "none"
         raise RecordingError(
@@ -170,14 +170,14 @@ def _content(folder: Path) -> str:
 
 
 def _read(
-    path: Path, measured: str, is_possible: Callable[[float], bool], allowed: str = ""
+    path: Path, measured: str, possible: tuple[float, float] | None, allowed: str = ""
 ) -> list[LogRow]:
     """All rows of a file, in its order.
 
     Args:
         path: The file.
         measured: Column of what was measured.
-        is_possible: Whether something can have been measured.
+        possible: Least and greatest value that can have been measured; None for any.
         allowed: What is possible, in words.
     """
     rows = []
@@ -189,21 +189,21 @@ def _read(
                 if not cells:
                     continue
                 try:
-                    row = LogRow(
-                        float(cells[at_time]), _whole(cells[at_step]), float(cells[at_value])
-                    )
+                    seconds, value = float(cells[at_time]), float(cells[at_value])
+                    text = cells[at_step]
+                    step = int(text) if text.isdigit() else _whole(text)
                 except (IndexError, ValueError, OverflowError) as error:
                     raise RecordingError(
                         f"{path.name} line {reader.line_num}: not three numbers: {cells}"
                     ) from error
-                if not 0.0 <= row.wall_time_seconds <= _LATEST_SECONDS:
+                if not 0.0 <= seconds <= _LATEST_SECONDS:
                     problem = f"wall time {cells[at_time]}; allowed: seconds since 1970"
-                elif row.step < 0:
+                elif step < 0:
                     problem = f"step {cells[at_step]}; allowed: 0 or more"
-                elif not is_possible(row.value):
+                elif possible is not None and not possible[0] <= value <= possible[1]:
                     problem = f"{measured} {cells[at_value]}; allowed: {allowed}"
                 else:
-                    rows.append(row)
+                    rows.append(LogRow(seconds, step, value))
                     continue
                 raise RecordingError(f"{path.name} line {reader.line_num}: {problem}")
     except UnicodeDecodeError as error:
@@ -234,15 +234,3 @@ def _whole(text: str) -> int:
         if not number.is_integer():
             raise
         return int(number)
-
-
-def _is_accuracy(value: float) -> bool:
-    return 0.0 <= value <= 1.0
-
-
-def _is_time(value: float) -> bool:
-    return 0.0 <= value < math.inf
-
-
-def _is_anything(value: float) -> bool:
-    return True

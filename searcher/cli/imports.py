@@ -34,7 +34,8 @@ __all__ = ["import_runs"]
     "--logs",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder below which the runs' folders are.  [default: the folder of MANIFEST]",
+    help="Folder below which the runs' folders are.  [default: the folder of MANIFEST, or `logs`"
+    " in it]",
 )
 @common_options
 def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bool) -> int:
@@ -61,7 +62,7 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
             open_database(storage_url, create=True) as database,
             _progress(len(listed.rows)) as advance,
         ):
-            report = import_manifest(database, listed, logs or manifest.parent, advance)
+            report = import_manifest(database, listed, logs or _logs_beside(manifest), advance)
     except KeyboardInterrupt:
         print_error("interrupted; what is imported is kept, and the same command goes on")
         return EXIT_INTERRUPTED
@@ -70,6 +71,11 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
     else:
         _print_report(report)
     return EXIT_OK if report.imported_runs + report.present_runs else EXIT_FAILED
+
+
+def _logs_beside(manifest: Path) -> Path:
+    folder = manifest.parent / "logs"
+    return folder if folder.is_dir() else manifest.parent
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def test_the_summary_names_what_was_not_used(invoke: Invoke, logs: Path) -> None
         "workload r32, 8 workers, bsp,asp",
         "",
         "not used:",
-        "  line 3, nowhere: there is no folder nowhere",
+        "  line 3, nowhere: there is no folder nowhere; is --logs right?",
     ]
     again = invoke(manifest)
     assert again.exit_code == 0
@@ -74,7 +74,7 @@ def test_the_same_as_json(invoke: Invoke, logs: Path, tmp_path: Path) -> None:
         "imported_runs": 1,
         "already_there_runs": 0,
         "imported_evaluations": 19,
-        "not_used": [{"line": 3, "run": "nowhere", "text": "there is no folder nowhere"}],
+        "not_used": [{"line": 3, "run": "nowhere", "text": "there is no folder nowhere; is --logs right?"}],
         "notes": [{"line": 1, "run": "", "text": "ignored columns: gpu"}],
     }
 

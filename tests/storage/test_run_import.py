@@ -260,7 +260,7 @@ class TestManifest:
         assert report.imported_evaluations == 20 * 5 + 20 * 33
         assert [identity.name for identity in report.workloads] == ["job-0", "job-1"]
         assert [(fault.line, fault.run, fault.text) for fault in report.faults] == [
-            (42, "nowhere", "there is no folder nowhere")
+            (42, "nowhere", "there is no folder nowhere; is --logs right?")
         ]
 
     def test_a_second_time_changes_nothing(self, url: str, recordings: Path) -> None:
