@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import socket
 from datetime import datetime, timezone
+from typing import Protocol
 
 import psutil
 
-from syncswitch.storage.trials import Owner, StoredTrial
+from syncswitch.storage.trials import Owner
 
-__all__ = ["HEARTBEAT_SECONDS", "is_alive", "is_run_by_anyone", "state_of"]
+__all__ = ["HEARTBEAT_SECONDS", "Owned", "is_alive", "is_run_by_anyone", "state_of"]
 
 HEARTBEAT_SECONDS = 120.0
 """A searcher on another machine that is silent for longer is taken for dead."""
 
 _START_TIME_TOLERANCE_SECONDS = 2.0
+
+
+class Owned(Protocol):
+    """A trial, as far as its life is concerned."""
+
+    @property
+    def state(self) -> str:
+        """As stored."""
+
+    @property
+    def owner(self) -> Owner | None:
+        """The process that runs or ran it."""
+
+    @property
+    def heartbeat_at(self) -> datetime | None:
+        """When that last reported."""
 
 
 def is_alive(owner: Owner) -> bool:
@@ -31,7 +48,7 @@ def is_alive(owner: Owner) -> bool:
     return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
 
 
-def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
+def is_run_by_anyone(row: Owned, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
     """Whether a running trial goes on: by its process here, by its heartbeat elsewhere."""
     owner = row.owner
     if owner is None or row.heartbeat_at is None:
@@ -42,6 +59,6 @@ def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECO
     return silent <= heartbeat_seconds
 
 
-def state_of(row: StoredTrial) -> str:
+def state_of(row: Owned) -> str:
     """As stored, but `lost` where the process of a running trial is dead."""
     return "lost" if row.state == "running" and not is_run_by_anyone(row) else row.state

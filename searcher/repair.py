@@ -43,7 +43,7 @@ class Repairer:
     Optuna knows which trial ran, the store what it measured. The store is written first, so the two
     differ only in trials that Optuna still has as running:
 
-    - complete in the store: whether it diverged is noted, then its value is told;
+    - complete in the store: what it measured is noted, then its value is told;
     - failed in the store: its failure is told;
     - running in the store, and its owner is dead: failed in both;
     - unknown to the store: failed, once its owner is dead or too long has passed.
@@ -68,7 +68,7 @@ class Repairer:
         if row is None:
             lost = trial.number in self._study.abandoned or self._is_orphan(trial)
         elif row.state == "complete" and row.converged_accuracy is not None:
-            self._study.note_divergence(trial.number, bool(row.diverged))
+            self._study.note_result(trial.number, bool(row.diverged), row.training_seconds)
             self._study.complete(trial.number, row.converged_accuracy)
             return False
         else:

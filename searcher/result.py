@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from syncswitch.searcher.decision import Decided, Observation, PaperRule, SettingSummary
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.search_costs import covered_seconds
 from syncswitch.storage.trials import StoredTrial
 
 __all__ = ["SearchCost", "SearchResult", "SettingResult", "cost_of", "draft_policy", "settings_of"]
@@ -100,7 +101,11 @@ def cost_of(
         is_estimated=is_estimated,
         trials=len(completed),
         failed_trials=len(rows) - len(completed),
-        wall_seconds=_covered_seconds(list(rows.values())),
+        wall_seconds=covered_seconds(
+            (row.started_at, row.ended_at)
+            for row in rows.values()
+            if row.started_at is not None and row.ended_at is not None
+        ),
     )
 
 
@@ -179,19 +184,3 @@ def _estimated_baseline_seconds(
     steps = sum(phase.end_worker_step - phase.start_worker_step for phase in phases)
     seconds = sum(phase.seconds for phase in phases)
     return identity.total_worker_steps * seconds / steps if steps and seconds else None
-
-
-def _covered_seconds(rows: Sequence[StoredTrial]) -> float:
-    spans = sorted(
-        (row.started_at, row.ended_at)
-        for row in rows
-        if row.started_at is not None and row.ended_at is not None
-    )
-    covered = 0.0
-    reached: datetime | None = None
-    for start, end in spans:
-        begin = start if reached is None else max(start, reached)
-        if end > begin:
-            covered += (end - begin).total_seconds()
-            reached = end
-    return covered

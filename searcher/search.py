@@ -72,6 +72,14 @@ class Search:
         self.study_name = study_name(identity, plan)
         self._store.register(identity, reference or identity.name, self._info())
         self._study = SearchStudy.open(database.url, self.study_name, self._rule, plan.base_seed)
+        self._study.describe(
+            {
+                "workload": identity.name,
+                "workers": identity.workers,
+                "protocols": f"{identity.first_protocol},{identity.second_protocol}",
+                "strategy": self._rule.name,
+            }
+        )
         self._repairer = Repairer(self._study, self._store, self._patience)
         self._trainer: Trainer | None = None
         self._failures_in_a_row = 0
@@ -151,7 +159,7 @@ class Search:
                 self._reporter.on_failed(run, str(error))
             raise
         self._reporter.on_finished(run, record)
-        self._study.note_divergence(claim.number, record.diverged)
+        self._study.note_result(claim.number, record.diverged, record.training_seconds)
         self._study.complete(claim.number, record.converged_accuracy)
 
     def _train(self, trainer: Trainer, spec: TrialSpec, run: Run) -> TrialRecord:
@@ -181,6 +189,7 @@ class Search:
         draft = draft_policy(rule, identity, self.study_name, decided, finished, rows)
         policy = self._registry.publish(draft)
         self._store.set_target(policy.target_accuracy, study=self.study_name)
+        self._study.describe({"policy_switch_percent": policy.switch_percent})
         return SearchResult(
             policy=policy,
             settings=settings_of(rule, finished, rows),

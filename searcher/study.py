@@ -7,14 +7,20 @@ So claims happen one after the other, in the order of their numbers, without any
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import optuna
-from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
+from optuna.exceptions import (
+    ExperimentalWarning,
+    StorageInternalError,
+    UpdateFinishedTrialError,
+)
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.decision import Decision, NextRun, Observation, PaperRule
@@ -27,11 +33,13 @@ from syncswitch.storage.trials import Owner
 __all__ = [
     "Claim",
     "SearchStudy",
+    "open_storage",
     "owner_of",
     "upgrade_study_tables",
 ]
 
 PARAMETER = "switch_percent"
+VALUE = "converged_accuracy"
 _OWNER = "owner"
 _REPLICATE = "replicate"
 _OPEN_ATTEMPTS = 5
@@ -98,7 +106,7 @@ class SearchStudy:
             DatabaseError: Optuna's tables are of another version.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        storage = _storage(url)
+        storage = open_storage(url)
         study = optuna.create_study(
             storage=storage,
             study_name=name,
@@ -106,7 +114,19 @@ class SearchStudy:
             sampler=BinarySearchSampler(rule, parameter=PARAMETER, seed=seed),
             load_if_exists=True,
         )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            if study.metric_names != [VALUE]:
+                study.set_metric_names([VALUE])
         return cls(study, storage, rule)
+
+    def describe(self, attributes: Mapping[str, str | float]) -> None:
+        """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
+        with contextlib.suppress(StorageInternalError):
+            known = self._study.user_attrs
+            for name, value in attributes.items():
+                if known.get(name) != value:
+                    self._study.set_user_attr(name, value)
 
     @_retryable
     def trials(self) -> list[FrozenTrial]:
@@ -172,10 +192,11 @@ class SearchStudy:
         return any(t.number == number and t.state == TrialState.RUNNING for t in self.trials())
 
     @_retryable
-    def note_divergence(self, number: int, diverged: bool) -> None:
+    def note_result(self, number: int, diverged: bool, training_seconds: float | None) -> None:
         """Goes with the value that will be told, so comes first; not after the trial's end."""
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         try:
+            self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
             self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
         except UpdateFinishedTrialError:
             return  # another searcher was faster
@@ -210,7 +231,7 @@ def owner_of(trial: FrozenTrial) -> Owner | None:
 def upgrade_study_tables(url: str) -> None:
     """Brings Optuna's tables to the version of the installed Optuna."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = _storage(url, check=False)
+    storage = open_storage(url, check=False)
     if storage.get_current_version() != storage.get_head_version():
         storage.upgrade()
 
@@ -219,7 +240,8 @@ def _is_open(trial: FrozenTrial) -> bool:
     return trial.state == TrialState.RUNNING and not _has_chosen(trial)
 
 
-def _storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
+def open_storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
+    """Optuna's part of the database; made where it is not there."""
     sqlite = url.startswith("sqlite")
     arguments: dict[str, Any] = (
         {"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True}

@@ -22,7 +22,9 @@ __all__ = [
     "content_of",
     "driver_url",
     "holds_nothing",
+    "holds_studies",
     "parse_url",
+    "revision_of",
     "shown",
     "sqlite_path",
 ]
@@ -73,6 +75,8 @@ def parse_url(url: str) -> URL:
     except (ArgumentError, ValueError) as error:
         hint = "" if ":" in url or not url else f"; for a file write sqlite:///{url}"
         raise DatabaseError(f"{shown(url)!r} is not a database URL; {_ALLOWED}{hint}") from error
+    if parsed.get_backend_name() == "postgres":  # as hosting providers print it
+        parsed = parsed.set(drivername=parsed.drivername.replace("postgres", "postgresql", 1))
     kind = parsed.get_backend_name()
     if kind not in {"sqlite", "postgresql"}:
         raise DatabaseError(f"{shown(url)}: databases of kind {kind!r} do not work; {_ALLOWED}")
@@ -173,8 +177,9 @@ def content_of(connection: Connection, place: str) -> Content:
     Raises:
         DatabaseError: It belongs to another application, or to a newer version of this one.
     """
-    tables = set(inspect(connection).get_table_names())
-    if VERSION_TABLE not in tables:
+    revision = revision_of(connection)
+    if revision is None:
+        tables = set(inspect(connection).get_table_names())
         if tables and not _is_optunas(connection, tables):
             foreign = sorted(tables - _OPTUNA_TABLES) or sorted(tables)
             raise DatabaseError(
@@ -182,8 +187,6 @@ def content_of(connection: Connection, place: str) -> Content:
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
             )
         return Content.NOTHING
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
-    revision = found[0] if len(found) == 1 else "none"
     if revision == REVISION:
         return Content.CURRENT
     if revision.isdigit() and int(revision) < int(REVISION):
@@ -197,6 +200,19 @@ def content_of(connection: Connection, place: str) -> Content:
         f"{place} has schema revision {revision!r}, which no version of syncswitch makes; this"
         f" version allows {REVISION}: restore the database, or name another with --storage URL"
     )
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision of our tables, `none` where nobody says it; None where there are no tables."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
+    return str(found[0]) if len(found) == 1 else "none"
+
+
+def holds_studies(connection: Connection) -> bool:
+    """Whether Optuna's tables are there."""
+    return set(inspect(connection).get_table_names()) >= _OPTUNA_ALWAYS
 
 
 def _is_optunas(connection: Connection, tables: set[str]) -> bool:

@@ -212,7 +212,7 @@ class TrialRow(Base):
     fork_from: Mapped[str | None] = mapped_column(Text)
     parent_trial_id: Mapped[int | None] = mapped_column(ForeignKey("syncswitch_trials.trial_id"))
     fork_percent: Mapped[float | None]
-    state: Mapped[str] = mapped_column(String(16), index=True)
+    state: Mapped[str] = mapped_column(String(16))
     worker_steps: Mapped[int] = mapped_column(BigInteger)
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
@@ -234,7 +234,6 @@ class TrialRow(Base):
     software: Mapped[dict[str, str] | None]
 
     workload: Mapped[WorkloadRow] = relationship()
-    phases: Mapped[list[PhaseRow]] = relationship(order_by="PhaseRow.position")
 
 
 class PhaseRow(Base):
@@ -295,6 +294,7 @@ class PolicyRow(Base):
     __tablename__ = "syncswitch_policies"
     __table_args__ = (
         UniqueConstraint("fingerprint", "study", "created_at"),
+        Index(None, "workload", "fingerprint"),  # a workload is found by its former names, too
         Index(
             "uq_syncswitch_policies_study",
             "study",

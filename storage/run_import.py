@@ -14,17 +14,18 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.evaluation_rows import add_evaluations
 from syncswitch.storage.manifest import Manifest, ManifestRow, Remark
-from syncswitch.storage.models import Base, EvaluationRow, PhaseRow, TrialRow
+from syncswitch.storage.models import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.trials import TrialStore, evaluation_values, upsert_workload
+from syncswitch.storage.trials import TrialStore, upsert_workload
 
 __all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
 
 # Per transaction: enough that committing costs little, so few that others can write in between.
-_BATCH_RUNS = 50
-_BATCH_EVALUATIONS = 10_000
+_BATCH_RUNS = 200
+_BATCH_EVALUATIONS = 20_000
 
 # Where a run that is there already has other values, it is another run.
 _COMPARED = (
@@ -232,7 +233,6 @@ def _insert(session: Session, runs: Sequence[RecordedRun]) -> None:
     rows = session.execute(statement, [_trial_values(run) for run in runs])
     trial_ids = {row.source: row.trial_id for row in rows}
     phases: list[dict[str, Any]] = []
-    evaluations: list[dict[str, Any]] = []
     for run in runs:
         if run.measured is None:
             continue
@@ -241,13 +241,12 @@ def _insert(session: Session, runs: Sequence[RecordedRun]) -> None:
             {"trial_id": trial_id, "position": position, **asdict(phase)}
             for position, phase in enumerate(run.measured.phases)
         )
-        evaluations.extend(evaluation_values(trial_id, run.measured.evaluations))
     if phases:
         session.execute(insert(PhaseRow), phases)
-    if evaluations:
-        # The table and not its class: these rows are many, and nothing is to be done to them.
-        table = Base.metadata.tables[EvaluationRow.__tablename__]
-        session.execute(insert(table), evaluations)
+    add_evaluations(
+        session,
+        ((trial_ids[run.source], run.measured.evaluations) for run in runs if run.measured),
+    )
 
 
 def _trial_values(run: RecordedRun) -> dict[str, Any]:

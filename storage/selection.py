@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, select, union
 from sqlalchemy.orm import aliased
 
 from syncswitch.storage.models import PolicyRow, WorkloadRow
 
 __all__ = ["is_workload"]
 
-_POLICY = aliased(PolicyRow)  # the query itself may be about policies
+# The query itself may be about workloads or policies.
+_WORKLOAD, _POLICY = aliased(WorkloadRow), aliased(PolicyRow)
 _FINGERPRINT_PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -20,14 +21,14 @@ def is_workload(selector: str) -> ColumnElement[bool]:
 
     A workload is also found by a name that it had when one of its policies was published.
     """
-    named = or_(
-        WorkloadRow.name == selector,
-        WorkloadRow.reference == selector,
-        WorkloadRow.fingerprint.in_(
-            select(_POLICY.fingerprint).where(_POLICY.workload == selector)
-        ),
-    )
+    known = [
+        select(_WORKLOAD.fingerprint).where(_WORKLOAD.name == selector),
+        select(_WORKLOAD.fingerprint).where(_WORKLOAD.reference == selector),
+        select(_POLICY.fingerprint).where(_POLICY.workload == selector),
+    ]
     if _FINGERPRINT_PREFIX.fullmatch(selector):
         # Unlike LIKE, a range uses the index; "g" follows the last hexadecimal digit.
-        return or_(named, WorkloadRow.fingerprint.between(selector, f"{selector}g"))
-    return named
+        start = _WORKLOAD.fingerprint.between(selector, f"{selector}g")
+        known.append(select(_WORKLOAD.fingerprint).where(start))
+    # For alternatives in one condition PostgreSQL would read all trials.
+    return WorkloadRow.fingerprint.in_(union(*known))

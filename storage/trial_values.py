@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from datetime import datetime
 
 import psutil
 
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.records import PhaseRecord, TrialRecord
 
-__all__ = ["Fork", "Owner", "SearchInfo", "StoredTrial"]
+__all__ = ["Fork", "Owner", "SearchInfo", "StoredTrial", "check_times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class StoredTrial:
     workload: str
     fingerprint: str
     workers: int
+    first_protocol: str
+    second_protocol: str
     setting_percent: float | None
     switch_percent: float
     replicate: int
@@ -123,3 +127,21 @@ class StoredTrial:
         if self.host is None or self.process_id is None or self.process_started_at is None:
             return None
         return Owner(self.host, self.process_id, self.process_started_at)
+
+
+def check_times(record: TrialRecord) -> None:
+    """Refuses times that are not finite, which PostgreSQL would take and SQLite would not.
+
+    Raises:
+        FatalError: One is infinite or not a number.
+    """
+    times = [
+        record.training_seconds,
+        record.inherited_seconds,
+        record.switch_overhead_seconds,
+        *(phase.seconds for phase in record.phases),
+        *(evaluation.elapsed_seconds for evaluation in record.evaluations),
+    ]
+    wrong = [seconds for seconds in times if not math.isfinite(seconds)]
+    if wrong:
+        raise FatalError(f"the trainer reported a time of {wrong[0]} seconds; allowed: from 0 on")

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Any
 
-from sqlalchemy import Select, func, insert, select, update
-from sqlalchemy.orm import Session, contains_eager, selectinload
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.orm import Session
 
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import DatabaseError, FatalError
+from syncswitch.storage.evaluation_rows import add_evaluations, read_evaluations
 from syncswitch.storage.models import EvaluationRow, PhaseRow, SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.records import (
     Evaluation,
-    PhaseRecord,
+    RegisteredWorkload,
     TrialRecord,
     TrialSpec,
     WorkloadIdentity,
 )
 from syncswitch.storage.selection import is_workload
-from syncswitch.storage.trial_values import Fork, Owner, SearchInfo, StoredTrial
+from syncswitch.storage.stored_trials import read_trials
+from syncswitch.storage.trial_values import Fork, Owner, SearchInfo, StoredTrial, check_times
+from syncswitch.storage.workload_rows import workload_row
 
-__all__ = ["Fork", "Owner", "SearchInfo", "StoredTrial", "TrialStore", "evaluation_values"]
+__all__ = [
+    "Fork",
+    "Owner",
+    "SearchInfo",
+    "StoredTrial",
+    "TrialStore",
+    "upsert_workload",
+]
 
 
 class TrialStore:
@@ -48,7 +55,7 @@ class TrialStore:
             raise FatalError(f"search {search.study!r} names another workload than {identity.name}")
 
         def operation(session: Session) -> None:
-            _upsert_workload(session, identity, reference)
+            upsert_workload(session, identity, reference)
             _upsert_search(session, search)
 
         self._database.write(operation)
@@ -80,6 +87,7 @@ class TrialStore:
             search = session.get(SearchRow, study)
             if search is None or search.fingerprint != spec.identity.fingerprint:
                 raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
+            parent_trial_id = _parent_id(session, study, fork)
             row = _locked(session, study, trial_number)
             if row is None:
                 row = TrialRow(
@@ -92,7 +100,7 @@ class TrialStore:
             row.replicate = spec.replicate
             row.seed = spec.seed
             row.fork_from = str(spec.fork_from) if spec.fork_from else None
-            row.parent_trial_id = _parent_id(session, study, fork)
+            row.parent_trial_id = parent_trial_id
             row.fork_percent = fork.percent if fork else None
             row.state = "running"
             row.worker_steps = 0
@@ -117,6 +125,7 @@ class TrialStore:
         Raises:
             FatalError: The trial was never begun, or a value is impossible.
         """
+        check_times(record)
 
         def operation(session: Session) -> None:
             row = _locked(session, study, trial_number)
@@ -126,10 +135,7 @@ class TrialStore:
                 _fill(row, record)
                 session.flush()  # the phases and evaluations refer to this row
                 session.add_all(_phases(row.trial_id, record))
-                if record.evaluations:
-                    session.execute(
-                        insert(EvaluationRow), evaluation_values(row.trial_id, record.evaluations)
-                    )
+                add_evaluations(session, [(row.trial_id, record.evaluations)])
 
         self._database.write(operation)
 
@@ -141,8 +147,7 @@ class TrialStore:
 
     def get(self, study: str, trial_number: int) -> StoredTrial | None:
         """One trial; None where it was never begun."""
-        query = _all_trials().where(TrialRow.study == study, TrialRow.trial_number == trial_number)
-        found = self._read(query)
+        found = self._read(TrialRow.study == study, TrialRow.trial_number == trial_number)
         return found[0] if found else None
 
     def trials(
@@ -160,14 +165,14 @@ class TrialStore:
             workload: Only of workloads with this name, normal reference, or start of the
                 fingerprint (8 digits or more).
         """
-        query = _all_trials()
+        wanted: list[ColumnElement[bool]] = []
         if study is not None:
-            query = query.where(TrialRow.study == study)
+            wanted.append(TrialRow.study == study)
         if fingerprint is not None:
-            query = query.where(TrialRow.fingerprint == fingerprint)
+            wanted.append(TrialRow.fingerprint == fingerprint)
         if workload is not None:
-            query = query.where(is_workload(workload))
-        return self._read(query.order_by(TrialRow.trial_id))
+            wanted.append(is_workload(workload))
+        return self._read(*wanted)
 
     def numbered(self, study: str) -> dict[int, StoredTrial]:
         """The trials of a search by their number in it."""
@@ -176,22 +181,10 @@ class TrialStore:
 
     def evaluations(self, study: str, trial_number: int) -> list[Evaluation]:
         """Evaluations of a complete trial, in the order of their worker-steps."""
-        query = (
-            select(EvaluationRow)
-            .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
-            .where(TrialRow.study == study, TrialRow.trial_number == trial_number)
-            .order_by(EvaluationRow.worker_step)
-        )
         with self._database.session(read_only=True) as session:
-            return [
-                Evaluation(
-                    worker_step=row.worker_step,
-                    elapsed_seconds=row.elapsed_seconds,
-                    accuracy=row.accuracy,
-                    training_loss=math.nan if row.training_loss is None else row.training_loss,
-                )
-                for row in session.scalars(query)
-            ]
+            return read_evaluations(
+                session, TrialRow.study == study, TrialRow.trial_number == trial_number
+            )
 
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
         """Searches in the order in which they were registered; `workload` as in `trials`."""
@@ -251,22 +244,23 @@ class TrialStore:
         def operation(session: Session) -> None:
             session.execute(statement)
 
-        self._database.write(operation)
+        # A beat that is lost does no harm, and a failure that nobody wrote is found out later.
+        self._database.write(operation, patience_seconds=0)
 
-    def _read(self, query: Select[Any]) -> list[StoredTrial]:
+    def _read(self, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
         with self._database.session(read_only=True) as session:
-            return [_stored_trial(row) for row in session.scalars(query)]
+            return read_trials(session, *conditions)
 
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
+def upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
+    """Adds a workload, or brings its names up to date."""
     row = session.get(WorkloadRow, identity.fingerprint)
     if row is None:
-        content = asdict(identity)
-        row = WorkloadRow(fingerprint=identity.fingerprint, registered_at=_now(), **content)
+        row = workload_row(RegisteredWorkload(identity, reference))
         session.add(row)
     row.name = identity.name
     row.reference = reference
@@ -322,64 +316,11 @@ def _parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
     return parent
 
 
-def evaluation_values(
-    trial_id: int, evaluations: Iterable[Evaluation]
-) -> list[dict[str, float | None]]:
-    """Rows of the table of evaluations, for one statement that inserts them all."""
-    return [
-        {
-            "trial_id": trial_id,
-            "worker_step": evaluation.worker_step,
-            "elapsed_seconds": evaluation.elapsed_seconds,
-            "accuracy": evaluation.accuracy,
-            # SQLite has no NaN, and says so by storing null.
-            "training_loss": None
-            if math.isnan(evaluation.training_loss)
-            else evaluation.training_loss,
-        }
-        for evaluation in evaluations
-    ]
-
-
 def _phases(trial_id: int, record: TrialRecord) -> list[PhaseRow]:
     return [
         PhaseRow(trial_id=trial_id, position=position, **asdict(phase))
         for position, phase in enumerate(record.phases)
     ]
-
-
-def _all_trials() -> Select[Any]:
-    return (
-        select(TrialRow)
-        .join(TrialRow.workload)
-        .options(contains_eager(TrialRow.workload), selectinload(TrialRow.phases))
-    )
-
-
-def _stored_trial(row: TrialRow) -> StoredTrial:
-    workload = row.workload
-    fields: dict[str, Any] = {
-        name: getattr(row, name)
-        for name in StoredTrial.__dataclass_fields__
-        if name not in {"workload", "workers", "total_worker_steps", "phases"}
-    }
-    return StoredTrial(
-        workload=workload.name,
-        workers=workload.workers,
-        total_worker_steps=workload.total_worker_steps,
-        phases=tuple(
-            PhaseRecord(
-                protocol=phase.protocol,
-                start_worker_step=phase.start_worker_step,
-                end_worker_step=phase.end_worker_step,
-                seconds=phase.seconds,
-                mean_staleness=phase.mean_staleness,
-                max_staleness=phase.max_staleness,
-            )
-            for phase in row.phases
-        ),
-        **fields,
-    )
 
 
 def _search_info(row: SearchRow) -> SearchInfo:

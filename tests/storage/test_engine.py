@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ from syncswitch.storage.engine import Database, open_database, upgrade_database
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
 from syncswitch.storage.inspection import VERSION_TABLE
 from syncswitch.storage.models import PhaseRow, WorkloadRow
+from tests.storage.conftest import told_before_the_kill
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -114,11 +117,12 @@ def test_many_processes_create_one_database_at_once(url: str, at_once: Run) -> N
     open_database(url, create=False).close()
 
 
-def test_writers_of_many_processes_wait_for_each_other(url: str, at_once: Run) -> None:
+def test_writers_of_one_file_wait_for_each_other(sqlite_url: str, at_once: Run) -> None:
+    """PostgreSQL locks rows instead: see the tests of the stores."""
     writes = 40
 
     def work(number: int) -> None:
-        with open_database(url, create=True) as database:
+        with open_database(sqlite_url, create=True) as database:
             for _ in range(writes):
                 # Reads first: without the lock from the start, the write would find the
                 # snapshot outdated, and SQLite would refuse it at once.
@@ -126,11 +130,11 @@ def test_writers_of_many_processes_wait_for_each_other(url: str, at_once: Run) -
                     count = session.scalar(text("SELECT count FROM counter"))
                     session.execute(text("UPDATE counter SET count = :new"), {"new": count + 1})
 
-    with open_database(url, create=True) as database, database.session() as session:
+    with open_database(sqlite_url, create=True) as database, database.session() as session:
         session.execute(text("CREATE TABLE counter (count INTEGER)"))
         session.execute(text("INSERT INTO counter VALUES (0)"))
     at_once(work, 6)
-    with open_database(url, create=False) as database, database.session() as session:
+    with open_database(sqlite_url, create=False) as database, database.session() as session:
         assert session.scalar(text("SELECT count FROM counter")) == 6 * writes
 
 
@@ -200,7 +204,7 @@ def test_a_fault_that_does_not_pass_is_raised_in_the_end(database: Database) -> 
         raise RetryableError("lost")
 
     with pytest.raises(RetryableError, match="lost"):
-        database.write(operation)
+        database.write(operation, patience_seconds=0)
 
 
 def test_a_value_that_the_database_refuses_is_a_defect(database: Database) -> None:
@@ -218,56 +222,42 @@ def test_a_value_that_the_database_refuses_is_a_defect(database: Database) -> No
             )
         )
 
-    with pytest.raises(FatalError, match="FOREIGN KEY"):
+    with pytest.raises(FatalError, match=r"(?i)refuses these values.*foreign key"):
         database.write(operation)
 
 
-KILLED_WRITER = """
-import sys
-from sqlalchemy import text
-from syncswitch.storage.engine import open_database
-with open_database(sys.argv[1], create=True) as database:
-    number = 0
-    while True:
-        with database.session() as session:
-            session.execute(text("INSERT INTO pair VALUES (:n)"), {"n": number})
-            session.execute(text("INSERT INTO pair VALUES (:n)"), {"n": number})
-        number += 1
-        print(number, flush=True)
-"""
-
-
 @pytest.mark.parametrize("wait_seconds", [0.0, 0.013, 0.05])
-def test_a_killed_writer_leaves_whole_transactions(url: str, wait_seconds: float) -> None:
-    with open_database(url, create=True) as database, database.session() as session:
+def test_a_killed_writer_leaves_whole_transactions(database: Database, wait_seconds: float) -> None:
+    with database.session() as session:
         session.execute(text("CREATE TABLE pair (number INTEGER)"))
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED_WRITER, url], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        for _ in range(5):
-            writer.stdout.readline()
-        time.sleep(wait_seconds)
-        writer.kill()
-        said = [5, *map(int, writer.stdout.read().split("\n")[:-1])]
-    with open_database(url, create=False) as database, database.session() as session:
+
+    def work(tell: Callable[[int], None]) -> None:
+        insert = text("INSERT INTO pair VALUES (:number)")
+        with open_database(database.url, create=False) as mine:
+            for number in itertools.count():
+                with mine.session() as session:
+                    session.execute(insert, {"number": number})
+                    session.execute(insert, {"number": number})
+                tell(number)
+
+    told = told_before_the_kill(work, wait_seconds)
+    with database.session() as session:
         counts = session.scalars(text("SELECT count(*) FROM pair GROUP BY number")).all()
         assert set(counts) == {2}
-        assert len(counts) >= said[-1]
+        assert len(counts) > told
         session.execute(text("INSERT INTO pair VALUES (-1)"))
 
 
 def test_a_creator_killed_at_any_moment_leaves_what_another_completes(url: str) -> None:
-    create = "import sys; from syncswitch.storage.engine import open_database;"
-    create += "print(flush=True); open_database(sys.argv[1], create=True)"
+    def create() -> None:
+        open_database(url, create=True).close()
+
     for wait_seconds in (0.01, 0.03, 0.06, 0.1):
-        with subprocess.Popen(
-            [sys.executable, "-c", create, url], stdout=subprocess.PIPE
-        ) as creator:
-            assert creator.stdout is not None
-            creator.stdout.readline()
-            time.sleep(wait_seconds)
-            creator.kill()
+        creator = multiprocessing.get_context("fork").Process(target=create)
+        creator.start()
+        time.sleep(wait_seconds)
+        creator.kill()
+        creator.join()
     with open_database(url, create=True) as database, database.session() as session:
         assert session.query(WorkloadRow).count() == 0
 
@@ -284,3 +274,28 @@ def test_a_lookup_imports_neither_alembic_nor_the_trainers(url: str) -> None:
     )
     output = subprocess.check_output([sys.executable, "-c", script, url], text=True)
     assert output == "\n"
+
+
+def test_a_reader_sees_one_moment_however_many_statements_it_makes(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+        session.execute(text("INSERT INTO counter VALUES (0)"))
+    query = text("SELECT count FROM counter")
+    with database.session(read_only=True) as reader:
+        assert reader.scalar(query) == 0
+        with database.session() as writer:
+            writer.execute(text("UPDATE counter SET count = 1"))
+        assert reader.scalar(query) == 0
+    with database.session(read_only=True) as reader:
+        assert reader.scalar(query) == 1
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_sqlite_committed_survives_a_power_failure(sqlite_url: str, read_only: bool) -> None:
+    full = 2  # with the write-ahead log, less may lose the last commits
+    with (
+        open_database(sqlite_url, create=True) as database,
+        database.session(read_only=read_only) as session,
+    ):
+        assert session.scalar(text("PRAGMA synchronous")) == full
+        assert session.scalar(text("PRAGMA journal_mode")) == "wal"

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.inspection import holds_nothing, parse_url, shown
+from syncswitch.storage.inspection import driver_url, holds_nothing, parse_url, shown
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 NOBODY = 65534
@@ -70,6 +72,51 @@ def test_an_unparsable_url_does_not_show_its_password() -> None:
 
 def test_postgresql_is_accepted() -> None:
     assert parse_url("postgresql://user:secret@host/name").database == "name"
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("postgresql://host/name", "postgresql+psycopg"),
+        ("postgres://host/name", "postgresql+psycopg"),
+        ("postgres+psycopg2://host/name", "postgresql+psycopg2"),
+        ("postgresql+psycopg2://host/name", "postgresql+psycopg2"),
+    ],
+)
+def test_a_url_may_be_as_hosting_providers_print_it(url: str, driver: str) -> None:
+    assert parse_url(url).drivername == driver
+    assert driver_url(url) == f"{driver}://host/name"
+
+
+def test_a_short_url_opens_the_same_database(postgresql_url: str) -> None:
+    open_database(postgresql_url, create=True).close()
+    open_database(postgresql_url.replace("postgresql://", "postgres://"), create=False).close()
+
+
+@pytest.mark.parametrize("url", ["sqlite+aiosqlite:///x.db", "postgresql+asyncpg://h/d"])
+def test_a_driver_for_asynchronous_programs_is_refused(url: str) -> None:
+    assert "names a driver for asynchronous programs; leave it out: " in refusal(url)
+
+
+WITHOUT_PSYCOPG = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split()))  # to import them is an ImportError
+from ctypes import util
+util.find_library = lambda name: None
+from syncswitch.searcher.cli import main
+main(["policy", "list", "--storage", "postgresql://me:secret@host/name"])
+"""
+
+
+@pytest.mark.parametrize("missing", ["psycopg", "psycopg_binary psycopg_c"])
+def test_without_its_driver_a_server_is_refused_with_the_extra(missing: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PSYCOPG, missing], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: postgresql://me:***@host/name needs a driver that is missing")
+    assert line.endswith("`pip install 'syncswitch[postgresql]'`")
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
 import optuna
@@ -8,14 +8,18 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.engine import Database, open_database
-from syncswitch.storage.inspection import REVISION, VERSION_TABLE
+from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.migrations import configuration
 from syncswitch.storage.migrations.env import is_ours
-from syncswitch.storage.models import TABLE_PREFIX, Base
+from syncswitch.storage.models import TABLE_PREFIX, Base, PolicyRow
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.trials import TrialStore
+from tests.storage.schema import schema
 
 
 def differences(engine: Engine) -> list[Any]:
@@ -25,38 +29,42 @@ def differences(engine: Engine) -> list[Any]:
         return list(compare_metadata(context, Base.metadata))
 
 
-def checks(engine: Engine) -> dict[str, set[tuple[str, str]]]:
-    found = inspect(engine)
-    return {
-        table: {
-            (str(check["name"]), str(check["sqltext"]))
-            for check in found.get_check_constraints(table)
-        }
-        for table in Base.metadata.tables
-    }
-
-
-def test_the_migrations_make_what_the_models_describe(database: Database) -> None:
+def test_alembic_finds_no_difference_between_migrations_and_models(database: Database) -> None:
     assert differences(database.engine) == []
 
 
-def test_the_migrations_make_the_checks_of_the_models(database: Database, tmp_path: Path) -> None:
-    described = create_engine(f"sqlite:///{tmp_path}/described.db")
+def test_the_migrations_make_what_the_models_describe(database: Database, other_url: str) -> None:
+    described = create_engine(driver_url(other_url))
     Base.metadata.create_all(described)
-    expected = checks(described)
+    expected, found = schema(described, Base.metadata), schema(database.engine, Base.metadata)
     described.dispose()
-    assert sum(map(len, expected.values())) > 30  # Alembic's comparison leaves them out
-    assert checks(database.engine) == expected
+    # All that Alembic's comparison leaves out is there to be compared.
+    assert sum(len(table["checks"]) for table in expected.values()) > 30
+    assert sum("imported_at" in str(table["indices"]) for table in expected.values()) == 1
+    assert found == expected
 
 
-def test_a_difference_would_be_seen(database: Database) -> None:
+def test_the_view_has_the_columns_that_are_described(database: Database) -> None:
+    columns = inspect(database.engine).get_columns(TRIAL_FACTS.name)
+    assert [column["name"] for column in columns] == TRIAL_FACTS.columns.keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE syncswitch_trials DROP COLUMN fork_from",
+        "DROP INDEX uq_syncswitch_policies_study",
+        "DROP TABLE syncswitch_evaluations",
+    ],
+)
+def test_a_difference_would_be_seen(database: Database, change: str) -> None:
     with database.session() as session:
-        session.execute(text("ALTER TABLE syncswitch_trials DROP COLUMN fork_from"))
+        session.execute(text(change))
     assert differences(database.engine) != []
 
 
 def test_the_tables_of_optuna_are_left_alone(url: str) -> None:
-    optuna.create_study(storage=url)
+    optuna.create_study(storage=driver_url(url))
     with open_database(url, create=True) as database:
         assert differences(database.engine) == []
 
@@ -78,15 +86,17 @@ def test_every_constraint_has_a_name_that_postgresql_can_hold() -> None:
 
 @pytest.mark.parametrize("percent", [-0.1, 100.1, None, float("nan")])
 def test_the_database_itself_refuses_an_impossible_percent(
-    database: Database, percent: float | None
+    database: Database, store: TrialStore, policy: TimingPolicy, percent: float | None
 ) -> None:
-    statement = text(
-        "INSERT INTO syncswitch_policies (fingerprint, version, workload, workers,"
-        " total_worker_steps, first_protocol, second_protocol, switch_percent, target_accuracy,"
-        " threshold, strategy, study, created_at, software) VALUES ('f', 1, 'w', 1, 1, 'a', 'b',"
-        " :percent, 0.9, 0.1, 's', 's', '2026-01-01 00:00:00', '{}')"
-    )
-    with database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA foreign_keys")
-        with pytest.raises(IntegrityError, match="switch_percent"):
-            connection.execute(statement, {"percent": percent})
+    names = set(PolicyRow.__table__.columns.keys()) - {"imported_at"}
+    values = {name: getattr(policy, name) for name in names}
+    values["created_at"] = datetime.fromisoformat(policy.created_at)
+
+    def add(switch_percent: float | None) -> None:
+        with database.engine.begin() as connection:
+            changed = {**values, "switch_percent": switch_percent}
+            connection.execute(insert(PolicyRow).values(changed))
+
+    with pytest.raises(IntegrityError, match="switch_percent"):
+        add(percent)
+    add(50.0)

@@ -3,8 +3,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -18,8 +16,16 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord, WorkloadIdentity
-from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
+from syncswitch.storage.policies import CURRENT, PolicyRegistry
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    TimingPolicy,
+    TrialRecord,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
+from tests.storage.conftest import told_before_the_kill
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -194,9 +200,13 @@ def test_an_impossible_result_changes_nothing(store: TrialStore, record: TrialRe
         twice,
         replace(record, converged_accuracy=1.5),
         replace(record, training_seconds=math.nan),
+        replace(record, inherited_seconds=math.inf),
+        replace(record, evaluations=(Evaluation(1, math.nan, 0.5, 0.5),)),
+        replace(record, evaluations=(Evaluation(1, 1.0, math.nan, 0.5),)),
+        replace(record, phases=(PhaseRecord("bsp", 0, 3, math.inf, 0.0, 0),)),
         replace(record, phases=(PhaseRecord("bsp", 9, 3, 1.0, 0.0, 0),)),
     ):
-        with pytest.raises(FatalError, match="refuses these values"):
+        with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
             store.complete(STUDY, 0, impossible)
     trial = store.get(STUDY, 0)
     assert trial is not None
@@ -330,53 +340,38 @@ def test_one_result_told_by_many_is_counted_once(
     assert trial.phases == record.phases
 
 
-KILLED_SEARCHER = """
-import sys
-from datetime import datetime, timezone
-from dataclasses import replace
-from syncswitch.storage.engine import open_database
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord, TrialSpec
-from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
-identity = WorkloadIdentity(
-    "digits", "m", "d", "l", "{}", 1000, 32, 0.1, 0.9, (), "accuracy", 50, 4, "bsp", "asp")
-now = datetime.now(timezone.utc)
-spec = TrialSpec(identity, 50.0, 0)
-record = TrialRecord(
-    spec, 1000, tuple(Evaluation(step, 1.0, 0.5, 0.5) for step in range(300)),
-    (PhaseRecord("bsp", 0, 500, 1.0, 0.0, 0), PhaseRecord("asp", 500, 1000, 1.0, 0.0, 0)),
-    0.5, True, False, False, 2.0, 0.0, 0.0, now, now, "host")
-search = SearchInfo("s", identity.fingerprint, "adaptive", 5, 5, 0.01, None, "simulated", 0)
-with open_database(sys.argv[1], create=True) as database:
-    store = TrialStore(database)
-    store.register(identity, "digits", search)
-    for number in range(100000):
-        store.begin("s", number, spec, Owner.current())
-        store.complete("s", number, record)
-        print(number, flush=True)
-"""
-
-
 @pytest.mark.parametrize("wait_seconds", [0.002, 0.017, 0.049])
-def test_a_killed_searcher_leaves_whole_trials(url: str, wait_seconds: float) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED_SEARCHER, url], stdout=subprocess.PIPE, text=True
-    ) as searcher:
-        assert searcher.stdout is not None
-        searcher.stdout.readline()
-        time.sleep(wait_seconds)
-        searcher.kill()
-        told = len(searcher.stdout.read().split("\n")[:-1]) + 1
-    with open_database(url, create=False) as database:
-        store = TrialStore(database)
-        found = store.trials()
-        assert sum(trial.state == "complete" for trial in found) >= told
-        for trial in found:
-            whole = (2, 300) if trial.state == "complete" else (0, 0)
-            measured = len(trial.phases), len(store.evaluations("s", trial.trial_number))
-            assert measured == whole
-        assert [trial.state for trial in found[:-1]] == ["complete"] * (len(found) - 1)
-        store.fail("s", found[-1].trial_number, "its owner was killed")
+def test_a_killed_searcher_leaves_whole_runs_and_policies(
+    database: Database,
+    store: TrialStore,
+    record: TrialRecord,
+    policy: TimingPolicy,
+    wait_seconds: float,
+) -> None:
+    curve = tuple(Evaluation(step, 1.0, 0.5, 0.5) for step in range(300))
+    measured = replace(record, evaluations=curve)
+
+    def work(tell: Callable[[int], None]) -> None:
+        with open_database(database.url, create=False) as mine:
+            searcher, registry = TrialStore(mine), PolicyRegistry(mine)
+            for number in itertools.count():
+                searcher.begin(STUDY, number, record.spec, Owner.current())
+                searcher.complete(STUDY, number, measured)
+                registry.publish(replace(policy, study=f"study-{number}"))
+                tell(number)
+
+    told = told_before_the_kill(work, wait_seconds)
+    found = store.trials()
+    assert sum(trial.state == "complete" for trial in found) > told
+    assert [trial.state for trial in found[:-1]] == ["complete"] * (len(found) - 1)
+    for number, trial in enumerate(found):
+        whole = (2, 300) if trial.state == "complete" else (0, 0)
+        assert (len(trial.phases), len(store.evaluations(STUDY, number))) == whole
+    policies = PolicyRegistry(database).policies()
+    assert len(policies) > told
+    assert {found.evidence for found in policies} == {policy.evidence}
+    assert PolicyRegistry(database).aliases(policy.fingerprint) == {CURRENT: len(policies)}
+    store.fail(STUDY, len(found) - 1, "its owner was killed")
 
 
 def test_a_fork_is_recorded(database: Database, store: TrialStore, record: TrialRecord) -> None:
@@ -398,3 +393,16 @@ def test_times_are_in_utc(store: TrialStore, record: TrialRecord) -> None:
     assert {moment.utcoffset() for moment in moments if isinstance(moment, datetime)} == {
         timedelta(0)
     }
+
+
+def test_a_fork_names_the_run_that_it_left(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.begin(STUDY, 1, record.spec, OWNER, fork=Fork(0, 25.0))
+    parent, child = store.get(STUDY, 0), store.get(STUDY, 1)
+    assert parent is not None
+    assert child is not None
+    assert (parent.parent_trial_id, parent.fork_percent) == (None, None)
+    assert (child.parent_trial_id, child.fork_percent) == (parent.trial_id, 25.0)
+    with pytest.raises(FatalError, match="no trial 9"):
+        store.begin(STUDY, 2, record.spec, OWNER, fork=Fork(9, 25.0))
+    assert store.get(STUDY, 2) is None

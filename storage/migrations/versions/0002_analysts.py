@@ -43,6 +43,8 @@ def _searches() -> None:
 
 
 def _trials() -> None:
+    # Nearly all trials are complete, and SQLite took it instead of the index of the study.
+    op.drop_index(op.f("ix_syncswitch_trials_state"), "syncswitch_trials")
     with op.batch_alter_table("syncswitch_trials") as table:
         table.add_column(sa.Column("fingerprint", sa.String(length=64), nullable=True))
         table.add_column(sa.Column("source", sa.String(length=1024), nullable=True))
@@ -197,6 +199,11 @@ def _policies() -> None:
             op.f("uq_syncswitch_policies_fingerprint_study_created_at"),
             ["fingerprint", "study", "created_at"],
         )
+    op.create_index(
+        op.f("ix_syncswitch_policies_workload_fingerprint"),
+        "syncswitch_policies",
+        ["workload", "fingerprint"],
+    )
     op.create_index(
         "uq_syncswitch_policies_study",
         "syncswitch_policies",

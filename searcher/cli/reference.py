@@ -1,0 +1,30 @@
+"""WORKLOAD on the command line, where it narrows what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["nothing_found", "optional_workload", "selector_of"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def optional_workload(function: _F) -> _F:
+    """The argument `[WORKLOAD]`."""
+    return click.argument("reference", metavar="[WORKLOAD]", required=False)(function)
+
+
+def selector_of(reference: str | None) -> str | None:
+    """What the database knows the workload by; None for all."""
+    from syncswitch.trainers.workload import normal_reference
+
+    return None if reference is None else normal_reference(reference)
+
+
+def nothing_found(reference: str | None, what: str = "search") -> str:
+    """What to say where there is nothing to show."""
+    of = f" of {reference}" if reference else ""
+    return f"no {what}{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"

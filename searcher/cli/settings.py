@@ -1,0 +1,82 @@
+"""`syncswitch-search settings`: what the runs of each setting measured together."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
+
+if TYPE_CHECKING:
+    from syncswitch.storage.summaries import SettingStatistics
+
+__all__ = ["settings"]
+
+
+@click.command()
+@optional_workload
+@common_options
+def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
+    """Shows accuracy and time of each setting, of WORKLOAD or of all.
+
+    Over all completed runs of searches, and imported ones that count for a setting. Behind the
+    accuracy is half of the 95 % confidence interval of the mean; diverged runs are counted, but
+    are in no mean.
+    """
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.summaries import setting_statistics
+
+    with open_database(storage_url, create=False) as database:
+        found = setting_statistics(database, workload=selector_of(reference))
+    if as_json:
+        print_json([dataclasses.asdict(setting) for setting in found])
+    elif not found:
+        click.echo(nothing_found(reference, "completed run"))
+    else:
+        _print_settings(found)
+    return EXIT_OK
+
+
+def _print_settings(found: list[SettingStatistics]) -> None:
+    """One table per workload and cluster."""
+    is_first = True
+    for fingerprint, group in groupby(found, key=lambda setting: setting.fingerprint):
+        of_workload = list(group)
+        one = of_workload[0]
+        if not is_first:
+            click.echo()
+        is_first = False
+        click.echo(
+            f"{one.workload}, {one.workers} workers, {one.first_protocol},{one.second_protocol}"
+            f" [{fingerprint[:12]}]"
+        )
+        baseline = "time / BSP" if one.first_protocol == "bsp" else "time / first"
+        print_table(
+            ["switch at", "runs", "diverged", "accuracy", "seconds", baseline],
+            [_cells(setting) for setting in of_workload],
+        )
+
+
+def _cells(setting: SettingStatistics) -> list[str]:
+    is_baseline = setting.setting_percent == 100
+    name = f" ({setting.first_protocol.upper()})" if is_baseline else ""
+    seconds = setting.mean_training_seconds
+    return [
+        f"{setting.setting_percent:g} %{name}",
+        str(setting.runs),
+        str(setting.diverged_runs or "-"),
+        _accuracy(setting),
+        "-" if seconds is None else f"{seconds:.1f}",
+        "-" if setting.speed_up is None else f"{1 / setting.speed_up:.2f}",
+    ]
+
+
+def _accuracy(setting: SettingStatistics) -> str:
+    mean, upper = setting.mean_accuracy, setting.upper_accuracy
+    if mean is None:
+        return "-"
+    return f"{mean:.4f}" if upper is None else f"{mean:.4f} ± {upper - mean:.4f}"

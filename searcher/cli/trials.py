@@ -1,0 +1,172 @@
+"""`syncswitch-search trials`: the training runs, as a table or as a file for analysts."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import click
+
+from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.console import EXIT_OK, common_options, print_table
+
+if TYPE_CHECKING:
+    from syncswitch.storage.engine import Database
+    from syncswitch.storage.trial_details import TrialDetails
+    from syncswitch.storage.trial_filter import TrialChoice
+
+__all__ = ["trials"]
+
+_FORMATS = ("table", "csv", "json", "parquet")
+
+
+@click.command()
+@optional_workload
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(_FORMATS),
+    help="csv, json and parquet hold all that is known of each run; --json is --format json."
+    "  [default: table]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write. Default: standard output.",
+)
+@click.option(
+    "--evaluations",
+    "wants_evaluations",
+    is_flag=True,
+    help="One row per evaluation instead: the curves of accuracy. Not as a table.",
+)
+@common_options
+def trials(
+    reference: str | None,
+    format_name: str | None,
+    output: Path | None,
+    wants_evaluations: bool,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Lists the training runs, of WORKLOAD or of all.
+
+    The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
+    state as it is stored.
+    """
+    from syncswitch.storage.engine import open_database
+
+    kind = _format(format_name, output, wants_evaluations, as_json)
+    selector = selector_of(reference)
+    with open_database(storage_url, create=False) as database:
+        if kind == "table":
+            _print_trials(database, selector, nothing_found(reference, "run"))
+            return EXIT_OK
+        name: Literal["evaluations", "trials"] = "evaluations" if wants_evaluations else "trials"
+        if output is None:
+            _export(database, name, selector, kind, sys.stdout.buffer)
+        else:
+            from syncswitch.storage.whole_file import whole_file
+
+            with whole_file(output) as file:
+                _export(database, name, selector, kind, file)
+            click.echo(f"{name} written to {output}", err=True)
+    return EXIT_OK
+
+
+def _format(
+    format_name: str | None, output: Path | None, wants_evaluations: bool, as_json: bool
+) -> str:
+    if as_json and format_name not in {None, "json"}:
+        raise UserError(f"--json and --format {format_name} contradict each other; give one")
+    kind = "json" if as_json else format_name or "table"
+    for option, is_given in (("--output", output), ("--evaluations", wants_evaluations)):
+        if is_given and kind == "table":
+            raise UserError(f"{option} goes with --format csv, json or parquet; give one of them")
+    if kind == "parquet" and output is None and sys.stdout.isatty():
+        raise UserError("Parquet is nothing for a terminal; name a file with -o FILE")
+    return kind
+
+
+def _export(
+    database: Database,
+    name: Literal["evaluations", "trials"],
+    selector: str | None,
+    kind: str,
+    file: BinaryIO,
+) -> None:
+    from syncswitch.storage import curves, export
+    from syncswitch.storage.row_stream import row_blocks
+    from syncswitch.storage.trial_details import trial_details, trial_facts
+
+    if kind == "json" and name == "trials":
+        details = trial_details(database, workload=selector)
+        _write(file, export.json_text(map(_document, details)))
+        return
+    choice: TrialChoice = {"workload": selector}
+    query = curves.evaluations(choice) if name == "evaluations" else trial_facts(choice)
+    blocks = row_blocks(database, query)
+    if kind == "json":
+        _write(file, export.json_text(row._asdict() for block in blocks for row in block))
+    elif kind == "csv":
+        _write(file, export.csv_text(name, blocks))
+    else:
+        export.write_parquet(name, blocks, file)
+
+
+def _write(file: BinaryIO, texts: Iterable[str]) -> None:
+    for text in texts:
+        file.write(text.encode())
+
+
+def _document(trial: TrialDetails) -> dict[str, Any]:
+    """All that is known of a trial, with whether it still runs."""
+    from syncswitch.searcher.liveness import state_of
+
+    owner = trial.owner
+    return {
+        **trial.facts,
+        "state": state_of(trial),
+        "heartbeat_at": trial.heartbeat_at,
+        "process_id": owner.process_id if owner else None,
+        "process_started_at": owner.process_started_at if owner else None,
+        "phases": [dataclasses.asdict(phase) for phase in trial.phases],
+    }
+
+
+def _print_trials(database: Database, selector: str | None, nothing: str) -> None:
+    from syncswitch.storage.trial_details import trial_details
+
+    rows = [_cells(trial) for trial in trial_details(database, workload=selector)]
+    if rows:
+        print_table(["run", "setting", "state", "accuracy", "seconds"], rows)
+    else:
+        click.echo(nothing)
+
+
+def _cells(trial: TrialDetails) -> list[str]:
+    from syncswitch.searcher.liveness import state_of
+
+    facts = trial.facts
+    accuracy, seconds = facts["converged_accuracy"], facts["training_seconds"]
+    number = f"{facts['study']} {facts['trial_number']}"
+    return [
+        facts["source"] or number,
+        _setting(facts["setting_percent"], facts["switch_percent"]),
+        state_of(trial),
+        "diverged" if facts["diverged"] else "-" if accuracy is None else f"{accuracy:.4f}",
+        "-" if seconds is None else f"{seconds:.1f}",
+    ]
+
+
+def _setting(setting_percent: float | None, switch_percent: float) -> str:
+    """The setting; where the run switched elsewhere, that too."""
+    if setting_percent == switch_percent:
+        return f"{setting_percent:g} %"
+    counts_for = "none" if setting_percent is None else f"{setting_percent:g} %"
+    return f"{counts_for} (at {switch_percent:g} %)"

@@ -1,0 +1,78 @@
+"""Evaluations as rows, and back; they are most of what a database holds, so both are plain SQL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.models import EvaluationRow, TrialRow
+from syncswitch.storage.records import Evaluation
+
+__all__ = ["add_evaluations", "read_evaluations"]
+
+_INSERT = (
+    f"INSERT INTO {EvaluationRow.__tablename__}"
+    " (trial_id, worker_step, elapsed_seconds, accuracy, training_loss) "
+)
+_ROW_BY_ROW = _INSERT + "VALUES (?, ?, ?, ?, ?)"
+# A server takes whole columns five times as fast as rows.
+_BY_COLUMNS = _INSERT + (
+    "SELECT * FROM unnest(%s::integer[], %s::bigint[], %s::double precision[],"
+    " %s::double precision[], %s::double precision[])"
+)
+
+
+def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evaluation]]]) -> None:
+    """Adds evaluations to trials that the database has.
+
+    Args:
+        session: Writes.
+        curves: Numbers of trials in this database, and the evaluations of each.
+    """
+    rows = [
+        (
+            trial_id,
+            int(evaluation.worker_step),
+            float(evaluation.elapsed_seconds),
+            float(evaluation.accuracy),
+            # SQLite has no NaN, and says so by storing null.
+            None if math.isnan(evaluation.training_loss) else float(evaluation.training_loss),
+        )
+        for trial_id, evaluations in curves
+        for evaluation in evaluations
+    ]
+    if not rows:
+        return
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(_ROW_BY_ROW, rows)
+    else:
+        columns = tuple(list(column) for column in zip(*rows, strict=True))
+        connection.exec_driver_sql(_BY_COLUMNS, columns)
+
+
+def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list[Evaluation]:
+    """Evaluations of a trial in the order of their worker-steps.
+
+    Args:
+        session: Reads.
+        conditions: Choose the trial.
+    """
+    query = (
+        select(
+            EvaluationRow.worker_step,
+            EvaluationRow.elapsed_seconds,
+            EvaluationRow.accuracy,
+            EvaluationRow.training_loss,
+        )
+        .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
+        .where(*conditions)
+        .order_by(EvaluationRow.worker_step)
+    )
+    return [
+        Evaluation(worker_step, seconds, accuracy, math.nan if loss is None else loss)
+        for worker_step, seconds, accuracy, loss in session.execute(query)
+    ]

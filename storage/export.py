@@ -1,0 +1,101 @@
+"""Tables as CSV, JSON and Parquet, written block by block in bounded memory.
+
+CSV and Parquet have the columns of `frames.COLUMNS`. In CSV a missing value is empty, times are
+ISO 8601 in UTC, and software is JSON. JSON, which has no infinite numbers, says null for them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, BinaryIO
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.frames import COLUMNS, FrameName, frame_of
+
+__all__ = ["csv_text", "json_text", "write_parquet"]
+
+Blocks = Iterable[Sequence[Sequence[Any]]]
+
+_JSON = json.JSONEncoder(allow_nan=False, default=datetime.isoformat)
+
+
+def csv_text(name: FrameName, blocks: Blocks) -> Iterator[str]:
+    """A table as CSV, with a header.
+
+    Args:
+        name: Of the table.
+        blocks: Its rows, values in the order of the columns.
+    """
+    yield _lines([[column.name for column in COLUMNS[name]]])
+    for block in blocks:
+        yield _lines([_cell(value) for value in row] for row in block)
+
+
+def json_text(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Documents as a JSON array, each on a line of its own."""
+    before = "[\n"
+    for document in documents:
+        yield before + _document(document)
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def write_parquet(name: FrameName, blocks: Blocks, file: BinaryIO) -> None:
+    """Writes a table as Parquet; pandas reads it with the same types.
+
+    Args:
+        name: Of the table.
+        blocks: Its rows, values in the order of the columns.
+        file: Open for writing.
+
+    Raises:
+        UserError: pandas or pyarrow is missing.
+    """
+    empty = frame_of(name, ())
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError(
+            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[analysis]'"
+        ) from error
+    schema = pyarrow.Schema.from_pandas(empty, preserve_index=False)
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        for block in blocks:
+            frame = frame_of(name, block)
+            writer.write_table(pyarrow.Table.from_pandas(frame, schema, preserve_index=False))
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        # With all digits: readers take the form of the first time for that of all.
+        return value.isoformat(timespec="microseconds")
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+
+
+def _document(document: Mapping[str, Any]) -> str:
+    try:
+        return _JSON.encode(document)
+    except ValueError:
+        return _JSON.encode(_finite(document))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

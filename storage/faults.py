@@ -1,0 +1,48 @@
+"""What an error of a database's driver means: its class says what to do next."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
+
+from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, SyncSwitchError
+
+__all__ = ["CollisionError", "reason", "translated"]
+
+# SQLSTATEs: two transactions met, which a new one cures; a row is there already; the disk is full.
+_MEETING = frozenset({"40001", "40P01"})
+_UNIQUE = "23505"
+_DISK_FULL = "53100"
+
+
+class CollisionError(RetryableError):
+    """A row with this key is there already: of a writer at the same moment, or for good."""
+
+
+def translated(error: DBAPIError, place: str) -> SyncSwitchError:
+    """Our error for one of the driver's.
+
+    Args:
+        error: Of the driver, as SQLAlchemy passes it on.
+        place: What messages call the database.
+    """
+    why = reason(error)
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    is_server = not isinstance(error.orig, sqlite3.Error)
+    is_lost = error.connection_invalidated or (is_server and isinstance(error, OperationalError))
+    if state == _UNIQUE:
+        return CollisionError(f"the database {place} refuses these values: {why}")
+    if (is_lost and state != _DISK_FULL) or state in _MEETING or "is locked" in why:
+        return RetryableError(f"the database {place} is busy or was lost: {why}")
+    if isinstance(error, (IntegrityError, DataError)):
+        return FatalError(f"the database {place} refuses these values: {why}")
+    return DatabaseError(
+        f"the database {place} cannot be used: {why}; check its permissions, free space and"
+        f" server, or name another with --storage URL"
+    )
+
+
+def reason(error: DBAPIError) -> str:
+    """The driver's own words, in one line."""
+    return " ".join(str(error.orig).split())

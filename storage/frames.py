@@ -1,0 +1,267 @@
+"""Tables for pandas: trials, evaluations, settings, policies, costs of searches, times to accuracy.
+
+```
+from syncswitch.storage import frames
+
+frames.settings("sqlite:///syncswitch.db", workload="digits")
+frames.describe("settings")  # what the columns mean
+```
+
+Every function takes an open database or its URL. Names and types of the columns are the same
+whatever the rows are, also without any, and on every database: times are in UTC, a measurement
+that is missing is NaN, software is JSON text. Needs the extra `analysis`.
+
+Trials are chosen by keywords, in the database: `workload` (name, normal reference, or 8 or more
+digits of the fingerprint), `fingerprint`, `study`, `since` and `until` (when they began; with a
+time zone); also, except in `settings`, by `state`, `setting_percent` and `trial_ids`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import astuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from sqlalchemy import Select
+
+from syncswitch.storage import curves
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.frame_columns import FrameColumn, columns_of_record, columns_of_table
+from syncswitch.storage.policy_table import PolicyVersion, policy_versions
+from syncswitch.storage.row_stream import ROWS_AT_ONCE, row_blocks
+from syncswitch.storage.search_costs import StudyCost, study_costs
+from syncswitch.storage.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.trial_details import trial_facts
+from syncswitch.storage.trial_filter import RunChoice, TrialChoice
+
+if TYPE_CHECKING:
+    import pandas
+    from typing_extensions import Unpack
+
+__all__ = [
+    "COLUMNS",
+    "FrameName",
+    "describe",
+    "evaluations",
+    "frame_of",
+    "policies",
+    "search_costs",
+    "settings",
+    "time_to_accuracy",
+    "trials",
+]
+
+FrameName = Literal[
+    "trials", "evaluations", "settings", "policies", "search_costs", "time_to_accuracy"
+]
+"""A table; so the function that makes it is called, too."""
+
+COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
+    "trials": columns_of_table(TRIAL_FACTS),
+    "evaluations": columns_of_record(curves.EvaluationFacts),
+    "settings": columns_of_record(SettingStatistics),
+    "policies": columns_of_record(PolicyVersion),
+    "search_costs": columns_of_record(StudyCost),
+    "time_to_accuracy": columns_of_record(curves.AccuracyTime),
+}
+"""The columns of each table, by the name of its function."""
+
+
+def describe(name: FrameName) -> pandas.DataFrame:
+    """What the columns of a table mean: name, type in pandas, meaning."""
+    rows = [(column.name, column.dtype, column.meaning) for column in COLUMNS[name]]
+    frame: pandas.DataFrame = _pandas().DataFrame(rows, columns=["column", "dtype", "meaning"])
+    return frame
+
+
+def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.DataFrame:
+    """One row per trial, in the order in which they were added.
+
+    Args:
+        database: Open, or its URL.
+        **choice: `workload`, `fingerprint`, `study`, `state`, `setting_percent`, `since`, `until`,
+            `trial_ids` (see the top of this module).
+
+    Raises:
+        UserError: A value is impossible, the database cannot be opened, or pandas is missing.
+    """
+    return _whole(database, "trials", trial_facts(choice))
+
+
+@overload
+def evaluations(
+    database: Database | str, *, chunk_rows: None = None, **choice: Unpack[TrialChoice]
+) -> pandas.DataFrame: ...
+
+
+@overload
+def evaluations(
+    database: Database | str, *, chunk_rows: int, **choice: Unpack[TrialChoice]
+) -> Iterator[pandas.DataFrame]: ...
+
+
+def evaluations(
+    database: Database | str, *, chunk_rows: int | None = None, **choice: Unpack[TrialChoice]
+) -> pandas.DataFrame | Iterator[pandas.DataFrame]:
+    """One row per test of a model, by trial, in the order of the worker-steps.
+
+    Args:
+        database: Open, or its URL.
+        chunk_rows: Yields tables of this many rows instead of one, in bounded memory. The rows are
+            all of one moment; without rows there is no table.
+        **choice: Which trials, as in `trials`.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    query = curves.evaluations(choice)
+    if chunk_rows is None:
+        return _whole(database, "evaluations", query)
+    if chunk_rows < 1:
+        raise UserError(f"chunk_rows is {chunk_rows}; allowed: 1 or more, for example 100000")
+    _pandas()
+    return _chunks(database, "evaluations", query, chunk_rows)
+
+
+def settings(
+    database: Database | str, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
+) -> pandas.DataFrame:
+    """One row per setting of a workload: means over its completed runs, and how sure they are.
+
+    Args:
+        database: Open, or its URL.
+        confidence: Of the intervals, between 0 and 1.
+        **choice: `workload`, `fingerprint`, `study`, `since`, `until` (see the top of this
+            module). It is the choice of the baselines, too.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    _pandas()
+    with _opened(database) as opened:
+        rows = setting_statistics(opened, confidence=confidence, **choice)
+    return frame_of("settings", map(astuple, rows))
+
+
+def policies(
+    database: Database | str, *, workload: str | None = None, fingerprint: str | None = None
+) -> pandas.DataFrame:
+    """One row per version of a policy.
+
+    Args:
+        database: Open, or its URL.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        fingerprint: The whole of it.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    _pandas()
+    with _opened(database) as opened:
+        rows = policy_versions(opened, workload=workload, fingerprint=fingerprint)
+    names = [column.name for column in COLUMNS["policies"]]
+    return frame_of("policies", ([row[name] for name in names] for row in rows))
+
+
+def search_costs(
+    database: Database | str,
+    *,
+    workload: str | None = None,
+    fingerprint: str | None = None,
+    study: str | None = None,
+) -> pandas.DataFrame:
+    """One row per search, in the order in which they were registered.
+
+    Args:
+        database: Open, or its URL.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        fingerprint: The whole of it.
+        study: Name of the search.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    _pandas()
+    with _opened(database) as opened:
+        rows = study_costs(opened, workload=workload, fingerprint=fingerprint, study=study)
+    return frame_of("search_costs", map(astuple, rows))
+
+
+def time_to_accuracy(
+    database: Database | str, *, target_accuracy: float, **choice: Unpack[TrialChoice]
+) -> pandas.DataFrame:
+    """One row per completed run: when it first tested at a target of yours, or that it never did.
+
+    `observed_seconds` and `is_censored` are what survival analysis takes.
+
+    Args:
+        database: Open, or its URL.
+        target_accuracy: 0 to 1.
+        **choice: Which trials, as in `trials`.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    return _whole(database, "time_to_accuracy", curves.accuracy_times(choice, target_accuracy))
+
+
+def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame:
+    """Rows of values, in the order of the columns, as a table with the types of its columns.
+
+    Raises:
+        UserError: pandas is missing.
+    """
+    pd, columns = _pandas(), COLUMNS[name]
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    frame: pandas.DataFrame = pd.DataFrame(
+        {
+            column.name: pd.Series(_texts(of_column, column), dtype=column.dtype)
+            for column, of_column in zip(columns, values, strict=True)
+        }
+    )
+    return frame
+
+
+def _texts(values: tuple[Any, ...], column: FrameColumn) -> Iterable[Any]:
+    if column.kind is not dict:
+        return values
+    return [None if value is None else json.dumps(value, sort_keys=True) for value in values]
+
+
+def _whole(database: Database | str, name: FrameName, query: Select[Any]) -> pandas.DataFrame:
+    pd = _pandas()
+    chunks = list(_chunks(database, name, query, ROWS_AT_ONCE))
+    frame: pandas.DataFrame = pd.concat(chunks, ignore_index=True) if chunks else frame_of(name, ())
+    return frame
+
+
+def _chunks(
+    database: Database | str, name: FrameName, query: Select[Any], rows: int
+) -> Iterator[pandas.DataFrame]:
+    with _opened(database) as opened:
+        for block in row_blocks(opened, query, rows):
+            yield frame_of(name, block)
+
+
+def _opened(database: Database | str) -> Database | nullcontext[Database]:
+    return (
+        open_database(database, create=False)
+        if isinstance(database, str)
+        else nullcontext(database)
+    )
+
+
+def _pandas() -> ModuleType:
+    try:
+        import pandas
+    except ImportError as error:
+        raise UserError(
+            "tables for analysts need pandas, which is missing;"
+            " run: pip install 'syncswitch[analysis]'"
+        ) from error
+    return pandas

@@ -1,0 +1,159 @@
+"""What each search cost, from its trials alone: also of searches that nobody runs any more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from sqlalchemy import ColumnElement, Select, case, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from syncswitch.storage.engine import Database
+from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.models import PolicyRow, SearchRow, WorkloadRow
+from syncswitch.storage.selection import is_workload
+from syncswitch.storage.summaries import BASELINE_PERCENT
+
+__all__ = ["StudyCost", "covered_seconds", "study_costs"]
+
+_FACTS = TRIAL_FACTS.c
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCost:
+    """One search and what it cost so far."""
+
+    study: Annotated[str, "name of the search"]
+    workload: Annotated[str, "name of the workload"]
+    fingerprint: Annotated[str, "of the workload on its cluster"]
+    workers: Annotated[int, "n, size of the cluster"]
+    first_protocol: Annotated[str, "before the switch"]
+    second_protocol: Annotated[str, "after the switch"]
+    strategy: Annotated[str, "rule that decides"]
+    trainer: Annotated[str, "what trains"]
+    registered_at: Annotated[datetime, "when it began; UTC"]
+    completed_runs: Annotated[int, "complete, diverged ones included"]
+    failed_runs: Annotated[int, "failed or given back, and made again"]
+    running_runs: Annotated[int, "under way, as stored"]
+    paid_seconds: Annotated[float, "training time of the completed runs, less what forks inherited"]
+    baseline_seconds: Annotated[
+        float | None,
+        "mean training time of its runs with the first protocol alone that did not diverge;"
+        " null without one (`run` then estimates it)",
+    ]
+    bsp_multiples: Annotated[
+        float | None, "search cost: paid seconds over baseline seconds; null without these"
+    ]
+    wall_seconds: Annotated[float, "time during which at least one run was under way"]
+    policy_version: Annotated[int | None, "that it published; null while it has not"]
+
+
+def study_costs(
+    database: Database,
+    *,
+    workload: str | None = None,
+    fingerprint: str | None = None,
+    study: str | None = None,
+) -> list[StudyCost]:
+    """The cost of each search, in the order in which they were registered.
+
+    Args:
+        database: Holds the searches.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        fingerprint: The whole of it.
+        study: Name of the search.
+    """
+    wanted = select(SearchRow.study).join(SearchRow.workload)
+    if workload is not None:
+        wanted = wanted.where(is_workload(workload))
+    if fingerprint is not None:
+        wanted = wanted.where(SearchRow.fingerprint == fingerprint)
+    if study is not None:
+        wanted = wanted.where(SearchRow.study == study)
+    with database.session(read_only=True) as session:
+        rows = session.execute(_searches(wanted)).mappings().all()
+        wall_seconds = _wall_seconds(session, wanted)
+    return [
+        StudyCost(
+            **row,
+            bsp_multiples=row["paid_seconds"] / row["baseline_seconds"]
+            if row["baseline_seconds"]
+            else None,
+            wall_seconds=wall_seconds.get(row["study"], 0.0),
+        )
+        for row in rows
+    ]
+
+
+def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
+    """How long at least one of the spans of time lasted; where they overlap counts once.
+
+    Args:
+        spans: Start and end of each, in any order.
+    """
+    covered = 0.0
+    reached: datetime | None = None
+    for start, end in sorted(spans):
+        begin = start if reached is None else max(start, reached)
+        if end > begin:
+            covered += (end - begin).total_seconds()
+            reached = end
+    return covered
+
+
+def _searches(wanted: Select[Any]) -> Select[Any]:
+    is_complete = _FACTS.state == "complete"
+    is_baseline = is_complete & ~_FACTS.diverged & (_FACTS.setting_percent == BASELINE_PERCENT)
+    sums = (
+        select(
+            _FACTS.study,
+            func.count(case((is_complete, 1))).label("completed_runs"),
+            func.count(case((_FACTS.state == "failed", 1))).label("failed_runs"),
+            func.count(case((_FACTS.state == "running", 1))).label("running_runs"),
+            func.sum(case((is_complete, _FACTS.paid_seconds))).label("paid_seconds"),
+            func.avg(case((is_baseline, _FACTS.training_seconds))).label("baseline_seconds"),
+        )
+        .where(_FACTS.study.in_(wanted))
+        .group_by(_FACTS.study)
+        .subquery()
+    )
+    columns: list[ColumnElement[Any] | InstrumentedAttribute[Any]] = [
+        SearchRow.study,
+        WorkloadRow.name.label("workload"),
+        SearchRow.fingerprint,
+        WorkloadRow.workers,
+        WorkloadRow.first_protocol,
+        WorkloadRow.second_protocol,
+        SearchRow.strategy,
+        SearchRow.trainer,
+        SearchRow.registered_at,
+        *(
+            func.coalesce(sums.c[name], 0).label(name)
+            for name in ("completed_runs", "failed_runs", "running_runs", "paid_seconds")
+        ),
+        sums.c.baseline_seconds,
+        PolicyRow.version.label("policy_version"),
+    ]
+    # A policy that came from another database may name a study that is called the same.
+    is_its_policy = (PolicyRow.study == SearchRow.study) & PolicyRow.imported_at.is_(None)
+    return (
+        select(*columns)
+        .join(SearchRow.workload)
+        .outerjoin(sums, sums.c.study == SearchRow.study)
+        .outerjoin(PolicyRow, is_its_policy)
+        .where(SearchRow.study.in_(wanted))
+        .order_by(SearchRow.registered_at, SearchRow.study)
+    )
+
+
+def _wall_seconds(session: Session, wanted: Select[Any]) -> dict[str, float]:
+    query = select(_FACTS.study, _FACTS.started_at, _FACTS.ended_at).where(
+        _FACTS.study.in_(wanted), _FACTS.started_at.is_not(None), _FACTS.ended_at.is_not(None)
+    )
+    spans: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for study, start, end in session.execute(query):
+        spans[study].append((start, end))
+    return {study: covered_seconds(of_study) for study, of_study in spans.items()}

@@ -1,0 +1,213 @@
+"""What the runs of each setting measured together: the database counts, adds and averages.
+
+Only completed runs count, and every mean is over those of them that did not diverge. Runs of all
+searches and imported runs count alike, once they have a setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sqlalchemy import ColumnElement, Select, case, func, select
+
+from syncswitch.storage.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.trial_filter import RunChoice, conditions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["BASELINE_PERCENT", "SettingStatistics", "setting_statistics"]
+
+BASELINE_PERCENT = 100.0
+"""The first protocol alone."""
+
+_FACTS = TRIAL_FACTS.c
+
+
+@dataclass(frozen=True, slots=True)
+class SettingStatistics:
+    """The completed runs of one setting of one workload; means over those that did not diverge.
+
+    Standard deviations are those of a sample (n - 1), so unknown for a single run, and so is the
+    confidence interval, which is Student's.
+    """
+
+    workload: Annotated[str, "name of the workload"]
+    fingerprint: Annotated[str, "of the workload on its cluster"]
+    workers: Annotated[int, "n, size of the cluster"]
+    first_protocol: Annotated[str, "before the switch"]
+    second_protocol: Annotated[str, "after the switch"]
+    setting_percent: Annotated[float, "the setting: percent of W in the first protocol"]
+    runs: Annotated[int, "completed runs"]
+    diverged_runs: Annotated[int, "those of them that diverged; all that follows leaves them out"]
+    mean_accuracy: Annotated[float | None, "mean converged accuracy, 0 to 1"]
+    sd_accuracy: Annotated[float | None, "its standard deviation between runs"]
+    lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval"]
+    upper_accuracy: Annotated[float | None, "upper end of it"]
+    mean_final_accuracy: Annotated[float | None, "mean accuracy of the last evaluation, 0 to 1"]
+    mean_training_seconds: Annotated[float | None, "mean training time, prefixes of forks included"]
+    sd_training_seconds: Annotated[float | None, "its standard deviation between runs"]
+    mean_paid_seconds: Annotated[float | None, "mean training time that the runs paid themselves"]
+    mean_switch_overhead_seconds: Annotated[float | None, "mean time of the switch"]
+    target_accuracy: Annotated[
+        float | None, "that the runs were to reach; null where unknown or not the same for all"
+    ]
+    mean_time_to_accuracy_seconds: Annotated[
+        float | None, "mean time to that target, of the runs that reached it"
+    ]
+    censored_runs: Annotated[int | None, "how many never reached it"]
+    speed_up: Annotated[
+        float | None, "mean training time of the first protocol alone (setting 100) over this one's"
+    ]
+
+
+def setting_statistics(
+    database: Database, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
+) -> list[SettingStatistics]:
+    """Statistics of every setting, by workload and cluster, the longest first protocol first.
+
+    Args:
+        database: Holds the trials.
+        confidence: Of the intervals, between 0 and 1.
+        **choice: Which runs (see `RunChoice`); also those of the baseline.
+
+    Raises:
+        UserError: The confidence or the choice is impossible.
+    """
+    if not 0 < confidence < 1:
+        raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
+    counting = [
+        _FACTS.state == "complete",
+        _FACTS.setting_percent.is_not(None),
+        *conditions(choice, RunChoice),
+    ]
+    with database.session(read_only=True) as session:
+        sums = session.execute(_sums(counting)).mappings().all()
+    baselines = {
+        row["fingerprint"]: row["mean_training_seconds"]
+        for row in sums
+        if row["setting_percent"] == BASELINE_PERCENT
+    }
+    settings = [
+        _statistics(dict(row), baselines.get(row["fingerprint"]), confidence) for row in sums
+    ]
+    return sorted(
+        settings, key=lambda s: (s.workload, s.workers, s.fingerprint, -s.setting_percent)
+    )
+
+
+def _half_width(runs: int, standard_deviation: float, confidence: float) -> float:
+    """Half of the confidence interval of a mean of two or more runs (Student's t)."""
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(runs - 1, (1 + confidence) / 2))
+    return quantile * standard_deviation / math.sqrt(runs)
+
+
+def _statistics(
+    row: dict[str, Any],
+    baseline_seconds: float | None,
+    confidence: float,
+) -> SettingStatistics:
+    measured = row["runs"] - row["diverged_runs"]
+    mean, seconds = row["mean_accuracy"], row["mean_training_seconds"]
+    sd = _deviation(row.pop("squared_accuracy"), row.pop("surplus_accuracy"), measured)
+    sd_seconds = _deviation(row.pop("squared_seconds"), row.pop("surplus_seconds"), measured)
+    half = None if sd is None else _half_width(measured, sd, confidence)
+    if row.pop("lowest_target_accuracy") != row["target_accuracy"]:
+        row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
+    if row["target_accuracy"] is None:
+        row["censored_runs"] = None
+    return SettingStatistics(
+        sd_accuracy=sd,
+        lower_accuracy=None if half is None else mean - half,
+        upper_accuracy=None if half is None else mean + half,
+        sd_training_seconds=sd_seconds,
+        speed_up=baseline_seconds / seconds if baseline_seconds and seconds else None,
+        **row,
+    )
+
+
+def _deviation(squares: float | None, surplus: float | None, count: int) -> float | None:
+    """Of a sample, from the squared distances to its rounded mean, and the distances' sum.
+
+    With an exact mean that sum would be 0; it takes the rounding of the mean out of the squares.
+    """
+    if squares is None or surplus is None or count < 2:
+        return None
+    return math.sqrt(max(0.0, squares - surplus * surplus / count) / (count - 1))
+
+
+def _measured(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The value of a run that did not diverge, else null, which no aggregate sees."""
+    return case((~_FACTS.diverged, column))
+
+
+def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    """One row per setting.
+
+    The variances take two passes, first the means, then the squares of what differs from them:
+    the squares of the values themselves would lose all digits of a small spread.
+    """
+    accuracy, seconds = _measured(_FACTS.converged_accuracy), _measured(_FACTS.training_seconds)
+    keys = (_FACTS.fingerprint, _FACTS.setting_percent)
+    first = (
+        select(*keys, func.avg(accuracy).label("accuracy"), func.avg(seconds).label("seconds"))
+        .where(*counting)
+        .group_by(*keys)
+        .subquery()
+    )
+    # Of one workload these are all the same.
+    workload = [
+        func.min(column).label(column.name)
+        for column in (
+            _FACTS.workload,
+            _FACTS.workers,
+            _FACTS.first_protocol,
+            _FACTS.second_protocol,
+        )
+    ]
+    censored = case((~_FACTS.diverged & _FACTS.time_to_accuracy_is_censored, 1))
+    target = _measured(_FACTS.target_accuracy)
+    return (
+        select(
+            *keys,
+            *workload,
+            func.count().label("runs"),
+            func.count(case((_FACTS.diverged, 1))).label("diverged_runs"),
+            func.avg(accuracy).label("mean_accuracy"),
+            func.sum(_squared(accuracy - first.c.accuracy)).label("squared_accuracy"),
+            func.sum(accuracy - first.c.accuracy).label("surplus_accuracy"),
+            func.avg(_measured(_FACTS.final_accuracy)).label("mean_final_accuracy"),
+            func.avg(seconds).label("mean_training_seconds"),
+            func.sum(_squared(seconds - first.c.seconds)).label("squared_seconds"),
+            func.sum(seconds - first.c.seconds).label("surplus_seconds"),
+            func.avg(_measured(_FACTS.paid_seconds)).label("mean_paid_seconds"),
+            func.avg(_measured(_FACTS.switch_overhead_seconds)).label(
+                "mean_switch_overhead_seconds"
+            ),
+            func.min(target).label("lowest_target_accuracy"),
+            func.max(target).label("target_accuracy"),
+            func.avg(_measured(_FACTS.time_to_accuracy_seconds)).label(
+                "mean_time_to_accuracy_seconds"
+            ),
+            func.count(censored).label("censored_runs"),
+        )
+        .select_from(TRIAL_FACTS)
+        .join(
+            first,
+            (first.c.fingerprint == _FACTS.fingerprint)
+            & (first.c.setting_percent == _FACTS.setting_percent),
+        )
+        .where(*counting)
+        .group_by(*keys)
+    )
+
+
+def _squared(value: ColumnElement[float]) -> ColumnElement[float]:
+    return value * value

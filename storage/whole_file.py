@@ -1,0 +1,46 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from syncswitch.storage.errors import UserError
+
+__all__ = ["whole_file"]
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write; whoever reads the path sees the old file or the new one, whole.
+
+    After an error there is the old file, or none.
+
+    Args:
+        path: Where it appears at the end.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        # What is there and no file, such as a device, would be lost.
+        if path.exists() and not path.is_file():
+            raise OSError("it is there and no plain file")
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the file {path}: {error.strerror or error};"
+            f" name a file in a directory that exists and is writable"
+        ) from error

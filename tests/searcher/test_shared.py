@@ -1,0 +1,60 @@
+"""Four searchers on one server: a team that searches together."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.health import check_database
+from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.search import Search
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.trials import TrialStore
+
+PLAN = SearchPlan(PaperRule(settings=4, runs=4))
+PATIENCE = Patience(poll_seconds=0.02, beat_seconds=0.01)
+
+
+def search(url: str, delay_seconds: float) -> TimingPolicy:
+    trainer = GeneratedTrainer(delay_seconds=delay_seconds)
+    with open_database(url, create=True) as database:
+        return Search(database, identity(), PLAN, lambda: trainer, patience=PATIENCE).run().policy
+
+
+def runs_of(url: str) -> list[tuple[float, int, float | None]]:
+    """Setting, replicate and accuracy of each run that was begun; all are complete."""
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+    assert {row.state for row in rows} == {"complete"}
+    return sorted((row.switch_percent, row.replicate, row.converged_accuracy) for row in rows)
+
+
+def test_four_searchers_on_a_server_make_each_run_once(
+    postgresql_url: str, sqlite_url: str
+) -> None:
+    alone = search(sqlite_url, 0.0)
+
+    def work() -> None:
+        found = search(postgresql_url, 0.2)
+        assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
+
+    context = multiprocessing.get_context("fork")
+    searchers = [context.Process(target=work) for _ in range(4)]
+    for searcher in searchers:
+        searcher.start()
+    for searcher in searchers:
+        searcher.join()
+
+    assert [searcher.exitcode for searcher in searchers] == [0] * 4
+    assert runs_of(postgresql_url) == runs_of(sqlite_url)
+    with open_database(postgresql_url, create=False) as database:
+        (policy,) = PolicyRegistry(database).policies()
+        processes = {row.process_id for row in TrialStore(database).trials()}
+    assert policy.switch_percent == alone.switch_percent
+    assert len(processes) > 1, "one searcher made all runs"
+    assert check_database(postgresql_url) == []

@@ -1,0 +1,283 @@
+"""`trials` and `settings`: on a terminal, as files, and without pandas."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import Invoke, error_line
+from generated_trainer import identity
+
+from syncswitch.storage import frames
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.summaries import setting_statistics
+from syncswitch.storage.trials import Owner, TrialStore
+from syncswitch.trainers.console import STORAGE_VARIABLE
+from tests.storage.filled import import_runs
+from tests.storage.golden.make import fill
+
+# What programs read before there were columns to export.
+KEYS = {
+    "trial_id",
+    "study",
+    "trial_number",
+    "source",
+    "workload",
+    "fingerprint",
+    "workers",
+    "setting_percent",
+    "switch_percent",
+    "replicate",
+    "seed",
+    "parent_trial_id",
+    "fork_percent",
+    "state",
+    "converged_accuracy",
+    "final_accuracy",
+    "converged",
+    "diverged",
+    "stopped_early",
+    "training_seconds",
+    "inherited_seconds",
+    "switch_overhead_seconds",
+    "target_accuracy",
+    "time_to_accuracy_seconds",
+    "worker_steps",
+    "total_worker_steps",
+    "phases",
+    "started_at",
+    "ended_at",
+    "heartbeat_at",
+    "host",
+    "process_id",
+    "process_started_at",
+    "failure",
+}
+
+PROGRAM = """
+import sys
+for name in {without!r}:
+    sys.modules[name] = None
+from syncswitch.searcher.cli import main
+main(prog_name="syncswitch-search")
+"""
+
+
+@pytest.fixture(scope="module")
+def filled_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Searches, imported runs, and a run whose process is dead."""
+    folder = tmp_path_factory.mktemp("filled")
+    url = f"sqlite:///{folder}/filled.db"
+    fill(url)
+    with open_database(url, create=False) as database:
+        import_runs(database, folder)
+        owner = Owner(socket.gethostname(), os.getpid(), 1.0)  # a process of long ago
+        spec = TrialSpec(identity(name="larger", workers=8), 100.0, 7)
+        TrialStore(database).begin("under-way", 1, spec, owner)
+    return url
+
+
+@pytest.fixture
+def url(filled_url: str) -> str:
+    """What `invoke` uses."""
+    return filled_url
+
+
+def program(
+    url: str, *arguments: str, without: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Runs the program in a process that lacks some modules."""
+    code = PROGRAM.format(without=without)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, STORAGE_VARIABLE: url},
+    )
+
+
+def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
+    """The lines that the program shows on a terminal of this width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {**os.environ, STORAGE_VARIABLE: url, "TERM": "dumb"}
+    environment.pop("COLUMNS", None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(without=()), *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:  # the terminal's end, on Linux
+        pass
+    os.close(ours)
+    process.wait(60)
+    return shown.decode().splitlines()
+
+
+def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
+    header, rule, *rows = on_terminal(url, 80, "trials")
+    assert header.split() == ["run", "setting", "state", "accuracy", "seconds"]
+    assert set(rule) == {"─"}
+    assert max(map(len, [header, rule, *rows])) <= 80
+    cells = [row.split() for row in rows]
+    assert ["100", "%", "failed", "-", "-"] in [row[2:] for row in cells]
+    assert any("recorded/b50-1" in row and "37.5 % (at 50 %)" in row for row in rows)
+    assert any("recorded/b50-2" in row and "none (at 50 %)" in row for row in rows)
+    assert any("diverged" in row for row in rows)
+    assert any("lost" in row for row in rows)
+
+
+def test_settings_fit_a_terminal_of_80_columns(url: str) -> None:
+    lines = on_terminal(url, 80, "settings", "generated")
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("generated, 4 workers, bsp,asp [")
+    assert lines[1].split("  ")[0] == "switch at"
+    first = lines[3].split()
+    assert first[:4] == ["100", "%", "(BSP)", "3"]
+    assert first[6] == "±"
+    assert first[-2:] == ["100.0", "1.00"]
+    assert lines[-1].split()[:2] == ["6.25", "%"]
+    assert "±" not in lines[-1]  # one run
+
+
+def test_each_workload_has_its_own_table_of_settings(invoke: Invoke) -> None:
+    text = invoke("settings").stdout
+    assert text.count("switch at") == 2
+    assert "recorded, 8 workers" in text
+    recorded = text[text.index("recorded") :].splitlines()
+    assert recorded[-1].split() == ["0", "%", "1", "1", "-", "-", "-"]
+
+
+def test_settings_as_json_need_no_pandas(url: str) -> None:
+    done = program(url, "settings", "--json", without=("pandas", "pyarrow"))
+    assert done.returncode == 0, done.stderr
+    with open_database(url, create=False) as database:
+        assert json.loads(done.stdout) == [asdict(one) for one in setting_statistics(database)]
+
+
+def test_trials_as_json(invoke: Invoke, url: str) -> None:
+    text = invoke("trials", "--json").stdout
+    documents = json.loads(text)
+    assert invoke("trials", "--format", "json").stdout == text
+    assert all(set(document) == KEYS | set(TRIAL_FACTS.columns.keys()) for document in documents)
+    with open_database(url, create=False) as database:
+        stored = TrialStore(database).trials()
+    assert len(documents) == len(stored)
+    for document, trial in zip(documents, stored, strict=True):
+        assert document["trial_id"] == trial.trial_id
+        assert document["phases"] == [asdict(phase) for phase in trial.phases]
+        assert document["process_id"] == trial.process_id
+        began = trial.started_at.isoformat() if trial.started_at else None
+        assert document["started_at"] == began
+        assert isinstance(document["software"], dict | None)
+
+
+def test_a_dead_process_shows_in_json_and_is_stored_as_running(invoke: Invoke) -> None:
+    states = {d["trial_id"]: d["state"] for d in json.loads(invoke("trials", "--json").stdout)}
+    csv = pd.read_csv(io.StringIO(invoke("trials", "--format", "csv").stdout))
+    stored = dict(zip(csv["trial_id"], csv["state"], strict=True))
+    (lost,) = (number for number, state in states.items() if state == "lost")
+    assert stored[lost] == "running"
+    assert {**states, lost: "running"} == stored
+
+
+@pytest.mark.parametrize("reference", ["generated", "nobody"])
+@pytest.mark.parametrize("table", ["trials", "evaluations"])
+def test_a_file_holds_what_a_frame_holds(
+    invoke: Invoke, url: str, tmp_path: Path, table: frames.FrameName, reference: str
+) -> None:
+    options = ["--evaluations"] if table == "evaluations" else []
+    make = frames.trials if table == "trials" else frames.evaluations
+    expected = make(url, workload=reference)
+    assert (len(expected) > 0) == (reference == "generated")
+
+    path = tmp_path / "table.parquet"
+    result = invoke("trials", reference, *options, "--format", "parquet", "-o", str(path))
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert result.stderr == f"{table} written to {path}\n"
+    pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
+    printed = invoke("trials", reference, *options, "--format", "parquet").stdout_bytes
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(printed)), expected)
+
+    text = invoke("trials", reference, *options, "--format", "csv").stdout
+    csv = pd.read_csv(io.StringIO(text))
+    assert list(csv.columns) == list(expected.columns)
+    assert list(csv["trial_id"]) == list(expected["trial_id"])
+    path = tmp_path / "table.csv"
+    assert invoke("trials", reference, *options, "--format", "csv", "-o", str(path)).stdout == ""
+    assert path.read_text() == text
+
+    documents = json.loads(invoke("trials", reference, *options, "--json").stdout)
+    assert [document["trial_id"] for document in documents] == list(expected["trial_id"])
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "table.parquet"]
+
+
+@pytest.mark.parametrize("missing", ["pandas", "pyarrow"])
+def test_parquet_needs_an_extra_and_leaves_the_old_file(
+    url: str, tmp_path: Path, missing: str
+) -> None:
+    path = tmp_path / "table.parquet"
+    path.write_text("old")
+    done = program(url, "trials", "--format", "parquet", "-o", str(path), without=(missing,))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert missing in line
+    assert line.endswith("pip install 'syncswitch[analysis]'")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("options", [["--format", "csv"], ["--json"], []])
+def test_other_formats_need_no_extra(url: str, options: list[str]) -> None:
+    done = program(url, "trials", *options, without=("pandas", "pyarrow"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "recorded/b50-1" in done.stdout
+
+
+def test_parquet_is_not_for_a_terminal(url: str) -> None:
+    (line,) = on_terminal(url, 200, "trials", "--format", "parquet")
+    assert line == "error: Parquet is nothing for a terminal; name a file with -o FILE"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--json", "--format", "csv"], "--json and --format csv contradict each other"),
+        (["-o", "table"], "--output goes with --format csv, json or parquet"),
+        (["--evaluations"], "--evaluations goes with --format csv, json or parquet"),
+        (["--format", "csv", "-o", "/no/such/folder/x"], "cannot write the file /no/such/folder/x"),
+        (["--format", "xml"], "'xml' is not one of 'table', 'csv', 'json', 'parquet'"),
+    ],
+)
+def test_options_that_make_no_sense(invoke: Invoke, options: list[str], words: str) -> None:
+    result = invoke("trials", *options)
+    assert result.exit_code == 2
+    assert words in error_line(result)
+
+
+def test_nothing_to_show(invoke: Invoke) -> None:
+    assert "no run of nobody here" in invoke("trials", "nobody").stdout
+    assert "no completed run of larger here" in invoke("settings", "larger").stdout
+    assert json.loads(invoke("settings", "nobody", "--json").stdout) == []

@@ -1,0 +1,75 @@
+"""Curves go into the database and come back as they were, on each kind of database."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.engine import Database
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.evaluation_rows import add_evaluations, read_evaluations
+from syncswitch.storage.models import TrialRow
+from syncswitch.storage.records import Evaluation, TrialRecord
+from syncswitch.storage.trials import Owner, TrialStore
+
+CURVE = [
+    Evaluation(0, 0.0, 0.1, 2.3),
+    Evaluation(2**40, 1e-300, 1.0, math.inf),
+    Evaluation(2**40 + 1, 1e300, 0.1 + 0.2, math.nan),
+]
+
+
+@pytest.fixture
+def trial_ids(store: TrialStore, record: TrialRecord) -> list[int]:
+    """Two trials without evaluations."""
+    for number in range(2):
+        store.begin("digits-1", number, record.spec, Owner.current())
+    return [trial.trial_id for trial in store.trials()]
+
+
+def added(database: Database, *curves: tuple[int, list[Evaluation]]) -> None:
+    database.write(lambda session: add_evaluations(session, curves))
+
+
+def read(database: Database, trial_id: int) -> list[Evaluation]:
+    with database.session(read_only=True) as session:
+        return read_evaluations(session, TrialRow.trial_id == trial_id)
+
+
+def test_curves_come_back_bit_by_bit(database: Database, trial_ids: list[int]) -> None:
+    first, second = trial_ids
+    added(database, (first, CURVE[::-1]), (second, CURVE[:1]))
+    assert repr(read(database, first)) == repr(CURVE)  # a NaN equals nothing
+    assert read(database, second) == CURVE[:1]
+
+
+def test_nothing_to_add_is_no_statement(database: Database, trial_ids: list[int]) -> None:
+    added(database)
+    added(database, (trial_ids[0], []))
+    assert read(database, trial_ids[0]) == []
+
+
+def test_whole_numbers_may_stand_among_the_others(database: Database, trial_ids: list[int]) -> None:
+    curve: list[Any] = [Evaluation(1, 0, 0, 1), Evaluation(2, 1.5, 1, 0.5)]
+    added(database, (trial_ids[0], curve))
+    assert read(database, trial_ids[0]) == curve
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        Evaluation(1, 1.0, 1.1, 0.0),
+        Evaluation(1, 1.0, math.nan, 0.0),
+        Evaluation(1, -1.0, 0.5, 0.0),
+        Evaluation(-1, 1.0, 0.5, 0.0),
+        CURVE[0],
+    ],
+)
+def test_one_impossible_evaluation_and_none_is_added(
+    database: Database, trial_ids: list[int], impossible: Evaluation
+) -> None:
+    with pytest.raises(FatalError):
+        added(database, (trial_ids[0], [*CURVE, impossible]))
+    assert read(database, trial_ids[0]) == []

@@ -1,0 +1,350 @@
+"""Databases as each revision of the software wrote them, brought to the current one.
+
+The files in `golden` are what users have; see `golden/make.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, MetaData, create_engine, event, insert, inspect, null, select, text
+
+from syncswitch.storage.engine import open_database, upgrade_database
+from syncswitch.storage.errors import DatabaseError, FatalError
+from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url
+from syncswitch.storage.migrations import configuration
+from syncswitch.storage.models import Base
+from tests.conftest import make_database
+from tests.storage.schema import schema
+
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+Row = dict[str, Any]
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.sql"))
+OLDER = [file for file in GOLDEN if file.stem != REVISION]
+every_revision = pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+every_older_revision = pytest.mark.parametrize("file", OLDER, ids=lambda file: file.stem)
+
+
+def load_sqlite(file: Path, path: Path) -> str:
+    """Makes the file again; write-ahead logging is what `open_database` had set."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(file.read_text())
+        connection.execute("PRAGMA journal_mode=WAL")
+    return f"sqlite:///{path}"
+
+
+def load_postgresql(file: Path, path: Path, url: str) -> None:
+    """Makes the tables of this revision by its migrations, and copies our rows into them."""
+    source = create_engine(load_sqlite(file, path))
+    target = create_engine(driver_url(url))
+    with target.begin() as connection:
+        config = configuration()
+        config.attributes["connection"] = connection
+        command.upgrade(config, file.stem)
+    made, kept = MetaData(), MetaData()
+    made.reflect(target)
+    kept.reflect(source, only=[name for name in made.tables if name != VERSION_TABLE])
+    with source.connect() as reader, target.begin() as writer:
+        for old in kept.sorted_tables:
+            new = made.tables[old.name]
+            own = [column.name for column in new.columns if column.computed is None]
+            for row in reader.execute(select(old).order_by(*old.primary_key)).mappings():
+                writer.execute(insert(new).values({name: _in_utc(row[name]) for name in own}))
+        key = (
+            "SELECT setval(pg_get_serial_sequence('syncswitch_trials', 'trial_id'), max(trial_id))"
+        )
+        writer.execute(text(f"{key} FROM syncswitch_trials"))
+    source.dispose()
+    target.dispose()
+
+
+def _in_utc(value: Any) -> Any:
+    if value is None:
+        return null()  # in a column of JSON, too
+    return value.replace(tzinfo=timezone.utc) if isinstance(value, datetime) else value
+
+
+def rows_of(url: str) -> dict[str, list[Row]]:
+    """All rows of all tables as their driver gives them, whatever revision they have."""
+    engine = create_engine(driver_url(url))
+    found: dict[str, list[Row]] = {}
+    with engine.connect() as connection:
+        for name in inspect(connection).get_table_names():
+            rows = connection.exec_driver_sql(f"SELECT * FROM {name}").mappings()
+            # By the first columns, which a migration leaves where they are.
+            found[name] = sorted(map(dict, rows), key=lambda row: str(list(row.values())[:3]))
+    engine.dispose()
+    return found
+
+
+DESCRIPTIONS = {
+    "sqlite": ["SELECT name, sql FROM sqlite_master"],
+    "postgresql": [
+        "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns"
+        " WHERE table_schema = 'public'",
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace",
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    ],
+}
+
+
+def content_of(url: str) -> tuple[dict[str, list[Row]], set[tuple[Any, ...]]]:
+    """Everything in a database: its rows, and what it says of its tables and views."""
+    engine = create_engine(driver_url(url))
+    with engine.connect() as connection:
+        described = {
+            tuple(row)
+            for query in DESCRIPTIONS[engine.dialect.name]
+            for row in connection.exec_driver_sql(query)
+        }
+    engine.dispose()
+    return rows_of(url), described
+
+
+@pytest.fixture(scope="module")
+def golden_postgresql(
+    administrator: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Path], str]:
+    """Makes a golden database on the server, once, to be copied; gives its name."""
+
+    @functools.cache
+    def make(file: Path) -> str:
+        name = f"golden_{file.stem}"
+        source = tmp_path_factory.mktemp("golden") / "source.db"
+        load_postgresql(file, source, make_database(administrator, name))
+        return name
+
+    return make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def loaded(request: pytest.FixtureRequest, path: Path) -> Callable[[Path], str]:
+    """Puts a golden database where this test has its own, of each kind; gives the URL."""
+    if request.param == "sqlite":
+        return lambda file: load_sqlite(file, path)
+    new, golden = (request.getfixturevalue(f"{way}_postgresql") for way in ("new", "golden"))
+    return lambda file: str(new(golden(file)))
+
+
+Load = Callable[[Path], str]
+
+
+def test_every_revision_has_a_golden_database() -> None:
+    """Where the last one is missing: `python -m tests.storage.golden.make`."""
+    revisions = ScriptDirectory.from_config(configuration()).walk_revisions()
+    assert {revision.revision for revision in revisions} == {file.stem for file in GOLDEN}
+
+
+@every_older_revision
+def test_an_older_database_is_refused_untouched(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    before = content_of(url)
+    for create in (True, False):
+        with pytest.raises(DatabaseError, match=r"older.*`syncswitch-search db upgrade") as caught:
+            open_database(url, create=create)
+        assert "\n" not in str(caught.value)
+    assert content_of(url) == before
+
+
+@every_revision
+def test_an_upgrade_keeps_every_value(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    before = rows_of(url)
+    assert upgrade_database(url) == file.stem
+    after = rows_of(url)
+    assert before.pop(VERSION_TABLE) == [{"version_num": file.stem}]
+    assert after.pop(VERSION_TABLE) == [{"version_num": REVISION}]
+    assert sum(map(len, before.values())) > 80
+    for table, rows in before.items():
+        names = rows[0].keys() if rows else ()
+        assert [{name: row[name] for name in names} for row in after[table]] == rows, table
+
+
+@every_revision
+def test_an_upgraded_database_is_as_one_made_anew(
+    file: Path, loaded: Load, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    is_sqlite = url.startswith("sqlite")
+    other = f"sqlite:///{folder}/o.db" if is_sqlite else request.getfixturevalue("new_postgresql")()
+    described = create_engine(driver_url(other))
+    Base.metadata.create_all(described)
+    with open_database(url, create=False) as database:
+        assert schema(database.engine, Base.metadata) == schema(described, Base.metadata)
+        with database.engine.connect() as connection:
+            trials = connection.scalar(text("SELECT count(*) FROM syncswitch_trials"))
+            assert len(connection.execute(select(TRIAL_FACTS)).all()) == trials
+            if is_sqlite:
+                assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
+                assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+    described.dispose()
+
+
+@every_revision
+def test_both_kinds_of_database_hold_the_same_afterwards(
+    file: Path,
+    path: Path,
+    golden_postgresql: Callable[[Path], str],
+    new_postgresql: Callable[[str], str],
+) -> None:
+    found = []
+    for url in (load_sqlite(file, path), new_postgresql(golden_postgresql(file))):
+        upgrade_database(url)
+        with open_database(url, create=False) as database, database.engine.connect() as connection:
+            found.append(
+                {
+                    table.name: sorted(connection.execute(select(table)).all(), key=str)
+                    for table in (*Base.metadata.tables.values(), TRIAL_FACTS)
+                }
+            )
+    assert found[0] == found[1]
+
+
+def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> None:
+    url = loaded(GOLDEN[0])
+    before = rows_of(url)
+    upgrade_database(url)
+    after = rows_of(url)
+    fingerprints = {row["study"]: row["fingerprint"] for row in before["syncswitch_searches"]}
+    targets = {row["study"]: row["target_accuracy"] for row in before["syncswitch_policies"]}
+    reached = 0
+    for old, new in zip(before["syncswitch_trials"], after["syncswitch_trials"], strict=True):
+        target = targets.get(old["study"]) if old["state"] == "complete" else None
+        times = [
+            row["elapsed_seconds"]
+            for row in before["syncswitch_evaluations"]
+            if row["trial_id"] == old["trial_id"] and target and row["accuracy"] >= target
+        ]
+        reached += bool(times)
+        added = {name: value for name, value in new.items() if name not in old}
+        assert added == {
+            "fingerprint": fingerprints[old["study"]],
+            "source": None,
+            "setting_percent": old["switch_percent"],
+            "parent_trial_id": None,
+            "fork_percent": None,
+            "target_accuracy": target,
+            "time_to_accuracy_seconds": min(times, default=None),
+        }
+    assert 0 < reached < len(after["syncswitch_trials"])
+    for row in after["syncswitch_phases"]:
+        steps = row["end_worker_step"] - row["start_worker_step"]
+        assert row["worker_steps_per_second"] == steps / row["seconds"] > 0
+    assert {row["imported_at"] for row in after["syncswitch_policies"]} == {None}
+
+
+@contextmanager
+def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
+    """Acts before the first statement of this process that starts so; `COMMIT` counts as one."""
+
+    def execute(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.lstrip().startswith(start):
+            act()
+
+    def commit(_: Any) -> None:
+        if start == "COMMIT":
+            act()
+
+    event.listen(Engine, "before_cursor_execute", execute)
+    event.listen(Engine, "commit", commit)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", execute)
+        event.remove(Engine, "commit", commit)
+
+
+def child(work: Callable[[], object]) -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.mark.parametrize(
+    "place", ["UPDATE syncswitch_trials SET target_accuracy", "CREATE VIEW", "COMMIT"]
+)
+def test_an_upgrade_that_is_killed_leaves_the_old_database(loaded: Load, place: str) -> None:
+    url = loaded(GOLDEN[0])
+    before = content_of(url)
+
+    def upgrade_and_die() -> None:
+        with at_statement(place, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            upgrade_database(url)
+
+    assert child(upgrade_and_die) == -signal.SIGKILL
+    assert content_of(url) == before
+    assert upgrade_database(url) == GOLDEN[0].stem
+    open_database(url, create=False).close()
+
+
+def test_an_upgrade_whose_last_step_fails_leaves_the_old_database(loaded: Load) -> None:
+    url = loaded(GOLDEN[0])
+    before = content_of(url)
+    times = itertools.count()
+
+    def fail() -> None:
+        if next(times) == 0:
+            raise ZeroDivisionError
+
+    with (
+        at_statement("UPDATE syncswitch_alembic_version", fail),
+        pytest.raises(ZeroDivisionError),
+    ):
+        upgrade_database(url)
+    assert content_of(url) == before
+    assert upgrade_database(url) == GOLDEN[0].stem
+
+
+def test_an_upgrade_without_room_says_so_and_leaves_the_old_file(
+    sqlite_url: str, path: Path
+) -> None:
+    load_sqlite(GOLDEN[0], path)
+    before = content_of(sqlite_url)
+
+    def upgrade_without_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size // 2, -1))
+        with pytest.raises(DatabaseError, match=r"cannot be used.*free space"):
+            upgrade_database(sqlite_url)
+
+    assert child(upgrade_without_room) == 0
+    assert content_of(sqlite_url) == before
+    assert upgrade_database(sqlite_url) == GOLDEN[0].stem
+
+
+def test_of_many_processes_that_upgrade_one_does(loaded: Load, at_once: Run) -> None:
+    url = loaded(GOLDEN[0])
+    before = rows_of(url)["syncswitch_evaluations"]
+    answers = at_once(lambda number: upgrade_database(url), 3)
+    assert set(answers) <= {GOLDEN[0].stem, REVISION}
+    assert answers.count(GOLDEN[0].stem) == 1
+    assert rows_of(url)["syncswitch_evaluations"] == before
+    open_database(url, create=False).close()
+
+
+def test_a_lost_reference_stops_the_upgrade(sqlite_url: str, path: Path) -> None:
+    load_sqlite(GOLDEN[0], path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE syncswitch_evaluations SET trial_id = 999 WHERE trial_id = 2")
+    before = content_of(sqlite_url)
+    with pytest.raises(FatalError, match=r"a row of syncswitch_evaluations refers.*nothing was"):
+        upgrade_database(sqlite_url)
+    assert content_of(sqlite_url) == before

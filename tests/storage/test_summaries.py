@@ -1,0 +1,281 @@
+"""The statistics of settings, against Python's own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sqlalchemy import insert
+
+from syncswitch.storage.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.models import TrialRow
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.trials import upsert_workload
+
+_names = itertools.count()
+_MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
+
+Run = dict[str, Any]
+
+
+def run(setting_percent: float | None = 50.0, **values: Any) -> Run:
+    """The row of a completed run."""
+    return {
+        "setting_percent": setting_percent,
+        "switch_percent": setting_percent or 0.0,
+        "replicate": 0,
+        "state": "complete",
+        "worker_steps": 1000,
+        "converged_accuracy": 0.9,
+        "final_accuracy": 0.9,
+        "converged": True,
+        "diverged": False,
+        "stopped_early": False,
+        "training_seconds": 10.0,
+        "inherited_seconds": 0.0,
+        "switch_overhead_seconds": 0.0,
+        "target_accuracy": None,
+        "time_to_accuracy_seconds": None,
+        "started_at": _MOMENT,
+        "ended_at": _MOMENT + timedelta(seconds=10),
+        **values,
+    }
+
+
+def add(database: Database, identity: WorkloadIdentity, runs: Sequence[Run]) -> str:
+    """Adds runs to a workload of their own; returns its fingerprint."""
+    own = replace(identity, name=f"w{next(_names)}", model=f"model {next(_names)}")
+    rows = [
+        {"fingerprint": own.fingerprint, "source": f"{own.name}/{number}", **values}
+        for number, values in enumerate(runs)
+    ]
+    with database.session() as session:
+        upsert_workload(session, own, own.name)
+        session.execute(insert(TrialRow), rows)
+    return own.fingerprint
+
+
+def summary(
+    database: Database, identity: WorkloadIdentity, runs: Sequence[Run]
+) -> list[SettingStatistics]:
+    return setting_statistics(database, fingerprint=add(database, identity, runs))
+
+
+unit = st.floats(0, 1)
+seconds = st.floats(1e-3, 1e7)
+random_runs = st.lists(
+    st.builds(
+        lambda setting, accuracy, final, total, share, overhead, diverged: run(
+            setting,
+            converged_accuracy=accuracy,
+            final_accuracy=final,
+            training_seconds=total,
+            inherited_seconds=total * share,
+            switch_overhead_seconds=overhead,
+            diverged=diverged,
+        ),
+        st.sampled_from([100.0, 50.0, 12.5]),
+        unit,
+        unit,
+        seconds,
+        unit,
+        seconds,
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+@given(runs=random_runs)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_means_and_deviations_are_those_of_python(
+    database: Database, identity: WorkloadIdentity, runs: list[Run]
+) -> None:
+    found = summary(database, identity, runs)
+    assert [s.setting_percent for s in found] == sorted(
+        {r["setting_percent"] for r in runs}, reverse=True
+    )
+    for one in found:
+        mine = [r for r in runs if r["setting_percent"] == one.setting_percent]
+        good = [r for r in mine if not r["diverged"]]
+        assert (one.runs, one.diverged_runs) == (len(mine), len(mine) - len(good))
+        for mean, name in (
+            (one.mean_accuracy, "converged_accuracy"),
+            (one.mean_final_accuracy, "final_accuracy"),
+            (one.mean_training_seconds, "training_seconds"),
+            (one.mean_switch_overhead_seconds, "switch_overhead_seconds"),
+        ):
+            values = [r[name] for r in good]
+            assert mean == (close(statistics.fmean(values)) if good else None)
+        paid = [r["training_seconds"] - r["inherited_seconds"] for r in good]
+        assert one.mean_paid_seconds == (close(statistics.fmean(paid)) if good else None)
+        for deviation, name in (
+            (one.sd_accuracy, "converged_accuracy"),
+            (one.sd_training_seconds, "training_seconds"),
+        ):
+            values = [r[name] for r in good]
+            assert deviation == (close(statistics.stdev(values)) if len(good) > 1 else None)
+
+
+def test_a_small_spread_of_large_values_keeps_its_digits(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    values = [1e9 + offset for offset in (0.0, 0.001, 0.002, 0.003)]
+    (one,) = summary(database, identity, [run(training_seconds=value) for value in values])
+    # The squares of the values themselves, 1e18, have no digit left for it.
+    assert one.sd_training_seconds == pytest.approx(statistics.stdev(values), rel=1e-6)
+
+
+def test_equal_values_have_no_spread_though_their_mean_is_rounded(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    for count in range(2, 12):
+        (one,) = summary(database, identity, [run(training_seconds=5592405.839177748)] * count)
+        assert one.sd_training_seconds == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_the_interval_is_students(
+    database: Database, identity: WorkloadIdentity, confidence: float
+) -> None:
+    values = [0.91, 0.92, 0.915, 0.9]
+    fingerprint = add(database, identity, [run(converged_accuracy=value) for value in values])
+    (one,) = setting_statistics(database, fingerprint=fingerprint, confidence=confidence)
+    expected = stats.t.interval(
+        confidence, 3, statistics.fmean(values), statistics.stdev(values) / math.sqrt(4)
+    )
+    assert (one.lower_accuracy, one.upper_accuracy) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1, 95, math.nan])
+def test_an_impossible_confidence_is_refused(database: Database, confidence: float) -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        setting_statistics(database, confidence=confidence)
+
+
+def test_one_run_has_a_mean_but_no_spread(database: Database, identity: WorkloadIdentity) -> None:
+    (one,) = summary(database, identity, [run()])
+    assert (one.mean_accuracy, one.mean_training_seconds) == (0.9, 10.0)
+    assert (one.sd_accuracy, one.sd_training_seconds) == (None, None)
+    assert (one.lower_accuracy, one.upper_accuracy) == (None, None)
+
+
+def test_only_completed_runs_that_count_for_a_setting(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    failed = {**run(), "state": "failed", "failure": "lost"}
+    assert summary(database, identity, [failed, run(None)]) == []
+
+
+def test_of_a_setting_that_always_diverged_nothing_else_is_known(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    unknown = dict.fromkeys(
+        (
+            "converged_accuracy",
+            "final_accuracy",
+            "converged",
+            "stopped_early",
+            "training_seconds",
+            "inherited_seconds",
+            "switch_overhead_seconds",
+            "ended_at",
+        )
+    )
+    both = [run(diverged=True), run(diverged=True, **unknown)]
+    (one,) = summary(database, identity, both)
+    assert (one.runs, one.diverged_runs) == (2, 2)
+    assert (one.mean_accuracy, one.mean_training_seconds, one.speed_up) == (None, None, None)
+
+
+def test_the_speed_up_is_against_the_first_protocol_alone(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    runs = [
+        run(100.0, training_seconds=30.0),
+        run(100.0, training_seconds=50.0),
+        run(100.0, training_seconds=1000.0, diverged=True),
+        run(25.0, training_seconds=10.0),
+    ]
+    assert [one.speed_up for one in summary(database, identity, runs)] == [1.0, 4.0]
+    (alone,) = summary(database, identity, runs[-1:])
+    assert alone.speed_up is None
+
+
+def test_times_to_one_target_are_averaged_and_those_that_never_came_counted(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    runs = [
+        run(target_accuracy=0.9, time_to_accuracy_seconds=4.0),
+        run(target_accuracy=0.9, time_to_accuracy_seconds=6.0),
+        run(target_accuracy=0.9),
+        run(target_accuracy=0.9, diverged=True),
+    ]
+    (one,) = summary(database, identity, runs)
+    assert one.target_accuracy == 0.9
+    assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (5.0, 1)
+
+
+def test_times_to_different_targets_are_no_mean(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    first = run(target_accuracy=0.9, time_to_accuracy_seconds=4.0)
+    other = run(target_accuracy=0.8, time_to_accuracy_seconds=1.0)
+    (one,) = summary(database, identity, [first, other])
+    assert one.target_accuracy is None
+    assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (None, None)
+
+
+def test_the_choice_is_that_of_the_baseline_too(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    early, late = _MOMENT, _MOMENT + timedelta(days=1)
+    runs = [
+        run(100.0, started_at=early, training_seconds=20.0),
+        run(100.0, started_at=late, training_seconds=40.0),
+        run(50.0, started_at=late, training_seconds=10.0),
+    ]
+    fingerprint = add(database, identity, runs)
+    later = setting_statistics(database, fingerprint=fingerprint, since=late)
+    assert [(one.runs, one.speed_up) for one in later] == [(1, 1.0), (1, 4.0)]
+    earlier = setting_statistics(database, fingerprint=fingerprint, until=late)
+    assert [(one.setting_percent, one.runs) for one in earlier] == [(100.0, 1)]
+
+
+def test_settings_are_chosen_by_no_setting(database: Database) -> None:
+    with pytest.raises(UserError, match="'state' chooses no runs; allowed: fingerprint, since"):
+        setting_statistics(database, state="complete")  # type: ignore[call-arg]
+
+
+def test_workloads_are_kept_apart(filled: Database) -> None:
+    found = setting_statistics(filled)
+    assert len({one.fingerprint for one in found}) == 3
+    keys = [(one.fingerprint, one.setting_percent) for one in found]
+    assert len(set(keys)) == len(keys)
+    (recorded,) = {one.fingerprint for one in found if one.workload == "recorded"}
+    assert setting_statistics(filled, workload="recorded") == [
+        one for one in found if one.fingerprint == recorded
+    ]
+    assert [
+        (one.setting_percent, one.runs, one.diverged_runs)
+        for one in found
+        if one.fingerprint == recorded
+    ] == [(37.5, 1, 0), (0.0, 1, 1)]
