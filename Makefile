@@ -9,7 +9,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test lint dev benchmark clean
+.PHONY: demo test lint dev benchmark benchmark-database clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -28,6 +28,9 @@ lint: $(INSTALLED)
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.throughput
 	$(BIN)/python -m tests.benchmarks.kills
+
+benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and half a gigabyte.
+	$(BIN)/python -m tests.benchmarks.database
 
 dev: $(INSTALLED)  ## An environment to work in.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 
+import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.decision import PaperRule
@@ -16,8 +17,8 @@ from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.storage.trials import TrialStore
 
-PLAN = SearchPlan(PaperRule(settings=4, runs=4))
-PATIENCE = Patience(poll_seconds=0.02, beat_seconds=0.01)
+PLAN = SearchPlan(PaperRule(settings=3, runs=3))
+PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
 
 
 def search(url: str, delay_seconds: float) -> TimingPolicy:
@@ -34,6 +35,7 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
     return sorted((row.switch_percent, row.replicate, row.converged_accuracy) for row in rows)
 
 
+@pytest.mark.slow
 def test_four_searchers_on_a_server_make_each_run_once(
     postgresql_url: str, sqlite_url: str
 ) -> None:

@@ -39,6 +39,7 @@ def test_create_makes_tables_that_a_second_opening_finds(url: str) -> None:
         assert session.query(WorkloadRow).count() == 0
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_the_url_is_kept_as_given(url: str) -> None:
     with open_database(url, create=True) as database:
         assert database.url == url
@@ -56,12 +57,14 @@ def test_upgrade_refuses_a_missing_file(sqlite_url: str, path: Path) -> None:
     assert names_of(path.parent) == []
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_an_older_database_is_refused_with_the_command_that_upgrades_it(url: str) -> None:
     set_revision(url, "0000")
     with pytest.raises(DatabaseError, match=r"older.*syncswitch-search db upgrade"):
         open_database(url, create=True)
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_a_newer_database_is_refused(url: str) -> None:
     set_revision(url, "9999")
     for attempt in (lambda: open_database(url, create=True), lambda: upgrade_database(url)):
@@ -69,6 +72,7 @@ def test_a_newer_database_is_refused(url: str) -> None:
             attempt()
 
 
+@pytest.mark.usefixtures("our_tables")
 @pytest.mark.parametrize("revision", ["0000", "9999", "deadbeef"])
 def test_nothing_is_written_to_a_refused_database(
     sqlite_url: str, path: Path, revision: str
@@ -81,6 +85,7 @@ def test_nothing_is_written_to_a_refused_database(
     assert names_of(path.parent) == [path.name]
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_upgrade_without_a_way_says_so_in_one_line(url: str) -> None:
     set_revision(url, "0000")
     with pytest.raises(DatabaseError, match="cannot upgrade") as caught:
@@ -88,6 +93,7 @@ def test_upgrade_without_a_way_says_so_in_one_line(url: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_upgrade_leaves_a_current_database_alone(sqlite_url: str, path: Path) -> None:
     open_database(sqlite_url, create=True).close()
     before = path.read_bytes()
@@ -117,6 +123,7 @@ def test_many_processes_create_one_database_at_once(url: str, at_once: Run) -> N
     open_database(url, create=False).close()
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_writers_of_one_file_wait_for_each_other(sqlite_url: str, at_once: Run) -> None:
     """PostgreSQL locks rows instead: see the tests of the stores."""
     writes = 40
@@ -262,6 +269,7 @@ def test_a_creator_killed_at_any_moment_leaves_what_another_completes(url: str) 
         assert session.query(WorkloadRow).count() == 0
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_a_lookup_imports_neither_alembic_nor_the_trainers(url: str) -> None:
     open_database(url, create=True).close()
     script = (

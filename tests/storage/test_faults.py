@@ -80,6 +80,7 @@ def test_a_row_that_is_there_is_refused_on_each_kind(database: Database) -> None
         database.write(lambda session: session.execute(text("INSERT INTO once VALUES (1)")))
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_a_file_that_another_writes_to_is_busy(sqlite_url: str, path: Path) -> None:
     open_database(sqlite_url, create=True).close()
     engine = create_engine(driver_url(sqlite_url), connect_args={"timeout": 0})

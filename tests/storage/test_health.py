@@ -256,6 +256,7 @@ def test_what_is_missing_is_named(broken: Break, change: str, missing: str) -> N
     assert not is_readable([found])
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_a_constraint_that_was_dropped_is_missed(postgresql_url: str) -> None:
     """SQLite cannot drop one."""
     with open_database(postgresql_url, create=True) as database:

@@ -88,6 +88,7 @@ def test_a_url_may_be_as_hosting_providers_print_it(url: str, driver: str) -> No
     assert driver_url(url) == f"{driver}://host/name"
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_a_short_url_opens_the_same_database(postgresql_url: str) -> None:
     open_database(postgresql_url, create=True).close()
     open_database(postgresql_url.replace("postgresql://", "postgres://"), create=False).close()
@@ -135,6 +136,7 @@ def test_a_file_below_a_file_is_refused(path: Path, sqlite_url: str) -> None:
     assert "cannot read the database" in refusal(f"{sqlite_url}/below.db")
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_an_unreadable_file_is_refused(path: Path, sqlite_url: str, at_once: Run) -> None:
     open_database(sqlite_url, create=True).close()
     path.chmod(0)
@@ -178,6 +180,7 @@ def test_a_file_of_another_kind_is_refused_untouched(
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.usefixtures("our_tables")
 @pytest.mark.parametrize("length", [16, 50, 4096, 20_000])
 def test_a_truncated_database_is_refused(path: Path, sqlite_url: str, length: int) -> None:
     open_database(sqlite_url, create=True).close()
@@ -253,6 +256,7 @@ def test_what_is_refused_is_refused_also_when_asked_whether_it_holds_anything(
         holds_nothing(sqlite_url)
 
 
+@pytest.mark.usefixtures("our_tables")
 def test_tables_that_users_add_later_do_no_harm(path: Path, sqlite_url: str) -> None:
     open_database(sqlite_url, create=True).close()
     connection = sqlite3.connect(path)
@@ -262,6 +266,7 @@ def test_tables_that_users_add_later_do_no_harm(path: Path, sqlite_url: str) -> 
     open_database(sqlite_url, create=False).close()
 
 
+@pytest.mark.usefixtures("our_tables")
 @pytest.mark.parametrize(
     "statement",
     [
