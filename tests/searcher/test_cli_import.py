@@ -74,7 +74,9 @@ def test_the_same_as_json(invoke: Invoke, logs: Path, tmp_path: Path) -> None:
         "imported_runs": 1,
         "already_there_runs": 0,
         "imported_evaluations": 19,
-        "not_used": [{"line": 3, "run": "nowhere", "text": "there is no folder nowhere; is --logs right?"}],
+        "not_used": [
+            {"line": 3, "run": "nowhere", "text": "there is no folder nowhere; is --logs right?"}
+        ],
         "notes": [{"line": 1, "run": "", "text": "ignored columns: gpu"}],
     }
 

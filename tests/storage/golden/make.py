@@ -2,7 +2,8 @@
 
 Each revision's file is written once, by the software of its time, and never again: it is what
 users have. It holds a finished search (a policy, its evidence, an alias), a second version, a
-failed run and one under way, beside Optuna's tables.
+failed run and one under way, since revision 0002 also imported runs, a fork and an imported policy,
+beside Optuna's tables.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from syncswitch.searcher.plan import SearchPlan  # noqa: E402
 from syncswitch.searcher.search import Search  # noqa: E402
 from syncswitch.storage.engine import open_database  # noqa: E402
 from syncswitch.storage.inspection import REVISION  # noqa: E402
+from syncswitch.storage.manifest import read_manifest  # noqa: E402
 from syncswitch.storage.policies import PolicyRegistry  # noqa: E402
+from syncswitch.storage.policy_file import read_policy_file, write_policy  # noqa: E402
+from syncswitch.storage.policy_import import import_policies  # noqa: E402
 from syncswitch.storage.records import TrialSpec  # noqa: E402
-from syncswitch.storage.trials import Owner, SearchInfo, TrialStore  # noqa: E402
+from syncswitch.storage.run_import import import_manifest  # noqa: E402
+from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore  # noqa: E402
 
 
 def fill(url: str) -> None:
@@ -48,6 +53,43 @@ def fill(url: str) -> None:
         store.beat("under-way", 1, 1234)
 
 
+MANIFEST = """setup,run_dir,first_protocol,second_protocol,switch_percent,replicate,workers,\
+total_worker_steps,stands_for_percent,diverged
+golden,whole,bsp,asp,100,0,2,200,100,no
+golden,switched,bsp,asp,50,0,2,200,,no
+golden,,bsp,asp,0,0,2,200,0,yes
+"""
+
+
+def add_imports(url: str, folder: Path) -> None:
+    """What came from elsewhere, and a fork."""
+    (folder / "manifest.csv").write_text(MANIFEST)
+    for run, last_step in (("whole", 100), ("switched", 150)):
+        rows = [
+            f"{1_600_000_000 + step},{step},{step / 200}" for step in range(0, last_step + 1, 10)
+        ]
+        (folder / run).mkdir()
+        (folder / run / "acc.csv").write_text("\n".join(["Wall time,Step,Value", *rows]))
+    elsewhere = f"sqlite:///{folder}/elsewhere.db"
+    with open_database(elsewhere, create=True) as database:
+        trainer = GeneratedTrainer(plateau=0.9)
+        Search(database, identity(), SearchPlan(PaperRule(3, 2)), lambda: trainer).run()
+        registry = PolicyRegistry(database)
+        (policy,) = registry.policies()
+        write_policy(folder / "policy.json", policy, registry.workload(policy.fingerprint))
+    with open_database(url, create=False) as database:
+        report = import_manifest(database, read_manifest(folder / "manifest.csv"), folder)
+        assert report.imported_runs == 3
+        import_policies(database, [read_policy_file(folder / "policy.json")], make_current=False)
+        store = TrialStore(database)
+        (search,) = [found for found in store.searches() if found.study == "under-way"]
+        larger = replace(identity(), name="larger", workers=8)
+        assert search.fingerprint == larger.fingerprint
+        spec = TrialSpec(larger, 50.0, 7, replicate=1, fork_from=Path("half.npz"))
+        owner = Owner("golden", 4321, 1_700_000_000.25)
+        store.begin("under-way", 2, spec, owner, fork=Fork(1, 50.0))
+
+
 def main() -> None:
     """Writes `REVISION.sql` beside this file, unless it is there."""
     target = FOLDER / f"{REVISION}.sql"
@@ -56,6 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "golden.db"
         fill(f"sqlite:///{path}")
+        add_imports(f"sqlite:///{path}", Path(folder))
         with closing(sqlite3.connect(path)) as connection:
             target.write_text("\n".join(connection.iterdump()) + "\n")
 
