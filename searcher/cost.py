@@ -110,6 +110,9 @@ class CostSummary:
     reference_percent: float
 
 
+_HOPELESS = -2.0  # below any target, by more than any threshold
+
+
 class _Deck:
     """Recorded runs of each setting, drawn without replacement, and reshuffled when used up."""
 
@@ -206,9 +209,11 @@ def summarize(
     return CostSummary(
         search_cost=cost,
         amortized_recurrences=Estimate(
-            *(_recurrences(c, saved) for c in (cost.value, cost.low, cost.high))
+            *(_ratio(c, saved) for c in (cost.value, cost.low, cost.high))
         ),
-        effective_training=Estimate(usable / cost.value, usable / cost.high, usable / cost.low),
+        effective_training=Estimate(
+            *(_ratio(usable, c) for c in (cost.value, cost.high, cost.low))
+        ),
         success_percent=_share(successes, len(searches)),
         simulations=len(searches),
         reference_percent=expected.switch_percent,
@@ -262,7 +267,7 @@ def _foreseen(
 
     def run_at(percent: float) -> RecordedRun:
         share = percent / rule.highest_percent
-        accuracy = target if percent >= knee_percent else target - 2 * rule.threshold
+        accuracy = target if percent >= knee_percent else _HOPELESS
         return RecordedRun(percent, accuracy, share * first_seconds + (1 - share) * second_seconds)
 
     decision, runs = _walk(rule, run_at)
@@ -272,7 +277,7 @@ def _foreseen(
         switch_percent=decision.switch_percent,
         runs=len(runs),
         search_cost=paid,
-        amortized_recurrences=_recurrences(paid, 1 - policy),
+        amortized_recurrences=_ratio(paid, 1 - policy),
         speed_up=1 / policy,
     )
 
@@ -306,10 +311,14 @@ def _walk(
     """Lets a rule search, to its end or to a setting without a run; the runs that it made."""
     runs: list[RecordedRun] = []
     while isinstance(decision := rule.decide(_observations(runs)), NextRun):
-        run = run_at(decision.switch_percent)
-        if run is None:
-            return decision, runs
-        runs.append(run)
+        # All repeats of a setting at once: to ask after each costs most of the time.
+        for _ in range(rule.runs_at(decision.switch_percent)):
+            run = run_at(decision.switch_percent)
+            if run is None:
+                return decision, runs
+            runs.append(run)
+            if run.diverged:
+                break
     assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
     return decision, runs
 
@@ -328,8 +337,8 @@ def _by_setting(runs: Iterable[RecordedRun]) -> dict[float, list[RecordedRun]]:
     return dict(found)
 
 
-def _recurrences(cost: float, saved: float) -> float:
-    return cost / saved if saved > 0 else math.inf
+def _ratio(value: float, unit: float) -> float:
+    return value / unit if unit > 0 else math.inf
 
 
 def _mean(values: Sequence[float]) -> Estimate:
@@ -339,7 +348,7 @@ def _mean(values: Sequence[float]) -> Estimate:
     from scipy.special import stdtrit
 
     half = stdtrit(len(values) - 1, 0.975) * statistics.stdev(values) / math.sqrt(len(values))
-    return Estimate(mean, mean - half, mean + half)
+    return Estimate(mean, max(mean - half, 0.0), mean + half)
 
 
 def _share(successes: int, number: int) -> Estimate:

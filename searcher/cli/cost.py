@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import (
@@ -16,7 +18,6 @@ from syncswitch.trainers.console import (
     print_table,
     print_text,
     protocols_option,
-    workers_option,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _RECURRING_ROWS = (5, 4, 3, 2, 1)
 
 @click.command()
 @click.argument("reference", metavar="WORKLOAD")
-@workers_option(None)
+@click.option("--workers", type=click.IntRange(min=1), help="Only runs on this many workers.")
 @protocols_option("bsp,asp")
 @click.option(
     "--strategy",
@@ -48,19 +49,19 @@ _RECURRING_ROWS = (5, 4, 3, 2, 1)
 )
 @click.option(
     "--runs",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1000),
     default=5,
     show_default=True,
     help="Runs of each candidate (R).",
 )
 @click.option(
     "--baseline-runs",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1000),
     help="Runs of the first protocol alone. Default: as --runs.",
 )
 @click.option(
     "--threshold",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=float,
     default=0.01,
     show_default=True,
     help="Accuracy that may be lost against the target (beta).",
@@ -72,7 +73,7 @@ _RECURRING_ROWS = (5, 4, 3, 2, 1)
 )
 @click.option(
     "--simulations",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=10),
     default=1000,
     show_default=True,
     help="Searches to replay.",
@@ -100,15 +101,21 @@ def cost(
 ) -> int:
     """Says what a search for WORKLOAD costs, by replaying its recorded runs.
 
-    Each simulated search draws among the recorded runs of a setting without replacement. The
-    search cost is in trainings with the first protocol alone; it is a success where the search
-    answers what it would answer if it knew all recorded runs.
+    Each simulated search draws among the recorded runs of a setting without replacement, and
+    anew once all are drawn. The search cost is in trainings with the first protocol alone; it is a
+    success where the search answers what it would answer if it knew all recorded runs.
     """
     from syncswitch.searcher.cost import deepest_settings
     from syncswitch.searcher.decision import PaperRule
+    from syncswitch.searcher.plan import SearchPlan
 
-    recorded = _recorded(storage_url, reference, workers, protocols or "bsp,asp")
+    _refuse_together("--table", table, ("runs", "baseline_runs", "recurring"))
+    _refuse_together("--recurring", recurring, ("baseline_runs",))
     base = PaperRule(threshold=threshold)
+    SearchPlan(base).check()
+    pair = protocols or "bsp,asp"
+    recorded = _recorded(storage_url, reference, workers, pair)
+    _check_baseline(reference, recorded)
     depth = settings or deepest_settings(base, recorded)
     if not depth:
         raise UserError(
@@ -129,8 +136,16 @@ def cost(
         answers = [_as_json(kind, summary, strategy) for kind, summary in rows]
         print_json(answers if table else answers[0])
     else:
-        _print(rows, depth, len(recorded))
+        _print(rows, depth, len(recorded), pair.split(",")[0].upper())
     return EXIT_OK
+
+
+def _refuse_together(option: str, is_given: bool, others: tuple[str, ...]) -> None:
+    context = click.get_current_context()
+    for name in others:
+        source = context.get_parameter_source(name)
+        if is_given and source == ParameterSource.COMMANDLINE:
+            raise UserError(f"{option} and --{name.replace('_', '-')} exclude each other")
 
 
 def _recorded(
@@ -181,6 +196,23 @@ def _recorded(
     ]
 
 
+def _check_baseline(reference: str, recorded: list[RecordedRun]) -> None:
+    """Refuses a job without the unit of its cost."""
+    from syncswitch.searcher.cost import BASELINE_PERCENT
+
+    baseline = [run for run in recorded if run.setting_percent == BASELINE_PERCENT]
+    if not baseline:
+        raise UserError(
+            f"{reference}: no run of the first protocol alone (setting 100 %) is recorded, and its"
+            " time is the unit of the cost; record or import such runs"
+        )
+    if any(run.diverged for run in baseline):
+        raise UserError(
+            f"{reference}: a run of the first protocol alone diverged, so there is no accuracy to"
+            " compare with; a search would end there as well"
+        )
+
+
 def _with(
     base: PaperRule, baseline_runs: int, runs: int, recurring: bool, recorded: list[RecordedRun]
 ) -> PaperRule:
@@ -188,13 +220,9 @@ def _with(
 
     target = None
     if recurring:
-        known = [run.accuracy for run in recorded if run.setting_percent == BASELINE_PERCENT]
-        if not known:
-            raise UserError(
-                "no run of the first protocol alone is recorded, so the accuracy of the recurring"
-                " job is unknown; record or import such runs"
-            )
-        target = statistics.fmean(known)
+        target = statistics.fmean(
+            run.accuracy for run in recorded if run.setting_percent == BASELINE_PERCENT
+        )
     return dataclasses.replace(
         base, runs=runs, baseline_runs=baseline_runs or None, target_accuracy=target
     )
@@ -213,12 +241,12 @@ def _as_json(kind: tuple[int, int, bool], summary: CostSummary, strategy: str) -
     baseline_runs, runs, recurring = kind
     measures = dataclasses.asdict(summary)
     intervals = {
-        f"{name}_interval": [value["low"], value["high"]]
+        f"{name}_interval": [_finite(value["low"]), _finite(value["high"])]
         for name, value in measures.items()
         if isinstance(value, dict)
     }
     values = {
-        name: value["value"] if isinstance(value, dict) else value
+        name: _finite(value["value"]) if isinstance(value, dict) else value
         for name, value in measures.items()
     }
     return {
@@ -231,12 +259,28 @@ def _as_json(kind: tuple[int, int, bool], summary: CostSummary, strategy: str) -
     }
 
 
+def _finite(value: float) -> float | None:
+    """JSON has no infinity: a search that is never paid back is null."""
+    return value if math.isfinite(value) else None
+
+
 def _print(
-    rows: list[tuple[tuple[int, int, bool], CostSummary]], depth: int, recorded_runs: int
+    rows: list[tuple[tuple[int, int, bool], CostSummary]],
+    depth: int,
+    recorded_runs: int,
+    first_protocol: str,
 ) -> None:
     first = rows[0][1]
     print_table(
-        ["job", "BSP runs", "runs", "cost / BSP", "pays back after", "effective", "success %"],
+        [
+            "job",
+            f"{first_protocol} runs",
+            "runs",
+            f"cost / {first_protocol}",
+            "pays back after",
+            "effective",
+            "success %",
+        ],
         [
             [
                 "recurring" if recurring else "new",

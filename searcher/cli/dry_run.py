@@ -46,7 +46,8 @@ def print_forecast(
     first, second = given_seconds
     if first is None or second is None:
         recorded = _recorded_seconds(storage_url, identity)
-        first, second = first or recorded[0], second or recorded[1]
+        first = recorded[0] if first is None else first
+        second = recorded[1] if second is None else second
     if first is None or second is None:
         raise UserError(
             "no recorded run of this job says how long a training takes with each protocol alone;"
@@ -63,7 +64,7 @@ def print_forecast(
     )
     click.echo()
     print_text(
-        f"From {first:.4g} s of a training with {name} alone and {second:.4g} s with"
+        f"From {first:,.1f} s of a training with {name} alone and {second:,.1f} s with"
         f" {identity.second_protocol.upper()} alone; an unlucky search costs more."
         " Nothing was trained."
     )

@@ -191,6 +191,10 @@ def test_a_forecast_needs_a_time(seconds: float) -> None:
         (["nothing"], "no complete runs of 'nothing'"),
         ([SETUPS["IV"], "--workers", "16"], "no complete runs"),
         ([SETUPS["IV"], "--settings", "6"], "none is recorded"),
+        ([SETUPS["IV"], "--protocols", "asp,bsp"], "no complete runs"),
+        ([SETUPS["IV"], "--threshold", "nan"], "--threshold is nan"),
+        ([SETUPS["IV"], "--table", "--runs", "2"], "--table and --runs exclude each other"),
+        ([SETUPS["IV"], "--recurring", "--baseline-runs", "2"], "exclude each other"),
     ],
 )
 def test_what_cannot_be_replayed_is_one_line(
@@ -200,6 +204,52 @@ def test_what_cannot_be_replayed_is_one_line(
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert words in line
+
+
+def recorded_url(folder: Path, *rows: str) -> str:
+    """A database with imported runs: `run_dir,percent,diverged`, of 200 s and accuracy 0.9."""
+    header = "setup,run_dir,first_protocol,second_protocol,switch_percent,replicate,workers"
+    lines = [f"{header},total_worker_steps,diverged"]
+    for number, row in enumerate(rows):
+        run, percent, diverged = row.split(",")
+        lines.append(f"job,{run},bsp,asp,{percent},{number},1,200,{diverged}")
+        if run:
+            (folder / run).mkdir()
+            log = ["Wall time,Step,Value", *(f"{1e9 + s},{s},0.9" for s in range(0, 201, 20))]
+            (folder / run / "acc.csv").write_text("\n".join(log))
+    (folder / "runs.csv").write_text("\n".join(lines))
+    url = f"sqlite:///{folder}/recorded.db"
+    with open_database(url, create=True) as database:
+        report = import_manifest(database, read_manifest(folder / "runs.csv"), folder)
+    assert report.imported_runs == len(rows)
+    return url
+
+
+def test_a_search_that_saves_nothing_is_never_paid_back(folder: Path) -> None:
+    url = recorded_url(folder, "whole,100,no", "half,50,no")
+    answer = ask(url, "job", "--runs", "1", "--simulations", "10")
+    assert isinstance(answer, dict)
+    assert answer["search_cost"] == pytest.approx(2.0)
+    assert answer["amortized_recurrences"] is None
+    assert answer["amortized_recurrences_interval"] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (["half,50,no"], "no run of the first protocol alone"),
+        (["whole,100,no"], "no run at the first candidate, 50 %"),
+        (["whole,100,no", ",100,yes", "half,50,no"], "first protocol alone diverged"),
+    ],
+)
+@pytest.mark.parametrize("recurring", [[], ["--recurring"]])
+def test_without_a_sound_baseline_there_is_no_unit(
+    folder: Path, rows: list[str], words: str, recurring: list[str]
+) -> None:
+    url = recorded_url(folder, *rows)
+    done = CliRunner().invoke(main, ["cost", "job", *recurring, "--storage", url])
+    assert done.exit_code == 2
+    assert words in done.stderr
 
 
 def test_a_job_of_our_own_can_be_replayed(folder: Path) -> None:
