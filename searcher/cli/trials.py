@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["trials"]
 
+_MOST_ROWS = 1000  # of a table that somebody reads
 _FORMATS = ("table", "csv", "json", "parquet")
 
 
@@ -142,11 +144,17 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
 def _print_trials(database: Database, selector: str | None, nothing: str) -> None:
     from syncswitch.storage.trial_details import trial_details
 
-    rows = [_cells(trial) for trial in trial_details(database, workload=selector)]
-    if rows:
-        print_table(["run", "setting", "state", "accuracy", "seconds"], rows)
-    else:
+    newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
+    number = 0
+    for number, trial in enumerate(trial_details(database, workload=selector), start=1):
+        newest.append(trial)
+    if not newest:
         click.echo(nothing)
+        return
+    columns = ["run", "setting", "state", "accuracy", "seconds"]
+    print_table(columns, [_cells(trial) for trial in newest])
+    if number > _MOST_ROWS:
+        click.echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
 
 
 def _cells(trial: TrialDetails) -> list[str]:
