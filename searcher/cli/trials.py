@@ -146,8 +146,9 @@ def _print_trials(database: Database, selector: str | None, nothing: str) -> Non
 
     newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
     number = 0
-    for number, trial in enumerate(trial_details(database, workload=selector), start=1):
+    for trial in trial_details(database, workload=selector):
         newest.append(trial)
+        number += 1
     if not newest:
         click.echo(nothing)
         return
