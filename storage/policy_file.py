@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policy_model import (
     SCHEMA_VERSION,
     Document,
@@ -35,6 +33,7 @@ from syncswitch.storage.records import (
     TimingPolicy,
     WorkloadIdentity,
 )
+from syncswitch.storage.whole_file import whole_file
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -114,28 +113,12 @@ def write_policy(path: str | Path, policy: TimingPolicy, workload: RegisteredWor
     Raises:
         PolicyError: The file cannot be written, or a value is impossible.
     """
-    text = policy_text(policy, workload)
-    path = Path(path)
-    if not path.name:
-        raise PolicyError(
-            f"cannot write the policy file {str(path)!r}: that names no file;"
-            f" name a file in a directory that exists and is writable"
-        )
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    content = policy_text(policy, workload).encode()
     try:
-        try:
-            with temporary.open("x", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise PolicyError(
-            f"cannot write the policy file {path}: {error.strerror or error};"
-            f" name a file in a directory that exists and is writable"
-        ) from error
+        with whole_file(Path(path)) as file:
+            file.write(content)
+    except UserError as error:
+        raise PolicyError(str(error)) from error
 
 
 def read_policy_file(path: str | Path) -> PolicyFile:
@@ -189,12 +172,15 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
 
 def _parsed(path: str | Path) -> dict[str, Any]:
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        # Some editors put a byte order mark in front.
+        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PolicyError(
             f"cannot read the policy file {path}: {error.strerror or error};"
             f" `syncswitch-search policy export` writes one"
         ) from error
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"policy file {path} is not UTF-8 text ({error}); {_EXPORT}") from error
     except (ValueError, RecursionError) as error:
         raise PolicyError(
             f"policy file {path} is truncated or not JSON ({error}); {_EXPORT}"

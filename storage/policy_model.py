@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -32,8 +32,13 @@ _LARGEST_BIG_INTEGER = 2**63 - 1
 
 
 def _is_moment(value: str) -> str:
-    if datetime.fromisoformat(value).tzinfo is None:
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
         raise ValueError("a time needs a time zone")
+    try:
+        moment.astimezone(timezone.utc)  # as the registry keeps it
+    except OverflowError as error:
+        raise ValueError("in UTC the time is not within the years 1 to 9999") from error
     return value
 
 

@@ -21,22 +21,20 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     After an error there is the old file, or none.
 
     Args:
-        path: Where it appears at the end.
+        path: Where it appears at the end; of a symbolic link, what it points at.
 
     Raises:
         UserError: The file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        # What is there and no file, such as a device, would be lost.
-        if path.exists() and not path.is_file():
-            raise OSError("it is there and no plain file")
+        target = _target(path)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
             with temporary.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -44,3 +42,16 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             f"cannot write the file {path}: {error.strerror or error};"
             f" name a file in a directory that exists and is writable"
         ) from error
+
+
+def _target(path: Path) -> Path:
+    """The plain file that is there, or is going to be."""
+    if not path.name:
+        raise OSError("that names no file")
+    # What is there and no file, such as a device, would be lost.
+    if path.exists() and not path.is_file():
+        raise OSError("it is there and no plain file")
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError("its symbolic links lead in a circle")
+    return target

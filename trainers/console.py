@@ -60,6 +60,9 @@ _WIDTH_WITHOUT_TERMINAL = 120
 # click 8.1 has no such error: it prints the help and exits with 0.
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
+# More than any cluster has; every column and every float takes it.
+_MOST_WORKERS = 100_000
+
 _debug: ContextVar[bool] = ContextVar("debug", default=False)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -229,7 +232,7 @@ def workers_option(default: int | None) -> Callable[[_F], _F]:
     text = "Workers in the cluster." if default else "Only policies for this many workers."
     return click.option(
         "--workers",
-        type=click.IntRange(min=1),
+        type=click.IntRange(min=1, max=_MOST_WORKERS),
         default=default,
         show_default=default is not None,
         help=text,

@@ -67,13 +67,13 @@ def lookup(
     """
     from syncswitch.searcher.cli.policy_text import print_policy
     from syncswitch.storage.engine import open_database
+    from syncswitch.storage.inspection import holds_nothing
     from syncswitch.storage.policies import PolicyRegistry
     from syncswitch.storage.policy_file import policy_to_dict
 
     selection = Selection(reference, workers, protocols)
-    if _is_missing(storage_url):
-        print_error(_none_found(selection, storage_url))
-        return EXIT_FAILED
+    if holds_nothing(storage_url):
+        return _nothing(_none_found(selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         found = find(registry, selection, alias)
@@ -103,7 +103,9 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int
     if as_json:
         print_json([_as_json(entry) for entry in found])
     elif not found:
-        click.echo("no policies here; find one with: syncswitch-search run WORKLOAD")
+        of_it = "" if reference is None else f" of {reference!r}"
+        command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
+        click.echo(f"no policies{of_it} here; find one with: {command}")
     else:
         columns = ["workload", "version", "cluster", "switch at", "accuracy", "created"]
         print_table(columns, [_cells(entry) for entry in found])
@@ -161,8 +163,7 @@ def _suggest(
     registry = PolicyRegistry(database)
     unknown_alias = no_alias(registry, selection, alias)
     if unknown_alias is not None:
-        print_error(unknown_alias)
-        return EXIT_FAILED
+        return _nothing(unknown_alias, as_json)
     wanted = known_facts(
         database, selection.selector, workers=selection.workers, protocols=selection.pair
     )
@@ -178,11 +179,19 @@ def _suggest(
     message = _none_found(job, storage_url)
     if suggestion is None:
         message += near_misses(registry, selection)
-    if wanted is None:
-        message += "; with --workers N the nearest known policy is suggested"
+        if wanted is None:
+            message += "; with --workers N the nearest known policy is suggested"
+        return _nothing(message, as_json)
     print_error(message)
-    if suggestion is not None:
-        print_suggestion(suggestion, job.words)
+    print_suggestion(suggestion, job.words)
+    return EXIT_FAILED
+
+
+def _nothing(message: str, as_json: bool) -> int:
+    """There is neither a policy nor a suggestion."""
+    if as_json:
+        print_json({"policy": None, "suggestion": None})
+    print_error(message)
     return EXIT_FAILED
 
 
@@ -191,13 +200,6 @@ def _completed(selection: Selection, wanted: JobFacts) -> Selection:
     pair = (wanted.first_protocol, wanted.second_protocol)
     protocols = ",".join(name for name in pair if name is not None) or None
     return Selection(selection.reference, wanted.workers, protocols)
-
-
-def _is_missing(url: str) -> bool:
-    from syncswitch.storage.inspection import parse_url, sqlite_path
-
-    path = sqlite_path(parse_url(url))
-    return path is not None and not path.exists()
 
 
 def _none_found(selection: Selection, storage_url: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.trainers.console import protocols_option, workers_option
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class Selection:
     reference: str
     workers: int | None
     protocols: str | None
+
+    def __post_init__(self) -> None:
+        _check_text("WORKLOAD", self.reference)
 
     @property
     def selector(self) -> str:
@@ -92,6 +95,7 @@ def find(
     registry: PolicyRegistry, selection: Selection, alias: str = "current"
 ) -> list[TimingPolicy]:
     """The policies that fit, one per fingerprint, newest first."""
+    _check_text("the alias", alias)
     return registry.lookup(
         selection.selector, workers=selection.workers, protocols=selection.pair, alias=alias
     )
@@ -177,3 +181,13 @@ def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
 
 def _named(found: list[TimingPolicy]) -> str:
     return "; ".join(f"{other.cluster} [{other.fingerprint[:12]}]" for other in found)
+
+
+def _check_text(what: str, text: str) -> None:
+    """Refuses what no database can be asked for: Python reads other bytes as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{what} {text[:60]!r} is not UTF-8 text; see: syncswitch-search policy list"
+        ) from error

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +34,8 @@ _HOW_TO_NAME = (
     " aliases of it, for example: syncswitch-search policy diff digits 1 current"
 )
 
+_MOST_DIGITS = 1000  # int() refuses a few thousand
+
 
 @click.command(name="alias")
 @click.argument("reference", metavar="WORKLOAD")
@@ -50,16 +53,13 @@ def move_alias(
     as_json: bool,
 ) -> int:
     """Points ALIAS at VERSION."""
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
 
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = only(existing(registry, Selection(reference, workers, protocols)))
-        before = registry.aliases(found.fingerprint).get(alias)
-        registry.set_alias(found.fingerprint, alias, version)
-    _print_moved(found, alias, before, version, as_json)
-    return EXIT_OK
+    def move(registry: PolicyRegistry, fingerprint: str) -> tuple[int | None, int]:
+        before = registry.aliases(fingerprint).get(alias)
+        registry.set_alias(fingerprint, alias, version)
+        return before, version
+
+    return _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
 
 
 @click.command()
@@ -76,15 +76,11 @@ def rollback(
     as_json: bool,
 ) -> int:
     """Points `current`, or another alias, at the next lower version."""
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
 
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = only(existing(registry, Selection(reference, workers, protocols)))
-        before, version = registry.roll_back(found.fingerprint, alias)
-    _print_moved(found, alias, before, version, as_json)
-    return EXIT_OK
+    def move(registry: PolicyRegistry, fingerprint: str) -> tuple[int | None, int]:
+        return registry.roll_back(fingerprint, alias)
+
+    return _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
 
 
 @click.command()
@@ -123,9 +119,21 @@ def diff(
     return EXIT_OK
 
 
-def _print_moved(
-    found: TimingPolicy, alias: str, before: int | None, version: int, as_json: bool
-) -> None:
+def _moved(
+    selection: Selection,
+    alias: str,
+    move: Callable[[PolicyRegistry, str], tuple[int | None, int]],
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Moves an alias of the one policy that fits, and says from which version to which."""
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = only(existing(registry, selection))
+        before, version = move(registry, found.fingerprint)
     if as_json:
         print_json(
             {
@@ -138,6 +146,7 @@ def _print_moved(
     else:
         was = "" if before is None else f" (was version {before})"
         click.echo(f"{found.workload}: {alias} is version {version}{was}")
+    return EXIT_OK
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,11 @@ class _Side:
 def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
     if len(names) == 3:
         workload, first, second = names
+        if _is_file(first) and _is_file(second):
+            raise PolicyError(
+                f"policy diff compares two files, so WORKLOAD {workload!r} says nothing;"
+                f" leave it out, or {_HOW_TO_NAME}"
+            )
         return (
             first if _is_file(first) else f"{workload}@{first}",
             second if _is_file(second) else f"{workload}@{second}",
@@ -162,7 +176,11 @@ def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _is_file(name: str) -> bool:
-    return name.endswith(".json") or Path(name).is_file()
+    """Whether a file is meant; one that is named like a version or an alias needs `./`."""
+    if name.endswith(".json"):
+        return True
+    # A workload may have a folder, too: folder/jobs.py:job@1.
+    return os.path.dirname(name) != "" and ("@" not in name or os.path.isfile(name))
 
 
 def _side(
@@ -187,7 +205,7 @@ def _side(
 
 def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:
     """The policy with that version or alias."""
-    if which.isdecimal():
+    if which.isdecimal() and len(which) <= _MOST_DIGITS:
         return version_of(registry, only(existing(registry, selection)), int(which))
     found = find(registry, selection, which)
     if not found:

@@ -106,7 +106,7 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "0"], "'--workers': 0 is not in the range x>=1"),
+        (["--workers", "0"], "'--workers': 0 is not in the range 1<=x<=100000"),
         (["--workers", "many"], "'many' is not a valid integer"),
         (["--settings", "0"], "--settings is 0"),
         (["--runs", "-1"], "--runs is -1"),

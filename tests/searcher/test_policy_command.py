@@ -16,19 +16,63 @@ from syncswitch.storage.policy_file import policy_from_dict, read_policy_file
 
 
 def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None:
-    result = invoke("policy", "lookup", "digits", "--json", "--workers", "8")
+    result = invoke("policy", "lookup", "digits", "--workers", "8")
     assert result.exit_code == 1
     assert "syncswitch-search run digits --workers 8" in error_line(result)
     assert not database_file(url).exists()
+    database_file(url).touch()
+    empty = invoke("policy", "lookup", "digits", "--workers", "8")
+    assert (empty.exit_code, empty.stderr) == (result.exit_code, result.stderr)
+    assert database_file(url).stat().st_size == 0
 
     invoke("run", "generated", *QUICK)
     # Too far from what there is to suggest anything.
     result = invoke("policy", "lookup", "generated", "--workers", "17")
     assert result.exit_code == 1
     assert "there is one for 4 workers, bsp,asp" in error_line(result)
-    result = invoke("policy", "lookup", "other", "--json")
+    result = invoke("policy", "lookup", "other")
     assert result.exit_code == 1
     assert "with --workers N the nearest known policy is suggested" in error_line(result)
+
+
+def test_no_policy_at_all_is_an_object_as_json_too(invoke: Invoke) -> None:
+    lookups = [["digits"]]
+    for _ in range(2):
+        for names in lookups:
+            result = invoke("policy", "lookup", *names, "--json")
+            assert result.exit_code == 1
+            assert json.loads(result.stdout) == {"policy": None, "suggestion": None}
+            (line,) = result.stderr.splitlines()
+            assert line.startswith("error: no policy for ")
+        invoke("run", "generated", *QUICK)
+        lookups = [["other"], ["generated", "--alias", "nope"], ["generated", "--workers", "17"]]
+
+
+@pytest.mark.usefixtures("one_version")
+def test_an_empty_list_says_of_what(invoke: Invoke) -> None:
+    result = invoke("policy", "list", "nope")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "no policies of 'nope' here; find one with: syncswitch-search run nope\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lookup", "\udcff"],
+        ["lookup", "generated", "--alias", "\udcff"],
+        ["list", "\udcff"],
+        ["show", "\udcff"],
+        ["rollback", "\udcff"],
+        ["diff", "generated@1", "generated@\udcff"],
+    ],
+)
+@pytest.mark.usefixtures("one_version")
+def test_what_is_not_utf_8_is_refused(invoke: Invoke, words: list[str]) -> None:
+    result = invoke("policy", *words)
+    assert result.exit_code == 2
+    assert r"'\udcff' is not UTF-8 text" in error_line(result)
 
 
 def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
@@ -85,11 +129,12 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["lookup", "show", "export"])
+@pytest.mark.parametrize("workers", ["0", "100001", "9" * 401])
 @pytest.mark.usefixtures("one_version")
-def test_no_policy_is_for_less_than_one_worker(invoke: Invoke, command: str) -> None:
-    result = invoke("policy", command, "generated", "--workers", "0")
+def test_no_policy_is_for_an_impossible_cluster(invoke: Invoke, command: str, workers: str) -> None:
+    result = invoke("policy", command, "generated", "--workers", workers)
     assert result.exit_code == 2
-    assert "'--workers': 0 is not in the range x>=1" in error_line(result)
+    assert f"'--workers': {workers} is not in the range 1<=x<=100000" in error_line(result)
 
 
 @pytest.mark.usefixtures("one_version")

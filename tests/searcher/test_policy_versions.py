@@ -128,9 +128,29 @@ def test_diff_explains_other_workloads_as_a_suggestion_does(invoke: Invoke) -> N
     assert "are equal" in result.stdout
 
 
+@pytest.mark.usefixtures("two_versions")
+def test_a_file_named_like_a_version_is_not_meant(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    export(invoke, tmp_path / "2", "--version", "1")
+    (tmp_path / "current").write_text("notes")
+    for names in (["1", "2"], ["./2", "current"]):
+        result = invoke("policy", "diff", "generated", *names, "--json")
+        assert result.exit_code == 0, result.stderr
+        content = json.loads(result.stdout)
+        assert (content["a"]["version"], content["b"]["version"]) == (1, 2)
+    result = invoke("policy", "diff", "folder/mine.py:job@1", "generated@1")
+    assert "no policy for 'folder/mine.py:job'" in error_line(result)
+
+
 @pytest.mark.parametrize(
     ("names", "said"),
     [
+        (["generated", "a.json", "./b"], "two files, so WORKLOAD 'generated' says nothing"),
+        (["generated", "n" * 5000, "1"], "has the alias 'nnnn"),
+        (["generated", "9" * 5000, "1"], "has the alias '9999"),
+        (["generated", f"./{'n' * 300}", "1"], "File name too long"),
         (["1", "2"], "'1' names no policy: give two of WORKLOAD@VERSION"),
         (["generated@1"], "got 1 names; give two of"),
         ([], "got 0 names; give two of"),

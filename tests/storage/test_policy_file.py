@@ -224,6 +224,18 @@ def test_whole_numbers_may_be_given_for_real_ones(
     assert read_policy_file(tmp_path / "policy.json").policy == whole
 
 
+def test_a_byte_order_mark_is_no_damage(file: Path, policy: TimingPolicy) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert read_policy_file(file).policy == policy
+
+
+def test_a_file_in_another_encoding_is_named_as_such(file: Path) -> None:
+    file.write_text(file.read_text(), encoding="utf-16")
+    message = refusal(file)
+    assert "is not UTF-8 text" in message
+    assert "truncated" not in message
+
+
 def test_a_file_cut_anywhere_is_refused(file: Path) -> None:
     content = file.read_bytes().rstrip()
     for length in range(0, len(content), 7):
@@ -257,6 +269,8 @@ def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
         ("fingerprint", "abc"),
         ("created_at", "yesterday"),
         ("created_at", "2026-01-31T12:00:00"),
+        ("created_at", "0001-01-01T00:00:00+14:00"),
+        ("created_at", "9999-12-31T23:59:59-14:00"),
         ("evidence", [{"study": "s"}]),
         ("evidence", None),
         ("evidence", [RUN, RUN]),
@@ -382,9 +396,19 @@ def test_an_impossible_policy_is_not_written(
 def test_a_place_that_cannot_be_written_is_refused(
     tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload, place: str
 ) -> None:
-    with pytest.raises(PolicyError, match="cannot write the policy file"):
+    with pytest.raises(PolicyError, match="cannot write the file"):
         write_policy(tmp_path / place, policy, workload)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_and_no_file_stays(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(PolicyError, match="no plain file"):
+        write_policy(pipe, policy, workload)
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["", ".", "/"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,46 @@ def test_after_an_error_there_is_the_old_file_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["none/table.csv", "folder", "/dev/null"])
-def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none/table.csv", "No such file"),
+        ("folder", "no plain file"),
+        ("pipe", "no plain file"),
+        ("link-to-pipe", "no plain file"),
+        ("circle", "symbolic links lead in a circle"),
+        ("n" * 300, "File name too long"),
+    ],
+)
+def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UserError, match="cannot write the file"), whole_file(tmp_path / name):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link-to-pipe").symlink_to("pipe")
+    (tmp_path / "circle").symlink_to("circle")
+    there = set(tmp_path.iterdir())
+    message = f"cannot write the file .*{said}"
+    with pytest.raises(UserError, match=message), whole_file(tmp_path / name):
         pytest.fail("the file was opened")
-    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
-    assert Path("/dev/null").is_char_device()
+    assert set(tmp_path.iterdir()) == there
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_path_that_names_no_file_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="names no file"), whole_file(Path(name)):
+        pytest.fail("the file was opened")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_symbolic_link_points_at_is_written(tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if exists:
+        (folder / "table.csv").write_text("old")
+    link = tmp_path / "link.csv"
+    link.symlink_to(Path("folder") / "table.csv")
+    with whole_file(link) as file:
+        file.write(b"new")
+    assert link.is_symlink()
+    assert (folder / "table.csv").read_text() == "new"
+    assert list(folder.iterdir()) == [folder / "table.csv"]
