@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,18 +12,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.policy_model import LARGEST_INTEGER
 from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.run_logs import LARGEST_STEP
 
 __all__ = ["Manifest", "ManifestRow", "Remark", "read_manifest"]
 
-# What the columns of the database hold.
-_LARGEST_INTEGER = 2**31 - 1
-_LARGEST_COUNT = 2**63 - 1
-_LONGEST_SOURCE = 1024
+_LONGEST_SOURCE = 1024  # what its column holds
 
 _Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 _Percent = Annotated[float, Field(ge=0, le=100)]
-_Size = Annotated[int, Field(ge=1, le=_LARGEST_INTEGER)]
+_Size = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class ManifestRow(BaseModel):
     first_protocol: Annotated[_Text, Field(max_length=64)]
     second_protocol: Annotated[_Text, Field(max_length=64)]
     switch_percent: _Percent
-    replicate: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)]
+    replicate: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
     workers: _Size
-    total_worker_steps: Annotated[int, Field(ge=1, le=_LARGEST_COUNT)]
+    total_worker_steps: Annotated[int, Field(ge=1, le=LARGEST_STEP)]
     stands_for_percent: _Percent | None = None
     diverged: bool | None = None
     model: _Text | None = None
@@ -106,16 +106,25 @@ class ManifestRow(BaseModel):
         )
 
     def folder(self, logs: Path) -> Path | None:
-        """Where the logs are; None where there are none.
+        """Where the logs are, links followed; None where there are none.
 
         Raises:
-            RecordingError: Not below `logs`.
+            RecordingError: Not below `logs`, or named otherwise than from there.
         """
         if self.run_dir is None:
             return None
-        folder = logs / self.run_dir
-        is_plain = ".." not in PurePosixPath(self.run_dir).parts
-        if not is_plain or not folder.resolve().is_relative_to(logs.resolve()):
+        path = PurePosixPath(self.run_dir)
+        if path.is_absolute():
+            raise RecordingError(
+                f"run_dir {self.run_dir} is absolute; name it from the folder of the logs"
+            )
+        try:
+            folder = (logs / path).resolve()
+        except (OSError, RuntimeError) as error:  # RuntimeError: Python before 3.13, of a loop
+            raise RecordingError(
+                f"run_dir {self.run_dir} cannot be followed; is it a loop of symbolic links?"
+            ) from error
+        if ".." in path.parts or not folder.is_relative_to(logs.resolve()):
             raise RecordingError(f"run_dir {self.run_dir} is not below the folder of the logs")
         return folder
 
@@ -247,7 +256,7 @@ def _first(error: ValidationError) -> str:
     if fault["type"] == "missing":
         return f"{name} is empty"
     message = fault["msg"].removeprefix("Input should be ")
-    return f"{name} is {fault['input']!r}; allowed: {message}"
+    return f"{name} is {reprlib.repr(fault['input'])}; allowed: {message}"
 
 
 def _label(columns: Sequence[str], cells: Sequence[str]) -> str:

@@ -34,12 +34,12 @@ class Measurements:
 
     Attributes:
         worker_steps: Done at the end.
-        evaluations: In the order of their worker-steps.
+        evaluations: In the order of their worker-steps, up to where it diverged.
         phases: One for each protocol that ran; staleness is None.
         final_accuracy: Of the last evaluation, which is also the converged accuracy: the published
             tables take it so, and as a log holds few evaluations, the mean of the last 5 may
             reach back beyond a learning-rate decay.
-        converged: Whether the last 5 evaluations span at most 0.1 pp.
+        converged: Whether the last 5 evaluations span at most 0.1 pp, and none is cut off.
         stopped_early: It ended well before W.
         training_seconds: From the first to the last row, without pauses.
         switch_overhead_seconds: The restart at the switch.
@@ -102,7 +102,8 @@ def read_recorded_run(row: ManifestRow, logs: Path) -> RecordedRun:
     )
     try:
         folder = row.folder(logs)
-        log = read_run_log(folder) if folder is not None else None
+        has_diverged = row.diverged is True
+        log = None if folder is None else read_run_log(folder, has_diverged=has_diverged)
     except OSError as error:
         name = Path(error.filename or row.run_dir or "").name
         raise RecordingError(f"cannot read {name}: {error.strerror}") from error
@@ -127,12 +128,18 @@ def _measured(
     if phases.switch_step is not None and last_step <= phases.switch_step:
         phases = replace(phases, switch_step=None)
     clock, overhead_seconds, notes = _timed(log, phases)
+    if not clock.total_seconds > 0.0:
+        raise RecordingError(
+            f"its logs say 0 s of training for steps {clock.steps[0]} to {clock.steps[-1]}; correct"
+            f" their times"
+        )
     worker_steps = phases.worker_step(last_step)
     if is_short:
         notes.append(
             f"stopped early: ends at worker-step {worker_steps} of {row.total_worker_steps}"
         )
     evaluations = _evaluations(log, clock, phases)
+    is_cut = len(evaluations) < len(log.accuracy)
     timed = log.timed
     measured = Measurements(
         worker_steps=worker_steps,
@@ -140,7 +147,7 @@ def _measured(
         phases=_phases(row, clock, phases, _finest(log), worker_steps),
         final_accuracy=evaluations[-1].accuracy,
         # The decays of an imported job are not known.
-        converged=is_converged(evaluations, last_decay_worker_step=0),
+        converged=not is_cut and is_converged(evaluations, last_decay_worker_step=0),
         stopped_early=is_short,
         training_seconds=clock.total_seconds,
         switch_overhead_seconds=overhead_seconds,
@@ -204,6 +211,8 @@ def _evaluations(log: RunLog, clock: Clock, phases: Phases) -> tuple[Evaluation,
     found = []
     start = 0
     for row in log.accuracy:
+        if not math.isfinite(row.value):
+            break  # here it diverged
         end = bisect_right(steps, row.step, start)
         loss = _mean(log.loss[start:end])
         found.append(Evaluation(phases.worker_step(row.step), clock.at(row.step), row.value, loss))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.engine import Database
@@ -17,9 +18,10 @@ from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.evaluation_rows import add_evaluations
 from syncswitch.storage.manifest import Manifest, ManifestRow, Remark
 from syncswitch.storage.models import EvaluationRow, PhaseRow, TrialRow
+from syncswitch.storage.policy_rows import lock_workload
 from syncswitch.storage.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.trials import TrialStore, upsert_workload
+from syncswitch.storage.trials import upsert_workload
 
 __all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
 
@@ -38,6 +40,8 @@ _COMPARED = (
     "final_accuracy",
     "training_seconds",
 )
+# Each database sums in its own order; a million roundings stay far below this.
+_SUM_TOLERANCE = 1e-9
 
 
 class Added(enum.Enum):
@@ -77,7 +81,10 @@ class RunImporter:
     def add(self, runs: Sequence[RecordedRun]) -> list[Added | RecordingError]:
         """Adds runs with everything that was measured, in one transaction.
 
-        A run whose source is there stays as it is.
+        A run whose source is there stays as it is. Compared with it are the workload, what the
+        manifest says of the run, its worker-steps, final accuracy and training time, and of its
+        evaluations the number and the sums of the accuracies and of the elapsed seconds (to 1e-9);
+        not the training losses.
 
         Args:
             runs: No source twice.
@@ -105,25 +112,46 @@ class RunImporter:
 
         Does nothing where no such run was imported, or the target stands already.
         """
-        imported = (TrialRow.fingerprint == fingerprint) & TrialRow.source.is_not(None)
-        baseline = select(TrialRow.converged_accuracy).where(
-            imported,
-            TrialRow.setting_percent == 100.0,
-            TrialRow.diverged.is_(False),
-            TrialRow.converged_accuracy.is_not(None),
-        )
-        with self._database.session(read_only=True) as session:
-            accuracies = [value for value in session.scalars(baseline) if value is not None]
-            if not accuracies:
-                return
-            # Sorted, so that databases that list them in another order sum to the same bits.
-            target = math.fsum(sorted(accuracies)) / len(accuracies)
-            outdated = select(TrialRow.trial_id).where(
-                imported, TrialRow.target_accuracy.is_distinct_from(target)
-            )
-            if session.scalars(outdated.limit(1)).first() is None:
-                return
-        TrialStore(self._database).set_target(target, fingerprint=fingerprint)
+
+        def operation(session: Session) -> None:
+            # So that of two importers the later one sees the runs of both.
+            lock_workload(session, fingerprint)
+            target = _mean_baseline_accuracy(session, fingerprint)
+            if target is not None:
+                _record_target(session, fingerprint, target)
+
+        self._database.write(operation)
+
+
+def _is_imported(fingerprint: str) -> ColumnElement[bool]:
+    return (TrialRow.fingerprint == fingerprint) & TrialRow.source.is_not(None)
+
+
+def _mean_baseline_accuracy(session: Session, fingerprint: str) -> float | None:
+    """Of the runs with the first protocol alone; None where there is none."""
+    query = select(TrialRow.converged_accuracy).where(
+        _is_imported(fingerprint),
+        TrialRow.setting_percent == 100.0,
+        TrialRow.diverged.is_(False),
+        TrialRow.converged_accuracy.is_not(None),
+    )
+    accuracies = [value for value in session.scalars(query) if value is not None]
+    # Sorted, so that databases that list them in another order sum to the same bits.
+    return math.fsum(sorted(accuracies)) / len(accuracies) if accuracies else None
+
+
+def _record_target(session: Session, fingerprint: str, target: float) -> None:
+    first_seconds = (
+        select(func.min(EvaluationRow.elapsed_seconds))
+        .where(EvaluationRow.trial_id == TrialRow.trial_id, EvaluationRow.accuracy >= target)
+        .scalar_subquery()
+    )
+    session.execute(
+        update(TrialRow)
+        .where(_is_imported(fingerprint), TrialRow.target_accuracy.is_distinct_from(target))
+        .values(target_accuracy=target, time_to_accuracy_seconds=first_seconds)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def import_manifest(
@@ -167,12 +195,19 @@ def import_manifest(
 def _readable(
     rows: Sequence[ManifestRow], logs: Path, faults: list[Remark], on_run: Callable[[], None]
 ) -> Iterator[tuple[ManifestRow, RecordedRun]]:
+    lines: dict[str, int] = {}  # by folder; the text is smaller than a Path
     for row in rows:
         try:
+            folder = row.folder(logs)
+            place = None if folder is None else os.fspath(folder)
+            if place in lines:
+                raise RecordingError(f"its folder is that of the run in line {lines[place]}")
             run = read_recorded_run(row, logs)
         except RecordingError as error:
             faults.append(_remark(row, str(error)))
         else:
+            if place is not None:
+                lines[place] = row.line
             yield row, run
         on_run()
 
@@ -195,13 +230,20 @@ def _batches(
 def _present(session: Session, sources: Collection[str]) -> dict[str, dict[str, Any]]:
     """The compared values of the runs that are there, by source."""
     columns = [getattr(TrialRow, name) for name in _COMPARED]
-    evaluations = (
-        select(func.count())
-        .where(EvaluationRow.trial_id == TrialRow.trial_id)
-        .scalar_subquery()
-        .label("evaluations")
+    query = (
+        select(
+            TrialRow.source,
+            *columns,
+            func.count(EvaluationRow.trial_id).label("evaluations"),
+            func.coalesce(func.sum(EvaluationRow.accuracy), 0.0).label("sum_of_accuracies"),
+            func.coalesce(func.sum(EvaluationRow.elapsed_seconds), 0.0).label(
+                "sum_of_elapsed_seconds"
+            ),
+        )
+        .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
+        .where(TrialRow.source.in_(sources))
+        .group_by(TrialRow.trial_id)
     )
-    query = select(TrialRow.source, *columns, evaluations).where(TrialRow.source.in_(sources))
     found = {}
     for row in session.execute(query).mappings():
         values = dict(row)
@@ -211,9 +253,17 @@ def _present(session: Session, sources: Collection[str]) -> dict[str, dict[str, 
 
 def _difference(run: RecordedRun, values: dict[str, Any]) -> RecordingError | None:
     """What distinguishes a run from the one that is there; None where nothing does."""
-    expected = {**_trial_values(run), "evaluations": _evaluation_count(run)}
+    evaluations = run.measured.evaluations if run.measured else ()
+    expected = {
+        **_trial_values(run),
+        "evaluations": len(evaluations),
+        "sum_of_accuracies": math.fsum(one.accuracy for one in evaluations),
+        "sum_of_elapsed_seconds": math.fsum(one.elapsed_seconds for one in evaluations),
+    }
     for name, there in values.items():
-        if there != expected[name]:
+        is_sum = name.startswith("sum_of_")
+        is_same = is_sum and math.isclose(there, expected[name], rel_tol=_SUM_TOLERANCE)
+        if not is_same and there != expected[name]:
             here = expected[name]
             shown = "" if name == "fingerprint" else f": {name} is {here}, was {there}"
             what = "its workload differs" if name == "fingerprint" else "it differs"

@@ -8,8 +8,9 @@ columns `Wall time`, `Step` and `Value` in any order. Beside them may lie `acc_p
 from __future__ import annotations
 
 import csv
+import math
 import re
-import sys
+import reprlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,18 @@ from typing import NamedTuple
 
 from syncswitch.storage.errors import RecordingError
 
-__all__ = ["Clock", "LogRow", "RunLog", "latest_attempt", "read_clock", "read_run_log"]
+__all__ = [
+    "LARGEST_STEP",
+    "Clock",
+    "LogRow",
+    "RunLog",
+    "latest_attempt",
+    "read_clock",
+    "read_run_log",
+]
+
+LARGEST_STEP = 2**53
+"""So far floats count exactly, and no job ever gets."""
 
 # 9999-12-31: beyond it there is no date.
 _LATEST_SECONDS = 253_402_300_799.0
@@ -38,7 +50,8 @@ class RunLog:
     """What a run's folder holds; rows in the order of their steps.
 
     Attributes:
-        accuracy: At least one row; values from 0 to 1.
+        accuracy: At least one row; values from 0 to 1, and in a run that is known to have diverged
+            also infinite ones or none, but not in the first row.
         loss: Empty where there is no such file; values may be infinite or not a number.
         clock: Training time by step as the folder gives it; None where it does not.
     """
@@ -83,8 +96,12 @@ class Clock:
         return max(after - 1, 0), min(after, len(self.steps) - 1)
 
 
-def read_run_log(folder: Path) -> RunLog:
+def read_run_log(folder: Path, *, has_diverged: bool = False) -> RunLog:
     """Reads the logs in a run's folder.
+
+    Args:
+        folder: Of the run.
+        has_diverged: Whether its accuracy may be infinite or not a number.
 
     Raises:
         RecordingError: A log is missing, ambiguous, or holds impossible values; names the file, the
@@ -96,10 +113,15 @@ def read_run_log(folder: Path) -> RunLog:
     if accuracy_file is None:
         raise RecordingError(f"no acc.csv and no TensorBoard export of it; {_content(folder)}")
     loss_file = _find(folder, "loss")
-    accuracy = latest_attempt(_read(accuracy_file, "value", (0.0, 1.0), "an accuracy, 0 to 1"))
+    accuracy = latest_attempt(_read_accuracy(accuracy_file, has_diverged))
     loss = latest_attempt(_read(loss_file, "value", None)) if loss_file else []
     if not accuracy:
         raise RecordingError(f"{accuracy_file.name} holds no row")
+    if not math.isfinite(accuracy[0].value):
+        raise RecordingError(
+            f"{accuracy_file.name} starts with accuracy {accuracy[0].value}; leave run_dir empty to"
+            f" record only that the run diverged"
+        )
     if len(accuracy) < 2 and len(loss) < 2:
         raise RecordingError(
             f"{accuracy_file.name} holds one row, and no log of the loss says how long the run took"
@@ -121,7 +143,8 @@ def read_clock(path: Path, log: Sequence[LogRow]) -> Clock:
     Raises:
         RecordingError: It is not of this log, or its times go back.
     """
-    rows = latest_attempt(_read(path, "time", (0.0, sys.float_info.max), "seconds, 0 or more"))
+    allowed = f"seconds, 0 to {_LATEST_SECONDS:.0f}"
+    rows = latest_attempt(_read(path, "time", (0.0, _LATEST_SECONDS), allowed))
     if not rows or rows[0].step > log[0].step or rows[-1].step < log[-1].step:
         found = f"{rows[0].step} to {rows[-1].step}" if rows else "none"
         raise RecordingError(
@@ -169,6 +192,19 @@ def _content(folder: Path) -> str:
     return f"found {', '.join(names[:4])}{more}" if names else "the folder is empty"
 
 
+def _read_accuracy(path: Path, has_diverged: bool) -> list[LogRow]:
+    allowed = "an accuracy, 0 to 1 (in a run that the manifest calls diverged also nan, inf)"
+    if not has_diverged:
+        return _read(path, "value", (0.0, 1.0), allowed)
+    rows = _read(path, "value", None)
+    for row in rows:
+        if math.isfinite(row.value) and not 0.0 <= row.value <= 1.0:
+            raise RecordingError(
+                f"{path.name} step {row.step}: value {row.value:g}; allowed: {allowed}"
+            )
+    return rows
+
+
 def _read(
     path: Path, measured: str, possible: tuple[float, float] | None, allowed: str = ""
 ) -> list[LogRow]:
@@ -194,14 +230,15 @@ def _read(
                     step = int(text) if text.isdigit() else _whole(text)
                 except (IndexError, ValueError, OverflowError) as error:
                     raise RecordingError(
-                        f"{path.name} line {reader.line_num}: not three numbers: {cells}"
+                        f"{path.name} line {reader.line_num}: not three numbers:"
+                        f" {reprlib.repr(cells)}"
                     ) from error
                 if not 0.0 <= seconds <= _LATEST_SECONDS:
-                    problem = f"wall time {cells[at_time]}; allowed: seconds since 1970"
-                elif step < 0:
-                    problem = f"step {cells[at_step]}; allowed: 0 or more"
+                    problem = f"wall time {_short(cells[at_time])}; allowed: seconds since 1970"
+                elif not 0 <= step <= LARGEST_STEP:
+                    problem = f"step {_short(text)}; allowed: 0 to {LARGEST_STEP}"
                 elif possible is not None and not possible[0] <= value <= possible[1]:
-                    problem = f"{measured} {cells[at_value]}; allowed: {allowed}"
+                    problem = f"{measured} {_short(cells[at_value])}; allowed: {allowed}"
                 else:
                     rows.append(LogRow(seconds, step, value))
                     continue
@@ -211,6 +248,12 @@ def _read(
     except csv.Error as error:
         raise RecordingError(f"{path.name} is not CSV: {error}") from error
     return rows
+
+
+def _short(number: str) -> str:
+    """A cell that is a number, however many digits it has."""
+    number = number.strip()
+    return number if len(number) <= 25 else f"{number[:20]}... ({len(number)} characters)"
 
 
 def _positions(header: Sequence[str], measured: str, path: Path) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.manifest import Manifest, ManifestRow, read_manifest
+from syncswitch.storage.recorded import read_recorded_run
 from tests.recordings import COLUMNS, PAPER, needs_paper, write_manifest
 
 ROW = ("r32", "runs/a", "bsp", "asp", "25.0", "1", "8", "64000")
@@ -112,6 +113,11 @@ def test_unknown_columns_are_ignored_and_named(tmp_path: Path) -> None:
         ({"workers": "eight"}, "workers is 'eight'; allowed: a valid integer"),
         ({"replicate": "-1"}, "replicate is '-1'; allowed: greater than or equal to 0"),
         ({"total_worker_steps": ""}, "total_worker_steps is empty"),
+        (
+            {"total_worker_steps": str(2**53 + 1)},
+            f"total_worker_steps is '{2**53 + 1}'; allowed: less than or equal to {2**53}",
+        ),
+        ({"total_worker_steps": "9" * 400}, "total_worker_steps is '999999999999...9999999999999'"),
         ({"setup": " "}, "setup is empty"),
         ({"setup": "x" * 256}, "setup is 'xxx"),
         ({"setup": "a\0b"}, "setup is 'a\\x00b'"),
@@ -186,10 +192,24 @@ class TestFolder:
     def test_is_below_the_logs(self, tmp_path: Path) -> None:
         assert self.row("a/b").folder(tmp_path) == tmp_path / "a/b"
 
-    @pytest.mark.parametrize("run_dir", ["/etc", "../x", "a/../b"])
+    @pytest.mark.parametrize("run_dir", ["../x", "a/../b"])
     def test_elsewhere_is_refused(self, tmp_path: Path, run_dir: str) -> None:
         with pytest.raises(RecordingError, match="not below the folder of the logs"):
             self.row(run_dir).folder(tmp_path)
+
+    def test_an_absolute_one_is_refused_wherever_it_is(self, tmp_path: Path) -> None:
+        for place in (tmp_path / "run", Path("/etc")):
+            with pytest.raises(RecordingError, match=f"run_dir {place} is absolute; name it from"):
+                self.row(str(place)).folder(tmp_path)
+
+    def test_a_loop_of_links_is_no_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "run").symlink_to("run")
+        with pytest.raises(RecordingError):
+            read_recorded_run(self.row("run"), tmp_path)
+
+    def test_a_link_is_followed(self, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to("run")
+        assert self.row("link").folder(tmp_path) == tmp_path.resolve() / "run"
 
     def test_a_link_that_leads_elsewhere_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "logs").mkdir()

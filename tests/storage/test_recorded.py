@@ -150,6 +150,13 @@ def test_too_few_rows_to_measure_the_restart_are_noted(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_that_took_no_time_is_refused(tmp_path: Path) -> None:
+    rows = [LogRow(STARTED, step, 0.5) for step in (0, 500, 1000)]
+    write_log(tmp_path / "run/acc.csv", rows)
+    with pytest.raises(RecordingError, match="say 0 s of training for steps 0 to 1000; correct"):
+        read(tmp_path, switch_percent=100.0)
+
+
 class TestLength:
     def test_a_run_that_says_more_than_its_job_has_another_label(self, tmp_path: Path) -> None:
         write_run(tmp_path / "run")
@@ -208,6 +215,24 @@ class TestDivergence:
         assert read(tmp_path).diverged is diverged
         assert read(tmp_path, diverged=False).diverged is False
 
+    def test_its_evaluations_end_where_the_accuracy_is_no_number(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "run")
+        rows = read_run_log(tmp_path / "run").accuracy
+        rows[7] = rows[7]._replace(value=math.nan)
+        rows[:7] = [row._replace(value=0.5) for row in rows[:7]]
+        write_log(tmp_path / "run/acc.csv", rows)
+        run = read(tmp_path, diverged=True)
+        assert run.measured is not None
+        assert [e.accuracy for e in run.measured.evaluations] == [0.5] * 7
+        assert (run.diverged, run.measured.final_accuracy) == (True, 0.5)
+        assert not run.measured.converged
+        # It went on and took its time all the same.
+        assert run.measured.worker_steps == 8000
+        assert run.measured.training_seconds == pytest.approx(2000.0)
+        for diverged in (None, False):
+            with pytest.raises(RecordingError, match="value nan"):
+                read(tmp_path, diverged=diverged)
+
     def test_losses_that_are_no_numbers_are_left_out_of_means(self, tmp_path: Path) -> None:
         write_run(tmp_path / "run")
         rows = [LogRow(STARTED + 1, 100, math.nan), LogRow(STARTED + 2, 200, 0.5)]
@@ -258,8 +283,8 @@ class TestPaper:
     ) -> None:
         """The authors leave the first slow steps after a restart in the training time."""
 
-        def without_clock(folder: Path) -> RunLog:
-            log = read_run_log(folder)
+        def without_clock(folder: Path, *, has_diverged: bool) -> RunLog:
+            log = read_run_log(folder, has_diverged=has_diverged)
             return RunLog(log.accuracy, log.loss, None)
 
         def training_seconds() -> list[float]:

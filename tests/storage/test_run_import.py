@@ -42,6 +42,11 @@ MEASURED = Measurements(
 )
 
 
+def with_first_evaluation(**values: float) -> Measurements:
+    first, *others = MEASURED.evaluations
+    return replace(MEASURED, evaluations=(replace(first, **values), *others))
+
+
 @pytest.fixture
 def run(identity: WorkloadIdentity) -> RecordedRun:
     nothing_known = replace(
@@ -144,6 +149,14 @@ class TestAdd:
                 {"measured": replace(MEASURED, evaluations=MEASURED.evaluations[1:])},
                 "evaluations is 1, was 2",
             ),
+            (
+                {"measured": with_first_evaluation(accuracy=0.80001)},
+                "sum_of_accuracies is 1.70001, was 1.7",
+            ),
+            (
+                {"measured": with_first_evaluation(elapsed_seconds=1.5001)},
+                "sum_of_elapsed_seconds is 4.0001, was 4.0",
+            ),
         ],
     )
     def test_what_is_there_with_other_values_is_told_and_left_alone(
@@ -161,6 +174,18 @@ class TestAdd:
         assert "differs from what was imported as digits/a" in str(error)
         assert message in str(error)
         assert content(database) == before
+
+    def test_the_order_in_which_a_database_sums_makes_no_difference(
+        self, importer: RunImporter, run: RecordedRun
+    ) -> None:
+        chances = random.Random(3)
+        evaluations = tuple(
+            Evaluation(step, step / 3, chances.random(), 0.5) for step in range(5000)
+        )
+        long = replace(run, measured=replace(MEASURED, evaluations=evaluations))
+        lost = replace(run, source="lost", diverged=True, measured=None)
+        assert importer.add([long, lost]) == [Added.NOW, Added.NOW]
+        assert importer.add([long, lost]) == [Added.BEFORE, Added.BEFORE]
 
     def test_a_run_does_not_move_to_another_workload(
         self, importer: RunImporter, database: Database, run: RecordedRun
@@ -222,6 +247,23 @@ class TestTarget:
         importer.set_target(run.identity.fingerprint)
         assert content(database) == before
 
+    def test_of_importers_side_by_side_is_the_mean_of_the_runs_of_all(
+        self, url: str, database: Database, run: RecordedRun, at_once: Any
+    ) -> None:
+        accuracies = [0.5, 0.625, 0.75, 0.875]
+
+        def work(number: int) -> None:
+            measured = replace(MEASURED, final_accuracy=accuracies[number])
+            mine = replace(run, source=f"{number}", setting_percent=100.0, measured=measured)
+            with open_database(url, create=False) as connected:
+                importer = RunImporter(connected)
+                importer.add([mine])
+                importer.set_target(run.identity.fingerprint)
+
+        at_once(work, 4)
+        targets = {trial.target_accuracy for trial in TrialStore(database).trials()}
+        assert targets == {sum(accuracies) / 4}
+
     def test_is_unknown_without_such_runs(
         self, importer: RunImporter, database: Database, run: RecordedRun
     ) -> None:
@@ -272,6 +314,49 @@ class TestManifest:
             assert report.imported_evaluations == 0
             assert len(report.faults) == 1
             assert content(database) == before
+
+    def test_a_bad_row_does_not_end_the_import(self, url: str, tmp_path: Path) -> None:
+        steps = [0, 50, 100]
+        rows = log_rows(steps, walls(steps), [0.5, 0.6, 0.7])
+        for name in ("good", "last"):
+            write_log(tmp_path / name / "acc.csv", rows)
+        endless = [*rows[:-1], rows[-1]._replace(step=int("9" * 400))]
+        write_log(tmp_path / "endless" / "acc.csv", endless)
+        (tmp_path / "loop").symlink_to("loop")
+        (tmp_path / "link").symlink_to("good")
+        runs = [
+            (name, 2**53 + 1 if name == "huge" else 800)
+            for name in ("good", "loop", "endless", "huge", "link", tmp_path / "good", "last")
+        ]
+        cells = [("job", name, "bsp", "asp", 100, 0, 8, total) for name, total in runs]
+        write_manifest(tmp_path / "manifest.csv", cells)
+        report = import_all(url, tmp_path)
+        assert report.imported_runs == 2
+        assert [fault.line for fault in report.faults] == [3, 4, 5, 6, 7]
+        _, endless_text, huge_text, link_text, absolute_text = (f.text for f in report.faults)
+        assert "acc.csv line 4: step 9999" in endless_text
+        assert huge_text.startswith("total_worker_steps is")
+        assert link_text == "its folder is that of the run in line 2"
+        assert "is absolute" in absolute_text
+        again = import_all(url, tmp_path)
+        assert (again.imported_runs, again.present_runs) == (0, 2)
+        assert again.faults == report.faults
+
+    def test_worker_steps_of_the_longest_jobs_fit(self, url: str, tmp_path: Path) -> None:
+        workers = 2**31 - 1
+        steps = [0, 2**53 // workers, 2**53]
+        for name, count in (("longest", 2), ("too-long", 3)):
+            rows = log_rows(steps[:count], range(1, 1 + count), [0.5] * count)
+            write_log(tmp_path / name / "acc.csv", rows)
+        cells = [
+            ("job", name, "bsp", "asp", 100, 0, workers, 2**53) for name in ("longest", "too-long")
+        ]
+        write_manifest(tmp_path / "manifest.csv", cells)
+        report = import_all(url, tmp_path)
+        assert (report.imported_runs, [fault.line for fault in report.faults]) == (1, [3])
+        with open_database(url, create=False) as database:
+            (trial,) = TrialStore(database).trials()
+        assert trial.worker_steps == steps[1] * workers
 
     def test_batches_make_no_difference(
         self, url: str, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

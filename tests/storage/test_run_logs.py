@@ -68,7 +68,13 @@ def test_what_exports_differ_in_makes_no_difference(tmp_path: Path, text: str) -
         ("Wall time,Step,Value\n1,0,0.5\n2,1,nan\n", "line 3: value nan; allowed: an accuracy"),
         ("Wall time,Step,Value\n1,0,0.5\n\n2,1,91.5\n", "line 4: value 91.5; allowed: an accuracy"),
         ("Wall time,Step,Value\n1,0,-0.1\n", "line 2: value -0.1; allowed: an accuracy, 0 to 1"),
-        ("Wall time,Step,Value\n1,-5,0.5\n", "line 2: step -5; allowed: 0 or more"),
+        ("Wall time,Step,Value\n1,-5,0.5\n", "line 2: step -5; allowed: 0 to 9007199254740992"),
+        (
+            f"Wall time,Step,Value\n1,{'9' * 400},0.5\n",
+            "line 2: step 99999999999999999999... (400 characters); allowed: 0 to 90",
+        ),
+        ("Wall time,Step,Value\n1,1e300,0.5\n", "line 2: step 1e300; allowed: 0 to 90"),
+        (f"Wall time,Step,Value\n1,{'9' * 5000},0.5\n", "line 2: not three numbers: ['1', '999"),
         ("Wall time,Step,Value\n1,1.5,0.5\n", "line 2: not three numbers: ['1', '1.5', '0.5']"),
         ("Wall time,Step,Value\n1,inf,0.5\n", "line 2: not three numbers"),
         ("Wall time,Step,Value\nnan,1,0.5\n", "line 2: wall time nan; allowed: seconds since 1970"),
@@ -84,6 +90,35 @@ def test_what_is_impossible_is_named_with_its_line(tmp_path: Path, text: str, me
         accuracy(tmp_path, text)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 200
+
+
+def test_the_largest_step_is_taken(tmp_path: Path) -> None:
+    text = f"Wall time,Step,Value\n1,0,0.5\n2,{2**53},0.5\n"
+    assert accuracy(tmp_path, text)[-1].step == 2**53
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_where_a_run_diverged_its_accuracy_may_be_no_number(tmp_path: Path, value: str) -> None:
+    write(tmp_path, "acc.csv", f"Wall time,Step,Value\n1,0,0.5\n2,9,{value}\n")
+    assert not math.isfinite(read_run_log(tmp_path, has_diverged=True).accuracy[1].value)
+    with pytest.raises(RecordingError, match=r"line 3: value .*; allowed: an accuracy"):
+        read_run_log(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (("0.5", "91.5"), "step 9: value 91.5; allowed: an accuracy"),
+        (("nan", "0.5"), "starts with accuracy nan; leave run_dir empty"),
+    ],
+)
+def test_where_a_run_diverged_it_still_has_accuracies(
+    tmp_path: Path, values: tuple[str, str], message: str
+) -> None:
+    write(tmp_path, "acc.csv", "Wall time,Step,Value\n1,0,{}\n2,9,{}\n".format(*values))
+    with pytest.raises(RecordingError, match=message):
+        read_run_log(tmp_path, has_diverged=True)
 
 
 def test_what_is_no_text_or_no_csv_is_refused(tmp_path: Path) -> None:
@@ -196,7 +231,11 @@ class TestClock:
             ("Wall time,Step,Time\n", r"other steps \(none\)"),
             ("Wall time,Step,Time\n100,0,0\n200,10,9\n", r"other steps \(0 to 10\).*\(0 to 20\)"),
             ("Wall time,Step,Time\n100,0,0\n200,9,9\n300,20,8\n", "back from 9 to 8 at step 20"),
-            ("Wall time,Step,Time\n100,0,-1\n", "line 2: time -1; allowed: seconds, 0 or more"),
+            ("Wall time,Step,Time\n100,0,-1\n", "line 2: time -1; allowed: seconds, 0 to 2534"),
+            (
+                "Wall time,Step,Time\n100,0,1e300\n",
+                "line 2: time 1e300; allowed: seconds, 0 to",
+            ),
         ],
     )
     def test_one_of_another_run_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
