@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from syncswitch.searcher.decision import Decided, Observation, PaperRule, SettingSummary
+from syncswitch.storage.analysis.search_costs import covered_seconds
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
-from syncswitch.storage.search_costs import covered_seconds
 from syncswitch.storage.trials import StoredTrial
 
 __all__ = ["SearchCost", "SearchResult", "SettingResult", "cost_of", "draft_policy", "settings_of"]

@@ -188,7 +188,7 @@ class Search:
         rows = self._store.numbered(self.study_name)
         draft = draft_policy(rule, identity, self.study_name, decided, finished, rows)
         policy = self._registry.publish(draft)
-        self._store.set_target(policy.target_accuracy, study=self.study_name)
+        self._store.set_target(self.study_name, policy.target_accuracy)
         self._study.describe({"policy_switch_percent": policy.switch_percent})
         return SearchResult(
             policy=policy,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.models import EvaluationRow, TrialRow
 from syncswitch.storage.records import Evaluation
 
-__all__ = ["add_evaluations", "read_evaluations"]
+__all__ = ["add_evaluations", "read_evaluations", "record_target"]
 
 _INSERT = (
     f"INSERT INTO {EvaluationRow.__tablename__}"
@@ -76,3 +76,31 @@ def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list
         Evaluation(worker_step, seconds, accuracy, math.nan if loss is None else loss)
         for worker_step, seconds, accuracy, loss in session.execute(query)
     ]
+
+
+def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy: float) -> None:
+    """Records the accuracy that complete runs were to reach, and when each one first did.
+
+    Args:
+        session: In a transaction.
+        chosen: Which trials.
+        target_accuracy: 0 to 1.
+    """
+    first_seconds = (
+        select(func.min(EvaluationRow.elapsed_seconds))
+        .where(
+            EvaluationRow.trial_id == TrialRow.trial_id,
+            EvaluationRow.accuracy >= target_accuracy,
+        )
+        .scalar_subquery()
+    )
+    session.execute(
+        update(TrialRow)
+        .where(
+            chosen,
+            TrialRow.state == "complete",
+            TrialRow.target_accuracy.is_distinct_from(target_accuracy),
+        )
+        .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)
+        .execution_options(synchronize_session=False)
+    )

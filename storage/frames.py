@@ -27,17 +27,21 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
 
-from syncswitch.storage import curves
+from syncswitch.storage.analysis import curves
+from syncswitch.storage.analysis.frame_columns import (
+    FrameColumn,
+    columns_of_record,
+    columns_of_table,
+)
+from syncswitch.storage.analysis.policy_table import PolicyVersion, policy_versions
+from syncswitch.storage.analysis.row_stream import ROWS_AT_ONCE, row_blocks
+from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
+from syncswitch.storage.analysis.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.analysis.trial_details import trial_facts
+from syncswitch.storage.analysis.trial_filter import RunChoice, TrialChoice
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.frame_columns import FrameColumn, columns_of_record, columns_of_table
-from syncswitch.storage.policy_table import PolicyVersion, policy_versions
-from syncswitch.storage.row_stream import ROWS_AT_ONCE, row_blocks
-from syncswitch.storage.search_costs import StudyCost, study_costs
-from syncswitch.storage.summaries import SettingStatistics, setting_statistics
-from syncswitch.storage.trial_details import trial_facts
-from syncswitch.storage.trial_filter import RunChoice, TrialChoice
 
 if TYPE_CHECKING:
     import pandas

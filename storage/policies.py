@@ -20,20 +20,19 @@ from syncswitch.storage.models import (
     WorkloadRow,
 )
 from syncswitch.storage.policy_file import policy_to_dict
-from syncswitch.storage.policy_model import LARGEST_INTEGER
-from syncswitch.storage.policy_rows import (
+from syncswitch.storage.records import RegisteredWorkload, TimingPolicy
+from syncswitch.storage.registry.policy_model import LARGEST_INTEGER
+from syncswitch.storage.registry.policy_rows import (
     CURRENT,
     EvidenceTrial,
     PolicyEntry,
     add_version,
     last_version,
-    lock_workload,
     point,
     read_policies,
 )
-from syncswitch.storage.records import RegisteredWorkload, TimingPolicy
 from syncswitch.storage.selection import is_workload
-from syncswitch.storage.workload_rows import registered_workload
+from syncswitch.storage.workload_rows import lock_workload, registered_workload
 
 __all__ = ["CURRENT", "EvidenceTrial", "PolicyEntry", "PolicyRegistry"]
 

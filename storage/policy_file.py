@@ -20,18 +20,18 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from syncswitch.storage.errors import PolicyError, UserError
-from syncswitch.storage.policy_model import (
-    SCHEMA_VERSION,
-    Document,
-    DocumentVersion1,
-    PolicyContent,
-    WorkloadContent,
-)
 from syncswitch.storage.records import (
     Evidence,
     RegisteredWorkload,
     TimingPolicy,
     WorkloadIdentity,
+)
+from syncswitch.storage.registry.policy_model import (
+    SCHEMA_VERSION,
+    Document,
+    DocumentVersion1,
+    PolicyContent,
+    WorkloadContent,
 )
 from syncswitch.storage.whole_file import whole_file
 

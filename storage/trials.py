@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import datetime, timezone
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import DatabaseError, FatalError
-from syncswitch.storage.evaluation_rows import add_evaluations, read_evaluations
-from syncswitch.storage.models import EvaluationRow, PhaseRow, SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.evaluation_rows import add_evaluations, read_evaluations, record_target
+from syncswitch.storage.models import PhaseRow, SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.records import (
     Evaluation,
     RegisteredWorkload,
@@ -195,38 +195,11 @@ class TrialStore:
         with self._database.session(read_only=True) as session:
             return [_search_info(row) for row in session.scalars(query)]
 
-    def set_target(
-        self, target_accuracy: float, *, study: str | None = None, fingerprint: str | None = None
-    ) -> None:
-        """Records the accuracy that runs were to reach, and when each complete one reached it.
-
-        Args:
-            target_accuracy: 0 to 1.
-            study: Of the runs of this search.
-            fingerprint: Of the imported runs of this workload.
-        """
-        mine = (
-            TrialRow.study == study
-            if study is not None
-            else (TrialRow.fingerprint == fingerprint) & TrialRow.source.is_not(None)
-        )
-        first_seconds = (
-            select(func.min(EvaluationRow.elapsed_seconds))
-            .where(
-                EvaluationRow.trial_id == TrialRow.trial_id,
-                EvaluationRow.accuracy >= target_accuracy,
-            )
-            .scalar_subquery()
-        )
-        statement = (
-            update(TrialRow)
-            .where(mine, TrialRow.state == "complete")
-            .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)
-            .execution_options(synchronize_session=False)
-        )
+    def set_target(self, study: str, target_accuracy: float) -> None:
+        """Records the accuracy that a search wants, and when each complete run reached it."""
 
         def operation(session: Session) -> None:
-            session.execute(statement)
+            record_target(session, TrialRow.study == study, target_accuracy)
 
         self._database.write(operation)
 

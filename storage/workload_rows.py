@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from datetime import datetime, timezone
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from syncswitch.storage.models import WorkloadRow
 from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
 
-__all__ = ["registered_workload", "workload_row"]
+__all__ = ["lock_workload", "registered_workload", "workload_row"]
 
 
 def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
@@ -19,6 +22,12 @@ def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
         registered_at=datetime.now(timezone.utc),
         **asdict(workload.identity),
     )
+
+
+def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:
+    """Makes writers of one workload take turns, so that each sees what the last one wrote."""
+    query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
+    return session.scalars(query).one_or_none()
 
 
 def registered_workload(row: WorkloadRow) -> RegisteredWorkload:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.storage.run_logs import LogRow
+from syncswitch.storage.importing.run_logs import LogRow
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper"
 

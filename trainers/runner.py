@@ -209,7 +209,7 @@ def _fitting(
         identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
         if identity.fingerprint == policy.fingerprint:
             return policy, identity
-    from syncswitch.storage.policy_search import nearest_hint
+    from syncswitch.storage.registry.policy_search import nearest_hint
 
     policy = candidates[0]
     raise PolicyError(

@@ -23,7 +23,7 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.run_import import ImportReport
+    from syncswitch.storage.importing.run_import import ImportReport
 
 __all__ = ["import_runs"]
 
@@ -53,8 +53,8 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
     status is 0 all the same, unless no row at all could be used; then it is 1.
     """
     from syncswitch.storage.engine import open_database
-    from syncswitch.storage.manifest import read_manifest
-    from syncswitch.storage.run_import import import_manifest
+    from syncswitch.storage.importing.manifest import read_manifest
+    from syncswitch.storage.importing.run_import import import_manifest
 
     listed = read_manifest(manifest)
     try:

@@ -35,7 +35,7 @@ from syncswitch.trainers.console import (
 if TYPE_CHECKING:
     from syncswitch.storage.engine import Database
     from syncswitch.storage.policies import PolicyEntry
-    from syncswitch.storage.similarity import JobFacts
+    from syncswitch.storage.registry.similarity import JobFacts
 
 __all__ = ["policy"]
 
@@ -158,7 +158,7 @@ def _suggest(
     from syncswitch.searcher.cli.policy_text import print_suggestion
     from syncswitch.storage.policies import PolicyRegistry
     from syncswitch.storage.policy_file import policy_to_dict
-    from syncswitch.storage.policy_search import known_facts, suggest
+    from syncswitch.storage.registry.policy_search import known_facts, suggest
 
     registry = PolicyRegistry(database)
     unknown_alias = no_alias(registry, selection, alias)

@@ -24,7 +24,7 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.policy_import import ImportedPolicy
+    from syncswitch.storage.registry.policy_import import ImportedPolicy
 
 __all__ = ["export", "import_policy_files", "schema"]
 
@@ -91,7 +91,7 @@ def import_policy_files(
     """
     from syncswitch.storage.engine import open_database
     from syncswitch.storage.policy_file import read_policy_file
-    from syncswitch.storage.policy_import import import_policies
+    from syncswitch.storage.registry.policy_import import import_policies
 
     contents = [read_policy_file(file) for file in files]
     with open_database(storage_url, create=True) as database:
@@ -108,7 +108,7 @@ def import_policy_files(
 @debug_option
 def schema() -> int:
     """Prints the JSON Schema of policy files."""
-    from syncswitch.storage.policy_model import policy_schema
+    from syncswitch.storage.registry.policy_model import policy_schema
 
     print_json(policy_schema())
     return EXIT_OK

@@ -14,9 +14,9 @@ from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
-    from syncswitch.storage.policy_diff import EvidenceDiff, PolicyDiff
-    from syncswitch.storage.policy_search import Suggestion
     from syncswitch.storage.records import Evidence, TimingPolicy
+    from syncswitch.storage.registry.policy_diff import EvidenceDiff, PolicyDiff
+    from syncswitch.storage.registry.policy_search import Suggestion
 
 __all__ = [
     "diff_as_json",

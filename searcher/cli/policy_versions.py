@@ -25,7 +25,7 @@ from syncswitch.trainers.console import EXIT_OK, common_options, print_json
 if TYPE_CHECKING:
     from syncswitch.storage.policies import PolicyRegistry
     from syncswitch.storage.records import TimingPolicy
-    from syncswitch.storage.similarity import JobFacts
+    from syncswitch.storage.registry.similarity import JobFacts
 
 __all__ = ["diff", "move_alias", "rollback"]
 
@@ -102,7 +102,7 @@ def diff(
     from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
     from syncswitch.storage.engine import open_database
     from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.policy_diff import compare
+    from syncswitch.storage.registry.policy_diff import compare
 
     first, second = _two_names(names)
     with ExitStack() as stack:
@@ -187,7 +187,7 @@ def _side(
     name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
 ) -> _Side:
     from syncswitch.storage.policy_file import read_policy_file
-    from syncswitch.storage.similarity import JobFacts
+    from syncswitch.storage.registry.similarity import JobFacts
 
     if registry is None or _is_file(name):
         content = read_policy_file(name)

@@ -12,7 +12,7 @@ from syncswitch.searcher.cli.reference import nothing_found, optional_workload, 
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
-    from syncswitch.storage.summaries import SettingStatistics
+    from syncswitch.storage.analysis.summaries import SettingStatistics
 
 __all__ = ["settings"]
 
@@ -27,8 +27,8 @@ def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
     accuracy is half of the 95 % confidence interval of the mean; diverged runs are counted, but
     are in no mean.
     """
+    from syncswitch.storage.analysis.summaries import setting_statistics
     from syncswitch.storage.engine import open_database
-    from syncswitch.storage.summaries import setting_statistics
 
     with open_database(storage_url, create=False) as database:
         found = setting_statistics(database, workload=selector_of(reference))

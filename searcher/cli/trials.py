@@ -16,9 +16,9 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK, common_options, print_table
 
 if TYPE_CHECKING:
+    from syncswitch.storage.analysis.trial_details import TrialDetails
+    from syncswitch.storage.analysis.trial_filter import TrialChoice
     from syncswitch.storage.engine import Database
-    from syncswitch.storage.trial_details import TrialDetails
-    from syncswitch.storage.trial_filter import TrialChoice
 
 __all__ = ["trials"]
 
@@ -102,9 +102,9 @@ def _export(
     kind: str,
     file: BinaryIO,
 ) -> None:
-    from syncswitch.storage import curves, export
-    from syncswitch.storage.row_stream import row_blocks
-    from syncswitch.storage.trial_details import trial_details, trial_facts
+    from syncswitch.storage.analysis import curves, export
+    from syncswitch.storage.analysis.row_stream import row_blocks
+    from syncswitch.storage.analysis.trial_details import trial_details, trial_facts
 
     if kind == "json" and name == "trials":
         details = trial_details(database, workload=selector)
@@ -142,7 +142,7 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
 
 
 def _print_trials(database: Database, selector: str | None, nothing: str) -> None:
-    from syncswitch.storage.trial_details import trial_details
+    from syncswitch.storage.analysis.trial_details import trial_details
 
     newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
     number = 0

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.searcher.cli import main
-from syncswitch.storage import run_import
+from syncswitch.storage.importing import run_import
 from tests.program import run as run_program
 from tests.recordings import PAPER, needs_paper, write_manifest, write_run
 

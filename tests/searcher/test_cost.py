@@ -27,8 +27,8 @@ from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.manifest import read_manifest
-from syncswitch.storage.run_import import import_manifest
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.run_import import import_manifest
 from tests.recordings import PAPER, needs_paper
 
 SETUPS = {"IV": "resnet32-cifar10-8", "VI": "resnet32-cifar10-16"}

@@ -10,7 +10,7 @@ from command_line import QUICK, Invoke, database_file, elsewhere, error_line, ex
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.policies import PolicyRegistry
-from syncswitch.storage.policy_model import policy_schema
+from syncswitch.storage.registry.policy_model import policy_schema
 
 
 @pytest.mark.usefixtures("one_version")

@@ -12,9 +12,9 @@ from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.search import Search
+from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
+from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import Database, open_database
-from syncswitch.storage.search_costs import StudyCost, study_costs
-from syncswitch.storage.summaries import setting_statistics
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, beat_seconds=0.0)
 

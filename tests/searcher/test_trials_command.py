@@ -21,10 +21,10 @@ from command_line import Invoke, error_line
 from generated_trainer import identity
 
 from syncswitch.storage import frames
+from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.records import TrialSpec
-from syncswitch.storage.summaries import setting_statistics
 from syncswitch.storage.trials import Owner, TrialStore
 from syncswitch.trainers.console import STORAGE_VARIABLE
 from tests.storage.filled import import_runs

@@ -10,11 +10,11 @@ from pathlib import Path
 from sqlalchemy import insert, select
 
 from syncswitch.storage.engine import Database
-from syncswitch.storage.manifest import read_manifest
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.models import Base
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
-from syncswitch.storage.run_import import import_manifest
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from tests.recordings import COLUMNS, write_manifest, write_run
 from tests.storage.golden.make import fill
@@ -52,7 +52,7 @@ def fill_all(
     complete(store, search.study, 1, record, fork=Fork(0, 50.0))
     diverged = replace(record, diverged=True, converged=False, evaluations=(), phases=())
     complete(store, search.study, 2, later(diverged, 60))
-    store.set_target(0.9, study=search.study)
+    store.set_target(search.study, 0.9)
     store.begin(search.study, 3, record.spec, OWNER)
     store.fail(search.study, 3, 'lost: "the server",\nas it says')
     store.begin(search.study, 4, record.spec, OWNER)

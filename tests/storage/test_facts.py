@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import inspect, select
 
+from syncswitch.storage.analysis.frame_columns import columns_of_table
 from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.frame_columns import columns_of_table
 from syncswitch.storage.models import TrialRow
 from syncswitch.storage.trials import StoredTrial, TrialStore
 

@@ -18,10 +18,10 @@ from syncswitch.storage import frames
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, UserError
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.manifest import read_manifest
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import TrialRecord
-from syncswitch.storage.run_import import import_manifest
 from syncswitch.storage.trials import TrialStore
 from tests.recordings import PAPER, needs_paper
 from tests.storage.filled import complete, copy_rows

@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from syncswitch.storage import curves
+from syncswitch.storage.analysis import curves
+from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.evaluation_rows import record_target
+from syncswitch.storage.models import TrialRow
 from syncswitch.storage.policies import PolicyRegistry
-from syncswitch.storage.summaries import setting_statistics
 from syncswitch.storage.trials import TrialStore
+
+IMPORTED = (TrialRow.fingerprint == "a" * 64) & TrialRow.source.is_not(None)
 
 OPERATIONS: dict[str, Callable[[Database], object]] = {
     "policy by name": lambda database: PolicyRegistry(database).lookup("digits"),
@@ -32,8 +36,10 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "trials of a search": lambda database: TrialStore(database).trials(study="digits-1"),
     "trials of a workload": lambda database: TrialStore(database).trials(workload="digits"),
     "searches": lambda database: TrialStore(database).searches(workload="digits"),
-    "target": lambda database: TrialStore(database).set_target(0.9, study="digits-1"),
-    "imported target": lambda database: TrialStore(database).set_target(0.9, fingerprint="a" * 64),
+    "target": lambda database: TrialStore(database).set_target("digits-1", 0.9),
+    "imported target": lambda database: database.write(
+        lambda session: record_target(session, IMPORTED, 0.9)
+    ),
     "settings": lambda database: setting_statistics(database, workload="digits"),
     "settings of a search": lambda database: setting_statistics(database, study="digits-1"),
     "curves": lambda database: read(database, curves.evaluations({"workload": "digits"})),

@@ -24,13 +24,13 @@ from syncswitch.searcher.decision import PaperRule  # noqa: E402
 from syncswitch.searcher.plan import SearchPlan  # noqa: E402
 from syncswitch.searcher.search import Search  # noqa: E402
 from syncswitch.storage.engine import open_database  # noqa: E402
+from syncswitch.storage.importing.manifest import read_manifest  # noqa: E402
+from syncswitch.storage.importing.run_import import import_manifest  # noqa: E402
 from syncswitch.storage.inspection import REVISION  # noqa: E402
-from syncswitch.storage.manifest import read_manifest  # noqa: E402
 from syncswitch.storage.policies import PolicyRegistry  # noqa: E402
 from syncswitch.storage.policy_file import read_policy_file, write_policy  # noqa: E402
-from syncswitch.storage.policy_import import import_policies  # noqa: E402
 from syncswitch.storage.records import TrialSpec  # noqa: E402
-from syncswitch.storage.run_import import import_manifest  # noqa: E402
+from syncswitch.storage.registry.policy_import import import_policies  # noqa: E402
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore  # noqa: E402
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.storage.records import Evidence, TimingPolicy
-from syncswitch.storage.similarity import Difference, JobFacts, differences, not_compared
+from syncswitch.storage.registry.similarity import Difference, JobFacts, differences, not_compared
 
 __all__ = ["EvidenceDiff", "FactDiff", "PolicyDiff", "compare"]
 

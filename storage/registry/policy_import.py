@@ -19,15 +19,14 @@ from syncswitch.storage.models import (
     WorkloadRow,
 )
 from syncswitch.storage.policy_file import PolicyFile, job_mismatch
-from syncswitch.storage.policy_rows import (
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.registry.policy_rows import (
     CURRENT,
     add_version,
-    lock_workload,
     point,
     read_policies,
 )
-from syncswitch.storage.records import TimingPolicy
-from syncswitch.storage.workload_rows import registered_workload, workload_row
+from syncswitch.storage.workload_rows import lock_workload, registered_workload, workload_row
 
 __all__ = ["ImportedPolicy", "import_policies"]
 

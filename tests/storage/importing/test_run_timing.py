@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.run_logs import Clock, LogRow
-from syncswitch.storage.run_timing import (
+from syncswitch.storage.importing.run_logs import Clock, LogRow
+from syncswitch.storage.importing.run_timing import (
     Pause,
     Phases,
     clock_without,

@@ -12,14 +12,19 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, func, select, text
 
-from syncswitch.storage import run_import
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.manifest import read_manifest
+from syncswitch.storage.importing import run_import
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.recorded import Measurements, RecordedRun
+from syncswitch.storage.importing.run_import import (
+    Added,
+    ImportReport,
+    RunImporter,
+    import_manifest,
+)
 from syncswitch.storage.models import Base, TrialRow
-from syncswitch.storage.recorded import Measurements, RecordedRun
 from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
-from syncswitch.storage.run_import import Added, ImportReport, RunImporter, import_manifest
 from syncswitch.storage.trials import TrialStore
 from tests.recordings import PAPER, log_rows, needs_paper, walls, write_log, write_manifest
 

@@ -20,13 +20,13 @@ from syncswitch.storage.policy_file import (
     read_policy_file,
     write_policy,
 )
-from syncswitch.storage.policy_import import import_policies
 from syncswitch.storage.records import (
     Evidence,
     RegisteredWorkload,
     TimingPolicy,
     WorkloadIdentity,
 )
+from syncswitch.storage.registry.policy_import import import_policies
 from syncswitch.storage.trials import SearchInfo, TrialStore
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]

@@ -10,9 +10,9 @@ import pytest
 
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.policies import PolicyRegistry
-from syncswitch.storage.policy_search import known_facts, nearest_hint, suggest
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-from syncswitch.storage.similarity import JobFacts
+from syncswitch.storage.registry.policy_search import known_facts, nearest_hint, suggest
+from syncswitch.storage.registry.similarity import JobFacts
 from syncswitch.storage.trials import SearchInfo, TrialStore
 
 Add = Callable[..., WorkloadIdentity]

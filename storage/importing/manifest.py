@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.policy_model import LARGEST_INTEGER
+from syncswitch.storage.importing.run_logs import LARGEST_STEP
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.run_logs import LARGEST_STEP
+from syncswitch.storage.registry.policy_model import LARGEST_INTEGER
 
 __all__ = ["Manifest", "ManifestRow", "Remark", "read_manifest"]
 

@@ -15,10 +15,11 @@ import pandas as pd
 import pytest
 from sqlalchemy import Select
 
-from syncswitch.storage import curves, export, frames
+from syncswitch.storage import frames
+from syncswitch.storage.analysis import curves, export
+from syncswitch.storage.analysis.row_stream import row_blocks
+from syncswitch.storage.analysis.trial_details import trial_details, trial_facts
 from syncswitch.storage.engine import Database
-from syncswitch.storage.row_stream import row_blocks
-from syncswitch.storage.trial_details import trial_details, trial_facts
 from syncswitch.storage.trials import TrialStore
 
 QUERIES: dict[frames.FrameName, Select[Any]] = {

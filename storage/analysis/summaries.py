@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sqlalchemy import ColumnElement, Select, case, func, select
 
+from syncswitch.storage.analysis.trial_filter import RunChoice, conditions
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.trial_filter import RunChoice, conditions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

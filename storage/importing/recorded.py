@@ -10,17 +10,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.manifest import ManifestRow
-from syncswitch.storage.metrics import is_converged
-from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
-from syncswitch.storage.run_logs import Clock, LogRow, RunLog, read_run_log
-from syncswitch.storage.run_timing import (
+from syncswitch.storage.importing.manifest import ManifestRow
+from syncswitch.storage.importing.run_logs import Clock, LogRow, RunLog, read_run_log
+from syncswitch.storage.importing.run_timing import (
     NOTABLE_PAUSE_SECONDS,
     Phases,
     clock_without,
     pauses,
     switch_seconds,
 )
+from syncswitch.storage.metrics import is_converged
+from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
 
 __all__ = ["Measurements", "RecordedRun", "read_recorded_run"]
 

@@ -10,10 +10,9 @@ from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.models import PolicyAliasRow, PolicyRow, WorkloadRow
 from syncswitch.storage.policies import CURRENT, PolicyRegistry
-from syncswitch.storage.policy_model import LARGEST_INTEGER
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-from syncswitch.storage.selection import is_workload
-from syncswitch.storage.similarity import (
+from syncswitch.storage.registry.policy_model import LARGEST_INTEGER
+from syncswitch.storage.registry.similarity import (
     LARGEST_SIZE_RATIO,
     Candidate,
     JobFacts,
@@ -21,6 +20,7 @@ from syncswitch.storage.similarity import (
     nearest,
     not_compared,
 )
+from syncswitch.storage.selection import is_workload
 from syncswitch.storage.workload_rows import registered_workload
 
 __all__ = ["Suggestion", "known_facts", "nearest_hint", "suggest"]

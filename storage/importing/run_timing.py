@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.run_logs import Clock, LogRow
+from syncswitch.storage.importing.run_logs import Clock, LogRow
 
 __all__ = [
     "NOTABLE_PAUSE_SECONDS",

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-from syncswitch.storage.similarity import (
+from syncswitch.storage.registry.similarity import (
     Candidate,
     JobFacts,
     differences,

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from sqlalchemy import insert
 
+from syncswitch.storage.analysis.summaries import SettingStatistics, setting_statistics
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.models import TrialRow
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.summaries import SettingStatistics, setting_statistics
 from syncswitch.storage.trials import upsert_workload
 
 _names = itertools.count()

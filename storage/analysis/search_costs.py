@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
 from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import PolicyRow, SearchRow, WorkloadRow
 from syncswitch.storage.selection import is_workload
-from syncswitch.storage.summaries import BASELINE_PERCENT
 
 __all__ = ["StudyCost", "covered_seconds", "study_costs"]
 

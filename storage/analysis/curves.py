@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from sqlalchemy import Select, func, literal, select
 from sqlalchemy.types import Double
 
+from syncswitch.storage.analysis.trial_filter import TrialChoice, conditions
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import EvaluationRow
-from syncswitch.storage.trial_filter import TrialChoice, conditions
 
 __all__ = ["AccuracyTime", "EvaluationFacts", "accuracy_times", "evaluations"]
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.manifest import Manifest, ManifestRow, read_manifest
-from syncswitch.storage.recorded import read_recorded_run
+from syncswitch.storage.importing.manifest import Manifest, ManifestRow, read_manifest
+from syncswitch.storage.importing.recorded import read_recorded_run
 from tests.recordings import COLUMNS, PAPER, needs_paper, write_manifest
 
 ROW = ("r32", "runs/a", "bsp", "asp", "25.0", "1", "8", "64000")

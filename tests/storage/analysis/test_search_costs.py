@@ -6,9 +6,9 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.storage.analysis.search_costs import covered_seconds, study_costs
 from syncswitch.storage.engine import Database
 from syncswitch.storage.records import TrialRecord, WorkloadIdentity
-from syncswitch.storage.search_costs import covered_seconds, study_costs
 from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
 from tests.storage.filled import OWNER, complete
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.policy_diff import FactDiff, compare
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-from syncswitch.storage.similarity import JobFacts
+from syncswitch.storage.registry.policy_diff import FactDiff, compare
+from syncswitch.storage.registry.similarity import JobFacts
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Select, select
 
+from syncswitch.storage.analysis.row_stream import row_blocks
+from syncswitch.storage.analysis.trial_filter import TrialChoice, conditions
 from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import PhaseRow, TrialRow
 from syncswitch.storage.records import PhaseRecord
-from syncswitch.storage.row_stream import row_blocks
-from syncswitch.storage.trial_filter import TrialChoice, conditions
 from syncswitch.storage.trial_values import Owner
 
 if TYPE_CHECKING:

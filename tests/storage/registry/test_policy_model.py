@@ -11,12 +11,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from syncswitch.storage import policy_model
+from syncswitch.storage import policies
 from syncswitch.storage.policy_file import policy_text
-from syncswitch.storage.policy_model import policy_schema
 from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.registry.policy_model import policy_schema
 
-PUBLISHED = Path(policy_model.__file__).with_name("policy.schema.json")
+PUBLISHED = Path(policies.__file__).with_name("policy.schema.json")
 
 
 @pytest.fixture

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.run_logs import Clock, LogRow, latest_attempt, read_clock, read_run_log
+from syncswitch.storage.importing.run_logs import (
+    Clock,
+    LogRow,
+    latest_attempt,
+    read_clock,
+    read_run_log,
+)
 from tests.recordings import PAPER, needs_paper
 
 CELLS = {"Wall time": ("100.5", "110.5"), "Step": ("0", "50"), "Value": ("0.25", "0.75")}

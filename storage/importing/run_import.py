@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.evaluation_rows import add_evaluations
-from syncswitch.storage.manifest import Manifest, ManifestRow, Remark
+from syncswitch.storage.evaluation_rows import add_evaluations, record_target
+from syncswitch.storage.importing.manifest import Manifest, ManifestRow, Remark
+from syncswitch.storage.importing.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.models import EvaluationRow, PhaseRow, TrialRow
-from syncswitch.storage.policy_rows import lock_workload
-from syncswitch.storage.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.trials import upsert_workload
+from syncswitch.storage.workload_rows import lock_workload
 
 __all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
 
@@ -118,7 +118,7 @@ class RunImporter:
             lock_workload(session, fingerprint)
             target = _mean_baseline_accuracy(session, fingerprint)
             if target is not None:
-                _record_target(session, fingerprint, target)
+                record_target(session, _is_imported(fingerprint), target)
 
         self._database.write(operation)
 
@@ -138,20 +138,6 @@ def _mean_baseline_accuracy(session: Session, fingerprint: str) -> float | None:
     accuracies = [value for value in session.scalars(query) if value is not None]
     # Sorted, so that databases that list them in another order sum to the same bits.
     return math.fsum(sorted(accuracies)) / len(accuracies) if accuracies else None
-
-
-def _record_target(session: Session, fingerprint: str, target: float) -> None:
-    first_seconds = (
-        select(func.min(EvaluationRow.elapsed_seconds))
-        .where(EvaluationRow.trial_id == TrialRow.trial_id, EvaluationRow.accuracy >= target)
-        .scalar_subquery()
-    )
-    session.execute(
-        update(TrialRow)
-        .where(_is_imported(fingerprint), TrialRow.target_accuracy.is_distinct_from(target))
-        .values(target_accuracy=target, time_to_accuracy_seconds=first_seconds)
-        .execution_options(synchronize_session=False)
-    )
 
 
 def import_manifest(

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.models import EvidenceRow, PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.models import EvidenceRow, PolicyAliasRow, PolicyRow
 from syncswitch.storage.records import Evidence, TimingPolicy
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "PolicyEntry",
     "add_version",
     "last_version",
-    "lock_workload",
     "point",
     "read_policies",
 ]
@@ -96,12 +95,6 @@ def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
     }
     content["created_at"] = row.created_at.isoformat()
     return TimingPolicy(evidence=tuple(evidence), **content)
-
-
-def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:
-    """Makes writers of one workload take turns, so that each sees the last one's version."""
-    query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
-    return session.scalars(query).one_or_none()
 
 
 def last_version(session: Session, fingerprint: str) -> int:

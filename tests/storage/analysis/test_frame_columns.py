@@ -5,8 +5,12 @@ from typing import Annotated
 
 import pytest
 
+from syncswitch.storage.analysis.frame_columns import (
+    FrameColumn,
+    columns_of_record,
+    columns_of_table,
+)
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.frame_columns import FrameColumn, columns_of_record, columns_of_table
 
 
 class Record:

@@ -1,0 +1,1 @@
+"""Reads recorded training runs from logs, and puts them into the database."""
