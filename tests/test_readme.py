@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,17 @@ from tests.program import PROGRAMS, run
 README = Path(__file__).parents[1] / "README.md"
 
 
-def example_module() -> str:
-    (found,) = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
-    return str(found)
+def python_examples() -> list[str]:
+    """The module with the workload, and the questions from pandas."""
+    return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def database_commands() -> list[list[str]]:
+    """What the section on the database asks of the digits, asked of the example."""
+    asked = re.findall(
+        r"^syncswitch-search (?:settings|trials|cost|db) .*", README.read_text(), re.MULTILINE
+    )
+    return [line.split("#")[0].replace("digits", "half-spaces").split() for line in asked]
 
 
 def example_commands() -> list[list[str]]:
@@ -28,9 +38,16 @@ def example_commands() -> list[list[str]]:
     ]
 
 
+def ask_with_pandas(questions: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", questions], cwd=folder, capture_output=True, text=True
+    )
+
+
 @pytest.mark.slow
 def test_the_example_workload_is_searched_looked_up_and_trained(tmp_path: Path) -> None:
-    (tmp_path / "my_workload.py").write_text(example_module())
+    module, questions = python_examples()
+    (tmp_path / "my_workload.py").write_text(module)
     search, lookup, train = example_commands()
     done = run(*search, "--settings", 2, "--runs", 1, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -38,6 +55,12 @@ def test_the_example_workload_is_searched_looked_up_and_trained(tmp_path: Path) 
     done = run(*lookup, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["workers"] == 8
+    assert len(database_commands()) == 4
+    for command in database_commands():
+        done = run(*command, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = ask_with_pandas(questions.replace("digits", "half-spaces"), tmp_path)
+    assert done.returncode == 0, done.stderr
     done = run(*train, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "half-spaces.keras").is_file()
