@@ -12,9 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.engine import open_database
+
+# Deadlines of single examples mean nothing on a busy machine, and the tests of a contract run in
+# several classes on purpose.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.differing_executors],
+)
+settings.load_profile("tests")
 
 # Searches and stores commit often; on a slow disk that is most of the time of their tests.
 _MEMORY = Path("/dev/shm")

@@ -7,14 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-# Deadlines of single examples mean nothing on a busy machine, and the tests of a contract run in
-# several classes on purpose.
-settings.register_profile(
-    "trainers", deadline=None, suppress_health_check=[HealthCheck.differing_executors]
-)
-settings.load_profile("trainers")
 
 
 @pytest.fixture(scope="session")
