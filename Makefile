@@ -9,7 +9,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test lint dev benchmark benchmark-database clean
+.PHONY: demo test test-database test-training lint dev benchmark benchmark-database clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -17,8 +17,14 @@ demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up,
 	cd $(DEMO) && ../$(BIN)/syncswitch-search policy lookup digits
 	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
 
-test: lint  ## Everything that has to pass.
-	$(BIN)/python -m pytest
+test: lint  ## Everything that has to pass; two halves side by side.
+	$(MAKE) --jobs 2 --output-sync=target test-database test-training
+
+test-database:
+	$(BIN)/python -m pytest -p no:cacheprovider tests/storage tests/searcher
+
+test-training:
+	$(BIN)/python -m pytest -p no:cacheprovider --ignore tests/storage --ignore tests/searcher
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
