@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -50,7 +51,9 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture
 def study(searched: tuple[Path, str], sqlite_url: str, path: Path) -> str:
     """That search, in a database of this test's own."""
-    shutil.copyfile(searched[0], path)
+    # A copy of the file alone would lack what is still in its write-ahead log.
+    with closing(sqlite3.connect(searched[0])) as source, closing(sqlite3.connect(path)) as copy:
+        source.backup(copy)
     return searched[1]
 
 
