@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
@@ -11,7 +13,7 @@ from sqlalchemy.orm import Session
 from syncswitch.storage.models import EvaluationRow, TrialRow
 from syncswitch.storage.records import Evaluation
 
-__all__ = ["add_evaluations", "read_evaluations", "record_target"]
+__all__ = ["add_evaluations", "read_curves", "read_evaluations", "record_target"]
 
 _INSERT = (
     f"INSERT INTO {EvaluationRow.__tablename__}"
@@ -23,6 +25,8 @@ _BY_COLUMNS = _INSERT + (
     "SELECT * FROM unnest(%s::integer[], %s::bigint[], %s::double precision[],"
     " %s::double precision[], %s::double precision[])"
 )
+
+_COLUMNS = tuple(getattr(EvaluationRow, name) for name in Evaluation.__dataclass_fields__)
 
 
 def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evaluation]]]) -> None:
@@ -62,20 +66,35 @@ def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list
         conditions: Choose the trial.
     """
     query = (
-        select(
-            EvaluationRow.worker_step,
-            EvaluationRow.elapsed_seconds,
-            EvaluationRow.accuracy,
-            EvaluationRow.training_loss,
-        )
+        select(*_COLUMNS)
         .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
         .where(*conditions)
         .order_by(EvaluationRow.worker_step)
     )
-    return [
-        Evaluation(worker_step, seconds, accuracy, math.nan if loss is None else loss)
-        for worker_step, seconds, accuracy, loss in session.execute(query)
-    ]
+    return [_evaluation(*values) for values in session.execute(query)]
+
+
+def read_curves(session: Session, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
+    """Evaluations of the complete trials of a workload by their `trial_id`.
+
+    Args:
+        session: Reads.
+        fingerprint: Of the workload.
+    """
+    query = (
+        select(TrialRow.trial_id, *_COLUMNS)
+        .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
+        .where(TrialRow.fingerprint == fingerprint, TrialRow.state == "complete")
+        .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
+    )
+    return {
+        trial_id: tuple(
+            _evaluation(*values)
+            for _, *values in rows
+            if values[0] is not None  # of a trial without evaluations
+        )
+        for trial_id, rows in groupby(session.execute(query), key=itemgetter(0))
+    }
 
 
 def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy: float) -> None:
@@ -104,3 +123,10 @@ def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy
         .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)
         .execution_options(synchronize_session=False)
     )
+
+
+def _evaluation(
+    worker_step: int, elapsed_seconds: float, accuracy: float, training_loss: float | None
+) -> Evaluation:
+    loss = math.nan if training_loss is None else training_loss
+    return Evaluation(worker_step, elapsed_seconds, accuracy, loss)

@@ -19,7 +19,8 @@ from sqlalchemy import (
     Text,
 )
 
-from syncswitch.storage.models import TABLE_PREFIX, UtcDateTime
+from syncswitch.storage.models import TABLE_PREFIX
+from syncswitch.storage.utc_time import UtcDateTime
 
 __all__ = ["TRIAL_FACTS"]
 

@@ -10,6 +10,7 @@ from sqlalchemy import ForeignKeyConstraint, Select, Table, and_, exists, func, 
 
 from syncswitch.storage.models import (
     Base,
+    CheckpointRow,
     EvaluationRow,
     EvidenceRow,
     PhaseRow,
@@ -144,6 +145,7 @@ def _evidence() -> Rule:
 def _trials() -> Iterator[Rule]:
     has_evaluations = exists().where(EvaluationRow.trial_id == TrialRow.trial_id)
     has_phases = exists().where(PhaseRow.trial_id == TrialRow.trial_id)
+    has_checkpoints = exists().where(CheckpointRow.trial_id == TrialRow.trial_id)
     goes_beyond = exists().where(
         EvaluationRow.trial_id == TrialRow.trial_id,
         EvaluationRow.worker_step > TrialRow.worker_steps,
@@ -154,8 +156,8 @@ def _trials() -> Iterator[Rule]:
             (TrialRow.state == "complete") & TrialRow.diverged.is_(False) & ~has_evaluations,
         ),
         (
-            "runs that are not complete, yet have evaluations or phases",
-            (TrialRow.state != "complete") & (has_evaluations | has_phases),
+            "runs that are not complete, yet have evaluations, phases or checkpoints",
+            (TrialRow.state != "complete") & (has_evaluations | has_phases | has_checkpoints),
         ),
         ("runs with evaluations after their last worker-step", goes_beyond),
     ):

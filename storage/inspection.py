@@ -23,13 +23,14 @@ __all__ = [
     "driver_url",
     "holds_nothing",
     "holds_studies",
+    "is_same_database",
     "parse_url",
     "revision_of",
     "shown",
     "sqlite_path",
 ]
 
-REVISION = "0002"
+REVISION = "0003"
 """The revision of the tables that this version of the software reads and writes."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
@@ -105,6 +106,24 @@ def shown(url: str) -> str:
 def sqlite_path(url: URL) -> Path | None:
     """The file of a SQLite URL; None for a server."""
     return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def is_same_database(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same file, or to the same database of a server.
+
+    Raises:
+        DatabaseError: One is no URL of a database that can hold a search.
+    """
+    return _place(parse_url(one)) == _place(parse_url(other))
+
+
+def _place(url: URL) -> tuple[object, ...]:
+    path = sqlite_path(url)
+    if path is not None:
+        return (path.resolve(),)
+    # What is not said is PostgreSQL's default; the user and the driver do not matter.
+    host = url.host or url.query.get("host") or "localhost"
+    return (host, url.port or 5432, url.database or url.username)
 
 
 def check_sqlite_file(path: Path, *, may_create: bool) -> None:

@@ -5,7 +5,7 @@ Migrations make them; a test holds these classes and the migrations equal.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -13,8 +13,6 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Computed,
-    DateTime,
-    Dialect,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -22,15 +20,17 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
-    TypeDecorator,
     UniqueConstraint,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
+from syncswitch.storage.utc_time import UtcDateTime
+
 __all__ = [
     "TABLE_PREFIX",
     "Base",
+    "CheckpointRow",
     "EvaluationRow",
     "EvidenceRow",
     "PhaseRow",
@@ -38,7 +38,6 @@ __all__ = [
     "PolicyRow",
     "SearchRow",
     "TrialRow",
-    "UtcDateTime",
     "WorkloadRow",
 ]
 
@@ -51,29 +50,6 @@ _NAMES = {
     "fk": "fk_%(table_name)s_%(column_0_name)s",
     "ck": "ck_%(table_name)s_%(constraint_name)s",
 }
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment: aware in Python, UTC in the database, which on SQLite knows no time zones."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuses naive times: nobody can say later which zone was meant."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"a time without a time zone: {value}")
-        return value.astimezone(timezone.utc)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Returns the moment in UTC."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            return value.replace(tzinfo=timezone.utc)
-        return value.astimezone(timezone.utc)
 
 
 class Base(DeclarativeBase):
@@ -138,6 +114,7 @@ class SearchRow(Base):
     trainer: Mapped[str] = mapped_column(String(64))
     base_seed: Mapped[int] = mapped_column(BigInteger)
     registered_at: Mapped[datetime]
+    options: Mapped[dict[str, Any]] = mapped_column(JSON, server_default="{}")
 
     workload: Mapped[WorkloadRow] = relationship()
 
@@ -284,6 +261,18 @@ class EvaluationRow(Base):
     training_loss: Mapped[float | None]
 
 
+class CheckpointRow(Base):
+    """A checkpoint that a complete trial left on the disk of a host."""
+
+    __tablename__ = "syncswitch_checkpoints"
+    __table_args__ = (CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),)
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    percent: Mapped[float] = mapped_column(primary_key=True)
+    path: Mapped[str] = mapped_column(Text)
+    host: Mapped[str] = mapped_column(String(255))
+
+
 class PolicyRow(Base):
     """One version of the timing policy of a workload; never changed.
 
@@ -311,6 +300,7 @@ class PolicyRow(Base):
         CheckConstraint("mean_accuracy BETWEEN 0 AND 1", name="mean_accuracy"),
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
         CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
+        CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
     )
 
     fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint), primary_key=True)
@@ -331,6 +321,7 @@ class PolicyRow(Base):
     created_at: Mapped[datetime]
     imported_at: Mapped[datetime | None]
     software: Mapped[dict[str, str]]
+    confidence: Mapped[float | None]
 
     evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
 

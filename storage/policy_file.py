@@ -1,11 +1,12 @@
 """A timing policy as a file: JSON with a schema version and a checksum.
 
 ```
-{"schema_version": 2, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
+{"schema_version": 3, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
 ```
 
 The checksum is over the values, so a file may be reformatted but not altered. With the workload
-another database can take the policy. Files of version 1, which lack it, are still read.
+another database can take the policy. Files of version 2, which lack the policy's confidence, and of
+version 1, which lack the workload, too, are still read.
 `policy_model` says what the values may be.
 """
 
@@ -30,6 +31,7 @@ from syncswitch.storage.registry.policy_model import (
     SCHEMA_VERSION,
     Document,
     DocumentVersion1,
+    DocumentVersion2,
     PolicyContent,
     WorkloadContent,
 )
@@ -46,7 +48,8 @@ __all__ = [
     "write_policy",
 ]
 
-_VERSIONS: dict[int, type[Document | DocumentVersion1]] = {1: DocumentVersion1, 2: Document}
+_AnyDocument = DocumentVersion1 | DocumentVersion2 | Document
+_VERSIONS: dict[int, type[_AnyDocument]] = {1: DocumentVersion1, 2: DocumentVersion2, 3: Document}
 _EXPORT = "export it again with `syncswitch-search policy export`"
 
 
@@ -133,7 +136,7 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     if type(version) is not int or version not in _VERSIONS:  # JSON's true equals 1
         raise PolicyError(
             f"policy file {path} has schema version {version!r}, this version of syncswitch allows"
-            f" {' and '.join(map(str, _VERSIONS))}; upgrade syncswitch, or {_EXPORT}"
+            f" {min(_VERSIONS)} to {max(_VERSIONS)}; upgrade syncswitch, or {_EXPORT}"
         )
     try:
         document = _VERSIONS[version].model_validate_json(json.dumps(content))
@@ -190,7 +193,7 @@ def _parsed(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def _policy(content: PolicyContent) -> TimingPolicy:
+def _policy(content: BaseModel) -> TimingPolicy:
     values = content.model_dump()
     values["evidence"] = tuple(Evidence(**evidence) for evidence in values["evidence"])
     return TimingPolicy(**values)
@@ -209,7 +212,7 @@ def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[
         raise PolicyError(f"impossible {what}: {_first(error)}") from error
 
 
-def _checked_values(document: Document | DocumentVersion1) -> dict[str, Any]:
+def _checked_values(document: _AnyDocument) -> dict[str, Any]:
     """What the checksum is over."""
     if isinstance(document, DocumentVersion1):
         return document.policy.model_dump(mode="json")

@@ -242,6 +242,8 @@ class TimingPolicy:
         evidence: The completed trials of that study.
         created_at: ISO 8601, UTC.
         software: Version by name of distribution.
+        confidence: Probability, as the rule sees it, that `switch_percent` is the earliest
+            acceptable setting, 0 to 1; None where the rule gives none.
     """
 
     fingerprint: str
@@ -262,6 +264,7 @@ class TimingPolicy:
     evidence: tuple[Evidence, ...]
     created_at: str
     software: Mapping[str, str] = field(default_factory=dict)
+    confidence: float | None = None
 
     @property
     def cluster(self) -> str:

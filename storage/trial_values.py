@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import os
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records import PhaseRecord, TrialRecord
 
-__all__ = ["Fork", "Owner", "SearchInfo", "StoredTrial", "check_times"]
+__all__ = ["Fork", "Owner", "SearchInfo", "StoredCheckpoint", "StoredTrial", "check_times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class SearchInfo:
         target_accuracy: As given; None where the search measures it.
         trainer: Name of what trains.
         base_seed: From which the seeds of the trials follow.
+        options: What else determines the rule, as JSON values by name. Those of the search's first
+            registration stay.
     """
 
     study: str
@@ -58,6 +63,7 @@ class SearchInfo:
     target_accuracy: float | None
     trainer: str
     base_seed: int
+    options: Mapping[str, bool | int | float | str | list[Any] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,25 @@ class Fork:
 
     trial_number: int
     percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A checkpoint that a complete trial of a search left; the file may be gone by now.
+
+    Attributes:
+        trial_number: Of the trial in its search.
+        replicate: Number of this repeat of its setting.
+        percent: Percent of W at which it was written.
+        path: Of the file, absolute.
+        host: The machine that has it.
+    """
+
+    trial_number: int
+    replicate: int
+    percent: float
+    path: Path
+    host: str
 
 
 @dataclass(frozen=True, slots=True)

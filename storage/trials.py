@@ -8,29 +8,42 @@ from datetime import datetime, timezone
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.engine import Database
-from syncswitch.storage.errors import DatabaseError, FatalError
-from syncswitch.storage.evaluation_rows import add_evaluations, read_evaluations, record_target
-from syncswitch.storage.models import PhaseRow, SearchRow, TrialRow, WorkloadRow
-from syncswitch.storage.records import (
-    Evaluation,
-    RegisteredWorkload,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
+from syncswitch.storage.checkpoint_rows import (
+    add_checkpoints,
+    check_paths,
+    delete_checkpoints,
+    read_checkpoints,
 )
+from syncswitch.storage.engine import Database
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.evaluation_rows import (
+    add_evaluations,
+    read_curves,
+    read_evaluations,
+    record_target,
+)
+from syncswitch.storage.models import PhaseRow, SearchRow, TrialRow
+from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.search_rows import read_searches, write_search
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.stored_trials import read_trials
-from syncswitch.storage.trial_values import Fork, Owner, SearchInfo, StoredTrial, check_times
-from syncswitch.storage.workload_rows import workload_row
+from syncswitch.storage.trial_values import (
+    Fork,
+    Owner,
+    SearchInfo,
+    StoredCheckpoint,
+    StoredTrial,
+    check_times,
+)
+from syncswitch.storage.workload_rows import upsert_workload
 
 __all__ = [
     "Fork",
     "Owner",
     "SearchInfo",
+    "StoredCheckpoint",
     "StoredTrial",
     "TrialStore",
-    "upsert_workload",
 ]
 
 
@@ -40,13 +53,20 @@ class TrialStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def register(self, identity: WorkloadIdentity, reference: str, search: SearchInfo) -> None:
+    def register(
+        self, identity: WorkloadIdentity, reference: str, search: SearchInfo
+    ) -> SearchInfo:
         """Adds a search and its workload, or brings their names and settings up to date.
+
+        The options of a search that is there already stay as they are.
 
         Args:
             identity: The workload; its fingerprint is the search's.
             reference: Normal form of what the user called the workload.
             search: The search.
+
+        Returns:
+            The search as the database has it now.
 
         Raises:
             DatabaseError: The study belongs to another workload.
@@ -54,11 +74,11 @@ class TrialStore:
         if search.fingerprint != identity.fingerprint:
             raise FatalError(f"search {search.study!r} names another workload than {identity.name}")
 
-        def operation(session: Session) -> None:
+        def operation(session: Session) -> SearchInfo:
             upsert_workload(session, identity, reference)
-            _upsert_search(session, search)
+            return write_search(session, search)
 
-        self._database.write(operation)
+        return self._database.write(operation)
 
     def begin(
         self,
@@ -81,7 +101,9 @@ class TrialStore:
         Raises:
             FatalError: The search is not registered or has another workload, the trial is
                 complete, or the run it is forked from is unknown.
+            UserError: The path of its checkpoints is not UTF-8 text.
         """
+        check_paths(spec)
 
         def operation(session: Session) -> None:
             search = session.get(SearchRow, study)
@@ -117,7 +139,7 @@ class TrialStore:
         self._update_running(study, trial_number, heartbeat_at=_now(), worker_steps=worker_step)
 
     def complete(self, study: str, trial_number: int, record: TrialRecord) -> None:
-        """Records what a trial measured, evaluations and phases included.
+        """Records what a trial measured, evaluations, phases and checkpoints included.
 
         What is complete stays as it is. A trial that was taken for failed, because its owner was
         silent, becomes complete: it did run, and its time was paid.
@@ -133,8 +155,9 @@ class TrialStore:
                 raise FatalError(f"trial {trial_number} of {study!r} was never begun")
             if row.state != "complete":
                 _fill(row, record)
-                session.flush()  # the phases and evaluations refer to this row
+                session.flush()  # all of these refer to this row
                 session.add_all(_phases(row.trial_id, record))
+                add_checkpoints(session, row.trial_id, record)
                 add_evaluations(session, [(row.trial_id, record.evaluations)])
 
         self._database.write(operation)
@@ -186,14 +209,24 @@ class TrialStore:
                 session, TrialRow.study == study, TrialRow.trial_number == trial_number
             )
 
+    def curves(self, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
+        """Evaluations of all complete trials of a workload by `trial_id`, in order; one query."""
+        with self._database.session(read_only=True) as session:
+            return read_curves(session, fingerprint)
+
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
         """Searches in the order in which they were registered; `workload` as in `trials`."""
-        query = select(SearchRow).join(SearchRow.workload)
-        if workload is not None:
-            query = query.where(is_workload(workload))
-        query = query.order_by(SearchRow.registered_at, SearchRow.study)
         with self._database.session(read_only=True) as session:
-            return [_search_info(row) for row in session.scalars(query)]
+            return read_searches(session, workload)
+
+    def checkpoints(self, study: str) -> list[StoredCheckpoint]:
+        """What the complete trials of a search left, by replicate, percent and trial number."""
+        with self._database.session(read_only=True) as session:
+            return read_checkpoints(session, study)
+
+    def forget_checkpoints(self, study: str) -> None:
+        """Deletes what is known of the checkpoints of a search; the files stay."""
+        self._database.write(lambda session: delete_checkpoints(session, study))
 
     def set_target(self, study: str, target_accuracy: float) -> None:
         """Records the accuracy that a search wants, and when each complete run reached it."""
@@ -227,31 +260,6 @@ class TrialStore:
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
-
-
-def upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
-    """Adds a workload, or brings its names up to date."""
-    row = session.get(WorkloadRow, identity.fingerprint)
-    if row is None:
-        row = workload_row(RegisteredWorkload(identity, reference))
-        session.add(row)
-    row.name = identity.name
-    row.reference = reference
-    session.flush()  # the search refers to this row
-
-
-def _upsert_search(session: Session, search: SearchInfo) -> None:
-    row = session.get(SearchRow, search.study)
-    if row is None:
-        session.add(SearchRow(registered_at=_now(), **asdict(search)))
-        return
-    if row.fingerprint != search.fingerprint:
-        raise DatabaseError(
-            f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
-            f" {search.fingerprint[:12]}; give the new search a study name of its own"
-        )
-    for name, value in asdict(search).items():
-        setattr(row, name, value)
 
 
 def _locked(session: Session, study: str, trial_number: int) -> TrialRow | None:
@@ -294,7 +302,3 @@ def _phases(trial_id: int, record: TrialRecord) -> list[PhaseRow]:
         PhaseRow(trial_id=trial_id, position=position, **asdict(phase))
         for position, phase in enumerate(record.phases)
     ]
-
-
-def _search_info(row: SearchRow) -> SearchInfo:
-    return SearchInfo(**{name: getattr(row, name) for name in SearchInfo.__dataclass_fields__})

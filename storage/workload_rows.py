@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from syncswitch.storage.models import WorkloadRow
 from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
 
-__all__ = ["lock_workload", "registered_workload", "workload_row"]
+__all__ = ["lock_workload", "registered_workload", "upsert_workload", "workload_row"]
 
 
 def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
@@ -22,6 +22,17 @@ def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
         registered_at=datetime.now(timezone.utc),
         **asdict(workload.identity),
     )
+
+
+def upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
+    """Adds a workload, or brings its names up to date."""
+    row = session.get(WorkloadRow, identity.fingerprint)
+    if row is None:
+        row = workload_row(RegisteredWorkload(identity, reference))
+        session.add(row)
+    row.name = identity.name
+    row.reference = reference
+    session.flush()  # the search refers to this row
 
 
 def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:

@@ -59,8 +59,8 @@ def check(storage_url: str, as_json: bool) -> int:
     """Checks that the database is whole and agrees with itself. Exit status 1 if not.
 
     Looks at the file (of SQLite), the tables, the references between rows, the versions and aliases
-    of policies and the runs that they rest on, the evaluations and phases of runs, and Optuna's
-    account of the searches. Changes nothing.
+    of policies and the runs that they rest on, the evaluations, phases and checkpoints of runs, and
+    Optuna's account of the searches. Changes nothing.
     """
     from syncswitch.searcher.health import check_database
     from syncswitch.storage.inspection import shown

@@ -44,6 +44,7 @@ def print_policy(entry: PolicyEntry) -> None:
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {len(policy.evidence)} runs, study {policy.study}"),
+        ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
         ("created", policy.created_at),
         ("imported", entry.imported_at),
         ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),

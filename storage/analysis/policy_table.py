@@ -36,6 +36,9 @@ class PolicyVersion:
     speed_up: Annotated[float | None, "baseline seconds over training seconds"]
     evidence_runs: Annotated[int, "trials that it rests on"]
     strategy: Annotated[str, "rule that decided"]
+    confidence: Annotated[
+        float | None, "probability that this is the earliest acceptable setting; null if not known"
+    ]
     study: Annotated[str, "search that found it"]
     created_at: Annotated[datetime, "UTC"]
     imported_at: Annotated[datetime | None, "UTC; null if a search of this database found it"]

@@ -20,8 +20,7 @@ from syncswitch.storage.importing.manifest import Manifest, ManifestRow, Remark
 from syncswitch.storage.importing.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.models import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.trials import upsert_workload
-from syncswitch.storage.workload_rows import lock_workload
+from syncswitch.storage.workload_rows import lock_workload, upsert_workload
 
 __all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
 

@@ -110,6 +110,7 @@ def _facts(policy: TimingPolicy) -> Mapping[str, Any]:
         "baseline_seconds": policy.baseline_seconds,
         "evidence_seconds": math.fsum(run.training_seconds for run in policy.evidence),
         "strategy": policy.strategy,
+        "confidence": policy.confidence,
         "study": policy.study,
         **{f"software {name}": version for name, version in sorted(policy.software.items())},
     }

@@ -16,13 +16,14 @@ __all__ = [
     "SCHEMA_VERSION",
     "Document",
     "DocumentVersion1",
+    "DocumentVersion2",
     "EvidenceContent",
     "PolicyContent",
     "WorkloadContent",
     "policy_schema",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the files that this version of the software writes."""
 
 LARGEST_INTEGER = 2**31 - 1
@@ -56,6 +57,7 @@ _Count = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
 _WorkerSteps = Annotated[int, Field(ge=1, le=_LARGEST_BIG_INTEGER)]
 _Index = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
 _Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Checksum = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 _Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
@@ -76,8 +78,8 @@ class EvidenceContent(_Content):
     training_seconds: _Seconds
 
 
-class PolicyContent(_Content):
-    """When to switch, for one workload fingerprint."""
+class _PolicyContentVersion2(_Content):
+    """As files of the versions 1 and 2 have it."""
 
     fingerprint: _Fingerprint
     version: _Count
@@ -97,6 +99,12 @@ class PolicyContent(_Content):
     evidence: Annotated[tuple[EvidenceContent, ...], AfterValidator(_names_each_run_once)]
     created_at: Annotated[_Moment, AfterValidator(_is_moment)]
     software: dict[str, str]
+
+
+class PolicyContent(_PolicyContentVersion2):
+    """When to switch, for one workload fingerprint."""
+
+    confidence: _Share | None
 
 
 class WorkloadContent(_Content):
@@ -127,20 +135,29 @@ class Document(_Content):
     spaces, and the fingerprint that of the workload; a schema cannot check either.
     """
 
-    schema_version: Literal[2]
-    checksum: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+    schema_version: Literal[3]
+    checksum: _Checksum
     workload: WorkloadContent
     policy: PolicyContent
 
 
+class DocumentVersion2(_Content):
+    """Without the confidence."""
+
+    schema_version: Literal[2]
+    checksum: _Checksum
+    workload: WorkloadContent
+    policy: _PolicyContentVersion2
+
+
 class DocumentVersion1(_Content):
-    """As the first version of the software wrote it: without the workload."""
+    """As the first version of the software wrote it: without the workload, too."""
 
     model_config = ConfigDict(extra="ignore")
 
     schema_version: Literal[1]
     checksum: str
-    policy: PolicyContent
+    policy: _PolicyContentVersion2
 
 
 def policy_schema() -> dict[str, Any]:

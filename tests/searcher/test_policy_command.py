@@ -14,6 +14,8 @@ from command_line import QUICK, Invoke, database_file, elsewhere, error_line, ex
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.policy_file import policy_from_dict, read_policy_file
 
+GOLDEN = Path(__file__).parents[1] / "storage" / "golden"
+
 
 def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None:
     result = invoke("policy", "lookup", "digits", "--workers", "8")
@@ -215,6 +217,29 @@ def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path
     text = invoke("policy", "show", "generated").stdout
     assert " differs\n" in text
     assert text.endswith("8 of 8 runs are in this database, 1 of them with other results.\n")
+
+
+@pytest.mark.parametrize(("version", "shown"), [(2, []), (3, ["confidence   97 %"])])
+def test_show_says_how_sure_a_policy_is(
+    invoke: Invoke, tmp_path: Path, version: int, shown: list[str]
+) -> None:
+    storage = ["--storage", elsewhere(tmp_path)]
+    invoke("policy", "import", str(GOLDEN / f"policy-{version}.json"), *storage)
+    lines = invoke("policy", "show", "digits", *storage).stdout.splitlines()
+    assert [line for line in lines if line.startswith("confidence")] == shown
+    content = json.loads(invoke("policy", "lookup", "digits", "--json", *storage).stdout)
+    assert content["confidence"] == (0.97 if shown else None)
+
+
+def test_diff_says_that_one_policy_is_less_sure(invoke: Invoke) -> None:
+    files = [str(GOLDEN / f"policy-{version}.json") for version in (2, 3)]
+    content = json.loads(invoke("policy", "diff", *files, "--json").stdout)
+    assert content["facts"] == [{"fact": "confidence", "a": None, "b": 0.97}]
+    assert invoke("policy", "diff", *files).stdout.splitlines()[-1].split() == [
+        "confidence",
+        "-",
+        "0.97",
+    ]
 
 
 def trials_of(invoke: Invoke) -> Result:

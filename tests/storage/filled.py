@@ -47,6 +47,7 @@ def fill_all(
         phases=(replace(record.phases[0], end_worker_step=1000, seconds=6.0),),
         training_seconds=6.0,
         inherited_seconds=0.0,
+        checkpoints={50.0: folder / "50.npz"},
     )
     complete(store, search.study, 0, base)
     complete(store, search.study, 1, record, fork=Fork(0, 50.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.evaluation_rows import add_evaluations, read_evaluations
 from syncswitch.storage.models import TrialRow
-from syncswitch.storage.records import Evaluation, TrialRecord
-from syncswitch.storage.trials import Owner, TrialStore
+from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
+from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
 
 CURVE = [
     Evaluation(0, 0.0, 0.1, 2.3),
@@ -73,3 +74,49 @@ def test_one_impossible_evaluation_and_none_is_added(
     with pytest.raises(FatalError):
         added(database, (trial_ids[0], [*CURVE, impossible]))
     assert read(database, trial_ids[0]) == []
+
+
+def test_the_curves_of_a_workload_are_those_of_its_complete_trials(
+    store: TrialStore,
+    record: TrialRecord,
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    other_identity: WorkloadIdentity,
+) -> None:
+    assert store.curves(identity.fingerprint) == {}
+    other = replace(search, study="large", fingerprint=other_identity.fingerprint)
+    store.register(other_identity, "digits", other)
+    store.register(identity, "digits", replace(search, study="digits-2"))
+    diverged = replace(record, evaluations=(), diverged=True)
+    elsewhere = replace(record, spec=replace(record.spec, identity=other_identity))
+    of_first = replace(record, evaluations=tuple(CURVE))
+    for study, number, measured in (
+        ("digits-1", 1, of_first),
+        ("digits-1", 0, record),
+        ("digits-1", 2, diverged),
+        ("digits-1", 3, None),
+        ("large", 0, elsewhere),
+        ("digits-2", 0, record),
+    ):
+        store.begin(study, number, (measured or record).spec, Owner.current())
+        if measured is not None:
+            store.complete(study, number, measured)
+    ids = {(trial.study, trial.trial_number): trial.trial_id for trial in store.trials()}
+    assert repr(store.curves(identity.fingerprint)) == repr(
+        {
+            ids["digits-1", 1]: tuple(CURVE),
+            ids["digits-1", 0]: record.evaluations,
+            ids["digits-1", 2]: (),
+            ids["digits-2", 0]: record.evaluations,
+        }
+    )
+    assert store.curves("f" * 64) == {}
+
+
+def test_the_curves_of_imported_runs_are_among_them(filled: Database) -> None:
+    store = TrialStore(filled)
+    (imported, *others) = [trial for trial in store.trials() if trial.source is not None]
+    curves = store.curves(imported.fingerprint)
+    assert list(curves) == [imported.trial_id, *(trial.trial_id for trial in others)]
+    assert curves[imported.trial_id] != ()
+    assert () in curves.values()  # the one of which only its divergence is known

@@ -29,6 +29,8 @@ from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.migrations import configuration
 from syncswitch.storage.models import Base
+from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.trials import TrialStore
 from tests.conftest import make_database
 from tests.storage.schema import schema
 
@@ -251,6 +253,34 @@ def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> No
     assert {row["imported_at"] for row in after["syncswitch_policies"]} == {None}
 
 
+@every_older_revision
+def test_revision_0003_says_nothing_of_what_was_there(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        searches = TrialStore(database).searches()
+        assert [search.options for search in searches] == [{}] * 3
+        policies = PolicyRegistry(database).policies()
+        assert {policy.confidence for policy in policies} == {None}
+        assert [TrialStore(database).checkpoints(search.study) for search in searches] == [[]] * 3
+
+
+def test_revision_0003_has_options_checkpoints_and_a_confidence(loaded: Load) -> None:
+    url = loaded(GOLDEN[2])
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        (options,) = [search.options for search in store.searches() if search.options]
+        assert options == {"spread": 0.004, "shares": [0.5, 1], "is_warm": True, "from": None}
+        (sure,) = [p for p in PolicyRegistry(database).policies() if p.confidence is not None]
+        assert (sure.strategy, sure.confidence) == ("adaptive", 0.97)
+        left = store.checkpoints(sure.evidence[0].study)
+        assert {found.trial_number for found in left} == {
+            trial.trial_number for trial in sure.evidence
+        }
+        assert [found.percent for found in left] == [12.5] * 3 + [50.0] * 3
+        assert left[0].path == Path("/golden/100-0/12.5.npz")
+
+
 @contextmanager
 def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
     """Acts before the first statement of this process that starts so; `COMMIT` counts as one."""
@@ -280,7 +310,13 @@ def child(work: Callable[[], object]) -> int | None:
 
 
 @pytest.mark.parametrize(
-    "place", ["UPDATE syncswitch_trials SET target_accuracy", "CREATE VIEW", "COMMIT"]
+    "place",
+    [
+        "UPDATE syncswitch_trials SET target_accuracy",
+        "CREATE VIEW",
+        "CREATE TABLE syncswitch_checkpoints",
+        "COMMIT",
+    ],
 )
 def test_an_upgrade_that_is_killed_leaves_the_old_database(loaded: Load, place: str) -> None:
     url = loaded(GOLDEN[0])

@@ -98,6 +98,12 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ),
     (
         "reference",
+        "rows of syncswitch_checkpoints that refer to a row of syncswitch_trials that is gone (1):"
+        " trial_id 999 percent 50",
+        ["INSERT INTO syncswitch_checkpoints VALUES (999, 50, '/50.npz', 'host-1')"],
+    ),
+    (
+        "reference",
         "syncswitch_trials that refer to a row of syncswitch_searches that is gone (4): trial_id",
         ["DELETE FROM syncswitch_searches WHERE study = 'digits-1'"],
     ),
@@ -142,8 +148,16 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ),
     (
         "trial",
-        "runs that are not complete, yet have evaluations or phases (1): trial_id",
+        "runs that are not complete, yet have evaluations, phases or checkpoints (1): trial_id",
         ["UPDATE syncswitch_trials SET state = 'running' WHERE trial_number = 2"],
+    ),
+    (
+        "trial",
+        "runs that are not complete, yet have evaluations, phases or checkpoints (1): trial_id",
+        [
+            "INSERT INTO syncswitch_checkpoints SELECT trial_id, 50, '/50.npz', 'host-1'"
+            " FROM syncswitch_trials WHERE trial_number = 3"
+        ],
     ),
     (
         "trial",
@@ -247,6 +261,7 @@ def test_of_many_faults_some_are_named(broken: Break) -> None:
         ("DROP VIEW syncswitch_trial_facts", "syncswitch_trial_facts"),
         ("DROP INDEX uq_syncswitch_policies_study", "uq_syncswitch_policies_study"),
         ("DROP TABLE syncswitch_evaluations", "syncswitch_evaluations"),
+        ("DROP TABLE syncswitch_checkpoints", "syncswitch_checkpoints"),
         ("ALTER TABLE syncswitch_trials DROP COLUMN fork_from", "syncswitch_trials.fork_from"),
     ],
 )

@@ -12,7 +12,13 @@ import pytest
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.inspection import driver_url, holds_nothing, parse_url, shown
+from syncswitch.storage.inspection import (
+    driver_url,
+    holds_nothing,
+    is_same_database,
+    parse_url,
+    shown,
+)
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 NOBODY = 65534
@@ -283,3 +289,30 @@ def test_a_revision_that_nobody_made_is_refused(
     connection.commit()
     connection.close()
     assert "which no version of syncswitch makes" in refusal(sqlite_url)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("sqlite:///a.db", "sqlite:///./a.db", True),
+        ("sqlite:///a.db", "sqlite+pysqlite:///folder/../a.db", True),
+        ("sqlite:///a.db", "sqlite:///link.db", True),
+        ("sqlite:///a.db", "sqlite:///b.db", False),
+        ("postgresql://h/d", "postgres://user:secret@h:5432/d", True),
+        ("postgresql://localhost/d", "postgresql+psycopg:///d", True),
+        ("postgresql:///d?host=/run", "postgresql://u@/d?host=/run", True),
+        ("postgresql://d@h", "postgresql://h/d", True),
+        ("postgresql://h/d", "postgresql://h/e", False),
+        ("postgresql://h/d", "postgresql://i/d", False),
+        ("postgresql://h/d", "postgresql://h:5433/d", False),
+        ("postgresql:///d?host=/run", "postgresql:///d?host=/tmp", False),
+        ("sqlite:///d", "postgresql:///d", False),
+    ],
+)
+def test_two_urls_may_lead_to_the_same_database(
+    one: str, other: str, expected: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("folder").mkdir()
+    Path("link.db").symlink_to("a.db")
+    assert is_same_database(one, other) == is_same_database(other, one) == expected

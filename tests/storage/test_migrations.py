@@ -84,19 +84,34 @@ def test_every_constraint_has_a_name_that_postgresql_can_hold() -> None:
         assert all(name and len(str(name)) <= 63 for name in names)
 
 
-@pytest.mark.parametrize("percent", [-0.1, 100.1, None, float("nan")])
-def test_the_database_itself_refuses_an_impossible_percent(
-    database: Database, store: TrialStore, policy: TimingPolicy, percent: float | None
+@pytest.mark.parametrize(
+    ("name", "value", "possible"),
+    [
+        ("switch_percent", -0.1, 0.0),
+        ("switch_percent", 100.1, 100.0),
+        ("switch_percent", None, 50.0),
+        ("switch_percent", float("nan"), 50.0),
+        ("confidence", -0.1, 0.0),
+        ("confidence", 1.1, 1.0),
+        ("confidence", 97.0, None),
+    ],
+)
+def test_the_database_itself_refuses_an_impossible_policy(
+    database: Database,
+    store: TrialStore,
+    policy: TimingPolicy,
+    name: str,
+    value: float | None,
+    possible: float | None,
 ) -> None:
     names = set(PolicyRow.__table__.columns.keys()) - {"imported_at"}
-    values = {name: getattr(policy, name) for name in names}
+    values = {column: getattr(policy, column) for column in names}
     values["created_at"] = datetime.fromisoformat(policy.created_at)
 
-    def add(switch_percent: float | None) -> None:
+    def add(changed: float | None) -> None:
         with database.engine.begin() as connection:
-            changed = {**values, "switch_percent": switch_percent}
-            connection.execute(insert(PolicyRow).values(changed))
+            connection.execute(insert(PolicyRow).values({**values, name: changed}))
 
-    with pytest.raises(IntegrityError, match="switch_percent"):
-        add(percent)
-    add(50.0)
+    with pytest.raises(IntegrityError, match=name):
+        add(value)
+    add(possible)

@@ -92,6 +92,15 @@ def test_what_is_not_known_is_none_again(registry: PolicyRegistry, policy: Timin
     assert registry.publish(unknown) == unknown
 
 
+@pytest.mark.parametrize("confidence", [0.0, 0.1 + 0.2, 1.0])
+def test_a_policy_keeps_its_confidence(
+    registry: PolicyRegistry, policy: TimingPolicy, confidence: float
+) -> None:
+    sure = replace(policy, confidence=confidence)
+    assert registry.publish(sure) == sure
+    assert registry.lookup("digits") == registry.policies() == [sure]
+
+
 def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy) -> None:
     with pytest.raises(PolicyError, match="is not in this database"):
         PolicyRegistry(database).publish(policy)
@@ -102,6 +111,8 @@ def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy
     [
         {"switch_percent": 140.0},
         {"target_accuracy": float("nan")},
+        {"confidence": 1.01},
+        {"confidence": float("nan")},
         {"created_at": "yesterday"},
         {"created_at": "2026-01-31T12:00:00"},
         {"workers": 0},

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policy_file import (
+    SCHEMA_VERSION,
     policy_from_dict,
     policy_text,
     policy_to_dict,
@@ -31,6 +33,7 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 
+GOLDEN = Path(__file__).parent / "golden"
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -63,6 +66,7 @@ policies = st.builds(
     ).map(tuple),
     created_at=st.datetimes(timezones=st.just(timezone.utc)).map(lambda time: time.isoformat()),
     software=st.dictionaries(names, names, max_size=3),
+    confidence=st.none() | shares,
 )
 reals = st.floats(allow_nan=False, allow_infinity=False)
 identities = st.builds(
@@ -122,13 +126,13 @@ def file(tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload) -> 
 
 
 @pytest.fixture
-def old_file(tmp_path: Path, policy: TimingPolicy) -> Path:
-    """A policy file as the first version of the software wrote it."""
-    path = tmp_path / "old.json"
-    content = policy_to_dict(policy)
-    document = {"schema_version": 1, "checksum": checksum(content), "policy": content}
-    path.write_text(json.dumps(document, indent=2) + "\n")
-    return path
+def old_file(tmp_path: Path) -> Callable[[int], Path]:
+    """Copies of what earlier versions of the software wrote, by schema version."""
+
+    def copied(version: int) -> Path:
+        return Path(shutil.copy(GOLDEN / f"policy-{version}.json", tmp_path))
+
+    return copied
 
 
 def checksum(content: dict[str, Any]) -> str:
@@ -182,7 +186,7 @@ def test_the_values_have_the_fields_of_a_policy(policy: TimingPolicy) -> None:
 def test_the_file_says_its_schema_version(file: Path) -> None:
     document = json.loads(file.read_text())
     assert list(document) == ["schema_version", "checksum", "workload", "policy"]
-    assert document["schema_version"] == 2
+    assert document["schema_version"] == 3
 
 
 def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity) -> None:
@@ -194,19 +198,55 @@ def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity)
     assert content["reference"] == "digits.py:job"
 
 
-def test_a_file_of_version_1_is_still_read(old_file: Path, policy: TimingPolicy) -> None:
-    found = read_policy_file(old_file)
-    assert found.policy == policy
-    assert found.workload is None
-    changed(old_file, lambda document: document["policy"].update(switch_percent=25.0))
-    assert "was altered: its checksum is" in refusal(old_file)
+def test_every_schema_version_has_a_golden_file() -> None:
+    versions = range(1, SCHEMA_VERSION + 1)
+    assert sorted(GOLDEN.glob("*.json")) == [GOLDEN / f"policy-{v}.json" for v in versions]
 
 
-def test_a_file_cannot_pass_for_the_other_version(file: Path, old_file: Path) -> None:
-    changed(file, lambda document: document.update(schema_version=1))
+@pytest.mark.parametrize(("version", "confidence"), [(1, None), (2, None), (3, 0.97)])
+def test_a_file_of_every_version_is_read(
+    old_file: Callable[[int], Path],
+    policy: TimingPolicy,
+    workload: RegisteredWorkload,
+    version: int,
+    confidence: float | None,
+) -> None:
+    file = old_file(version)
+    found = read_policy_file(file)
+    assert found.policy == replace(policy, confidence=confidence)
+    assert found.workload == (None if version == 1 else workload)
+    changed(file, lambda document: document["policy"].update(switch_percent=25.0))
     assert "was altered: its checksum is" in refusal(file)
-    changed(old_file, lambda document: document.update(schema_version=2))
-    assert "workload: Field required" in refusal(old_file)
+
+
+@pytest.mark.parametrize(
+    ("written", "stated", "said"),
+    [
+        (1, 2, "workload: Field required"),
+        (1, 3, "workload: Field required"),
+        (2, 1, "its checksum is"),
+        (2, 3, "policy.confidence: Field required"),
+        (3, 1, "policy.confidence '0.97': Extra inputs are not permitted"),
+        (3, 2, "policy.confidence '0.97': Extra inputs are not permitted"),
+    ],
+)
+def test_a_file_cannot_pass_for_another_version(
+    old_file: Callable[[int], Path], written: int, stated: int, said: str
+) -> None:
+    file = old_file(written)
+    changed(file, lambda document: document.update(schema_version=stated))
+    assert f"was altered: {said}" in refusal(file)
+
+
+def test_an_old_file_is_written_anew_in_this_version(
+    old_file: Callable[[int], Path], tmp_path: Path
+) -> None:
+    found = read_policy_file(old_file(2))
+    assert found.workload is not None
+    write_policy(tmp_path / "new.json", found.policy, found.workload)
+    content = json.loads((tmp_path / "new.json").read_text())
+    assert (content["schema_version"], content["policy"]["confidence"]) == (3, None)
+    assert replace(read_policy_file(tmp_path / "new.json"), path=found.path) == found
 
 
 def test_a_reformatted_file_is_as_good(file: Path, policy: TimingPolicy) -> None:
@@ -263,6 +303,8 @@ def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
         ("training_seconds", float("inf")),
         ("target_accuracy", 1.2),
         ("threshold", -0.01),
+        ("confidence", 1.01),
+        ("confidence", "0.97"),
         ("version", 0),
         ("version", 1.5),
         ("workers", 0),
@@ -359,10 +401,10 @@ def test_a_plausible_alteration_is_refused(file: Path) -> None:
     assert "was altered: its checksum is" in refusal(file)
 
 
-@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5, True])
+@pytest.mark.parametrize("version", [0, 4, "1", None, 1.5, True])
 def test_another_schema_version_is_refused(file: Path, version: object) -> None:
     changed(file, lambda document: document.update(schema_version=version))
-    said = f"has schema version {version!r}, this version of syncswitch allows 1 and 2"
+    said = f"has schema version {version!r}, this version of syncswitch allows 1 to 3"
     assert said in refusal(file)
 
 

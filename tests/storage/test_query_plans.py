@@ -32,6 +32,9 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     ),
     "policies": lambda database: PolicyRegistry(database).policies(workload="digits"),
     "learning curve": lambda database: TrialStore(database).evaluations("digits-1", 3),
+    "curves of a workload": lambda database: TrialStore(database).curves("a" * 64),
+    "checkpoints": lambda database: TrialStore(database).checkpoints("digits-1"),
+    "checkpoints forgotten": lambda database: TrialStore(database).forget_checkpoints("digits-1"),
     "trial": lambda database: TrialStore(database).get("digits-1", 3),
     "trials of a search": lambda database: TrialStore(database).trials(study="digits-1"),
     "trials of a workload": lambda database: TrialStore(database).trials(workload="digits"),
@@ -57,7 +60,7 @@ def plan(database: Database, operation: Callable[[Database], object]) -> list[st
     statements: list[tuple[str, Any]] = []
 
     def note(_: Connection, __: object, statement: str, values: Any, *___: object) -> None:
-        if statement.startswith(("SELECT", "WITH", "UPDATE")):
+        if statement.startswith(("SELECT", "WITH", "UPDATE", "DELETE")):
             statements.append((statement, values))
 
     event.listen(Engine, "before_cursor_execute", note)

@@ -53,7 +53,7 @@ def test_the_owner_is_this_process() -> None:
 def test_a_search_is_registered_once(
     store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
 ) -> None:
-    store.register(identity, "digits", search)
+    assert store.register(identity, "digits", search) == search
     assert store.searches() == [search]
 
 
@@ -61,7 +61,7 @@ def test_registering_again_brings_names_and_settings_up_to_date(
     store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
 ) -> None:
     changed = replace(search, settings=9, target_accuracy=0.75)
-    store.register(replace(identity, name="figures"), "job.py:figures", changed)
+    assert store.register(replace(identity, name="figures"), "job.py:figures", changed) == changed
     assert store.searches(workload="figures") == [changed]
     assert store.searches(workload="job.py:figures") == [changed]
     assert store.searches(workload="digits") == []
@@ -349,7 +349,8 @@ def test_a_killed_searcher_leaves_whole_runs_and_policies(
     wait_seconds: float,
 ) -> None:
     curve = tuple(Evaluation(step, 1.0, 0.5, 0.5) for step in range(300))
-    measured = replace(record, evaluations=curve)
+    left = {percent: Path(f"/{percent:g}.npz") for percent in (12.5, 25.0, 50.0)}
+    measured = replace(record, evaluations=curve, checkpoints=left)
 
     def work(tell: Callable[[int], None]) -> None:
         with open_database(database.url, create=False) as mine:
@@ -364,9 +365,11 @@ def test_a_killed_searcher_leaves_whole_runs_and_policies(
     found = store.trials()
     assert sum(trial.state == "complete" for trial in found) > told
     assert [trial.state for trial in found[:-1]] == ["complete"] * (len(found) - 1)
+    with_checkpoints = [checkpoint.trial_number for checkpoint in store.checkpoints(STUDY)]
     for number, trial in enumerate(found):
-        whole = (2, 300) if trial.state == "complete" else (0, 0)
-        assert (len(trial.phases), len(store.evaluations(STUDY, number))) == whole
+        whole = (2, 300, 3) if trial.state == "complete" else (0, 0, 0)
+        evaluations, checkpoints = store.evaluations(STUDY, number), with_checkpoints.count(number)
+        assert (len(trial.phases), len(evaluations), checkpoints) == whole
     policies = PolicyRegistry(database).policies()
     assert len(policies) > told
     assert {found.evidence for found in policies} == {policy.evidence}

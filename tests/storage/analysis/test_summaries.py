@@ -21,7 +21,7 @@ from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.models import TrialRow
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.trials import upsert_workload
+from syncswitch.storage.workload_rows import upsert_workload
 
 _names = itertools.count()
 _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)

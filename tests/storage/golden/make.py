@@ -3,7 +3,9 @@
 Each revision's file is written once, by the software of its time, and never again: it is what
 users have. It holds a finished search (a policy, its evidence, an alias), a second version, a
 failed run and one under way, since revision 0002 also imported runs, a fork and an imported policy,
-beside Optuna's tables.
+since revision 0003 also options, checkpoints and a confidence, beside Optuna's tables.
+
+The policy files beside it are what `write_policy` wrote at each schema version.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ sys.path.insert(0, str(FOLDER.parents[1] / "searcher"))
 
 from generated_trainer import GeneratedTrainer, identity  # noqa: E402
 
-from syncswitch.searcher.decision import PaperRule  # noqa: E402
 from syncswitch.searcher.plan import SearchPlan  # noqa: E402
+from syncswitch.searcher.rules.paper import PaperRule  # noqa: E402
 from syncswitch.searcher.search import Search  # noqa: E402
 from syncswitch.storage.engine import open_database  # noqa: E402
 from syncswitch.storage.importing.manifest import read_manifest  # noqa: E402
@@ -29,9 +31,10 @@ from syncswitch.storage.importing.run_import import import_manifest  # noqa: E40
 from syncswitch.storage.inspection import REVISION  # noqa: E402
 from syncswitch.storage.policies import PolicyRegistry  # noqa: E402
 from syncswitch.storage.policy_file import read_policy_file, write_policy  # noqa: E402
-from syncswitch.storage.records import TrialSpec  # noqa: E402
+from syncswitch.storage.records import TrialRecord, TrialSpec  # noqa: E402
 from syncswitch.storage.registry.policy_import import import_policies  # noqa: E402
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore  # noqa: E402
+from syncswitch.trainers.trainer import Observer  # noqa: E402
 
 
 def fill(url: str) -> None:
@@ -90,6 +93,30 @@ def add_imports(url: str, folder: Path) -> None:
         store.begin("under-way", 2, spec, owner, fork=Fork(1, 50.0))
 
 
+class LeavesCheckpoints(GeneratedTrainer):
+    """Says that each run left two."""
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        folder = Path(f"/golden/{spec.switch_percent:g}-{spec.replicate}")
+        left = {percent: folder / f"{percent:g}.npz" for percent in (12.5, 50.0)}
+        return replace(super().train(spec, observer), checkpoints=left, host="golden")
+
+
+def add_adaptive(url: str) -> None:
+    """What an adaptive search leaves."""
+    with open_database(url, create=False) as database:
+        workload = identity()
+        Search(database, workload, SearchPlan(PaperRule(2, 1)), LeavesCheckpoints).run()
+        registry, store = PolicyRegistry(database), TrialStore(database)
+        (policy,) = registry.lookup(workload.name)
+        registry.publish(replace(policy, strategy="adaptive", study="adaptive", confidence=0.97))
+        options = {"spread": 0.004, "shares": [0.5, 1], "is_warm": True, "from": None}
+        search = SearchInfo(
+            "adaptive", workload.fingerprint, "adaptive", 9, 5, 0.01, None, "local", 1, options
+        )
+        store.register(workload, workload.name, search)
+
+
 def main() -> None:
     """Writes `REVISION.sql` beside this file, unless it is there."""
     target = FOLDER / f"{REVISION}.sql"
@@ -99,6 +126,7 @@ def main() -> None:
         path = Path(folder) / "golden.db"
         fill(f"sqlite:///{path}")
         add_imports(f"sqlite:///{path}", Path(folder))
+        add_adaptive(f"sqlite:///{path}")
         with closing(sqlite3.connect(path)) as connection:
             target.write_text("\n".join(connection.iterdump()) + "\n")
 

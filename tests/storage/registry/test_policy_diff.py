@@ -45,6 +45,7 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(policy: TimingPolicy, job
             {"speed_up": (2.0, 4.0), "training_seconds": (3.0, 1.5)},
         ),
         ({"strategy": "paper"}, {"strategy": ("adaptive", "paper")}),
+        ({"confidence": 0.97}, {"confidence": (None, 0.97)}),
         ({"study": "digits-2"}, {"study": ("digits-1", "digits-2")}),
         ({"workload": "numbers"}, {"workload": ("digits", "numbers")}),
         (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +12,7 @@ import pytest
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies import CURRENT, PolicyRegistry
-from syncswitch.storage.policy_file import (
-    PolicyFile,
-    policy_to_dict,
-    read_policy_file,
-    write_policy,
-)
+from syncswitch.storage.policy_file import PolicyFile, read_policy_file, write_policy
 from syncswitch.storage.records import (
     Evidence,
     RegisteredWorkload,
@@ -29,6 +22,7 @@ from syncswitch.storage.records import (
 from syncswitch.storage.registry.policy_import import import_policies
 from syncswitch.storage.trials import SearchInfo, TrialStore
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 Exported = Callable[..., PolicyFile]
 
@@ -51,14 +45,9 @@ def exported(tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity) -
 
 
 @pytest.fixture
-def version_1(tmp_path: Path, policy: TimingPolicy) -> PolicyFile:
+def version_1() -> PolicyFile:
     """A file of the first version, which does not describe the workload."""
-    content = policy_to_dict(policy)
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    checksum = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-    path = tmp_path / "version-1.json"
-    path.write_text(json.dumps({"schema_version": 1, "checksum": checksum, "policy": content}))
-    return read_policy_file(path)
+    return read_policy_file(GOLDEN / "policy-1.json")
 
 
 @pytest.fixture
@@ -82,7 +71,7 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
 ) -> None:
     source, target = PolicyRegistry(database), PolicyRegistry(other_database)
     source.publish(replace(policy, study="digits-0"))
-    published = source.publish(policy)
+    published = source.publish(replace(policy, confidence=0.97))
     workload = source.workload(policy.fingerprint)
     assert workload is not None
     write_policy(tmp_path / "policy.json", published, workload)
@@ -110,6 +99,17 @@ def test_an_import_may_be_repeated(
     assert first.is_new
     assert again == once_more == replace(first, is_new=False)
     assert registry.entries() == before
+
+
+def test_what_an_older_version_exported_is_known_again(
+    database: Database, store: TrialStore, registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    published = registry.publish(policy)
+    files = [read_policy_file(GOLDEN / f"policy-{version}.json") for version in (1, 2)]
+    for imported in import_policies(database, files):
+        assert (imported.policy, imported.is_new) == (published, False)
+    with pytest.raises(PolicyError, match="says something else"):
+        import_policies(database, [read_policy_file(GOLDEN / "policy-3.json")])
 
 
 def test_what_a_search_published_here_is_known_again(

@@ -42,7 +42,7 @@ def test_the_published_schema_is_that_of_the_model() -> None:
 def test_it_is_a_schema_with_a_name_and_explanations() -> None:
     schema = policy_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == "urn:syncswitch:timing-policy:2"
+    assert schema["$id"] == "urn:syncswitch:timing-policy:3"
     for part in ("PolicyContent", "WorkloadContent"):
         properties = schema["$defs"][part]["properties"]
         silent = {name for name, value in properties.items() if "description" not in value}
@@ -60,7 +60,12 @@ def test_real_files_are_valid(
         identity, model=None, batch_size=None, learning_rate=None, learning_rate_boundaries=None
     )
     other = replace(
-        policy, fingerprint=unknown.fingerprint, mean_accuracy=None, evidence=(), software={}
+        policy,
+        fingerprint=unknown.fingerprint,
+        mean_accuracy=None,
+        evidence=(),
+        software={},
+        confidence=0.97,
     )
     validate(json.loads(policy_text(other, RegisteredWorkload(unknown, "it"))))
 
@@ -70,6 +75,7 @@ def test_real_files_are_valid(
     [
         ("policy", "switch_percent", 140),
         ("policy", "fingerprint", "abc"),
+        ("policy", "confidence", 97),
         ("policy", "evidence", [{"study": "s"}]),
         ("policy", "surprise", 1),
         ("workload", "workers", 0),
@@ -89,7 +95,7 @@ def test_files_that_are_refused_are_not_valid(
         validate(document)
 
 
-@pytest.mark.parametrize("version", [1, 3, "2"])
+@pytest.mark.parametrize("version", [1, 2, 4, "3"])
 def test_another_version_is_not_valid(
     document: dict[str, Any], validate: Callable[[object], None], version: object
 ) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.dialects import sqlite
 
-from syncswitch.storage.models import UtcDateTime
+from syncswitch.storage.utc_time import UtcDateTime
 
 DIALECT = sqlite.dialect()
 
