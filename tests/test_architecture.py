@@ -94,7 +94,12 @@ HEAVY = {
 
 @pytest.mark.parametrize(
     "module",
-    ["syncswitch.searcher.cli", "syncswitch.trainers.runner", "syncswitch.trainers.workload"],
+    [
+        "syncswitch.searcher.cli",
+        "syncswitch.trainers.runner",
+        "syncswitch.trainers.workload",
+        "syncswitch.trainers.replay",
+    ],
 )
 def test_importing_a_command_line_is_light(module: str) -> None:
     assert not HEAVY & loaded_after(f"import {module}")

@@ -11,12 +11,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.protocols import PROTOCOLS
 
 __all__ = [
     "Segment",
+    "checkpoint_path",
     "decay_factor",
     "last_boundary",
     "percent_to_worker_steps",
@@ -94,6 +96,12 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
         result.append(Segment(protocol, start, end, checkpoints.get(end, ())))
         start = end
     return result
+
+
+def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
+    """Where a trial writes its checkpoint at `percent` of W."""
+    name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{percent!r}{suffix}"
+    return (spec.checkpoint_directory or Path.cwd()) / name
 
 
 def switch_worker_step(spec: TrialSpec) -> int:

@@ -6,19 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.rules.paper import PaperRule
+from syncswitch.storage.errors import UserError
 from syncswitch.trainers.local import (
     DEFAULT_LAUNCHER,
     LAUNCHERS,
     load_local_workload,
     open_local_trainer,
 )
+from syncswitch.trainers.recording import REPLAY
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import WorkloadIdentity
     from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["DEFAULT_LAUNCHER", "LAUNCHERS", "STRATEGIES", "TRAINERS", "Job", "compose_local"]
+__all__ = [
+    "DEFAULT_LAUNCHER",
+    "LAUNCHERS",
+    "REPLAY",
+    "STRATEGIES",
+    "TRAINERS",
+    "Job",
+    "compose_local",
+    "compose_replay",
+]
 
 
 @dataclass(frozen=True)
@@ -28,10 +39,12 @@ class Job:
     Attributes:
         identity: The workload on its cluster.
         open_trainer: Starts the cluster: not before the first run needs it.
+        reference: How the workload is loaded, in normal form; None for what the user called it.
     """
 
     identity: WorkloadIdentity
     open_trainer: Callable[[], Trainer]
+    reference: str | None = None
 
 
 def compose_local(reference: str, workers: int, protocols: tuple[str, str], launcher: str) -> Job:
@@ -47,8 +60,52 @@ def compose_local(reference: str, workers: int, protocols: tuple[str, str], laun
     )
 
 
+def compose_replay(
+    reference: str,
+    workers: int | None,
+    protocols: tuple[str, str],
+    recordings_url: str,
+    storage_url: str,
+    seed: int,
+) -> Job:
+    """A job whose runs are recorded; nothing of the workload is loaded.
+
+    Args:
+        reference: Name, reference or start of the fingerprint of the recorded runs' workload.
+        workers: Only runs on a cluster of this size.
+        protocols: Only runs with these.
+        recordings_url: Database of the recorded runs.
+        storage_url: Database of the search.
+        seed: Of the draws among the recorded runs.
+
+    Raises:
+        UserError: There are no such runs, they are of several workloads, or the databases are the
+            same.
+    """
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.inspection import is_same_database, shown
+    from syncswitch.trainers.recording import read_recording
+    from syncswitch.trainers.replay import ReplayTrainer
+
+    if is_same_database(recordings_url, storage_url):
+        raise UserError(
+            f"--recordings and --storage are both {shown(storage_url)}, so replayed runs would"
+            " count as measured ones; give the search a database of its own with --storage"
+        )
+    with open_database(recordings_url, create=False) as database:
+        recording = read_recording(database, reference, workers=workers, protocols=protocols)
+    return Job(
+        identity=recording.identity,
+        open_trainer=lambda: ReplayTrainer(recording, deck_seed=seed),
+        reference=recording.reference,
+    )
+
+
 TRAINERS: dict[str, Callable[[str, int, tuple[str, str], str], Job]] = {"local": compose_local}
-"""What makes a job of a workload's reference, workers, protocols and launcher, by name."""
+"""What makes a job of a workload's reference, workers, protocols and launcher, by name.
+
+`REPLAY` is the one more that needs other things: see `compose_replay`.
+"""
 
 STRATEGIES: dict[str, Callable[[int, int, float, float | None, bool], PaperRule]] = {
     "paper": PaperRule

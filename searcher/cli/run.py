@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from syncswitch.searcher.cli import compose
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.plan import SearchPlan, study_name
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import RetryableError, UserError, WorkloadError
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -39,10 +39,17 @@ _DEFAULT_WORKERS = 4
 @protocols_option("bsp,asp")
 @click.option(
     "--trainer",
-    type=click.Choice(list(compose.TRAINERS)),
+    type=click.Choice([*compose.TRAINERS, compose.REPLAY]),
     default="local",
     show_default=True,
-    help="What makes the runs: local = a TensorFlow cluster on this machine.",
+    help="What makes the runs: local = a TensorFlow cluster on this machine; replay = nothing is"
+    " trained, recorded runs answer.",
+)
+@click.option(
+    "--recordings",
+    "recordings_url",
+    metavar="URL",
+    help="Database of the recorded runs (--trainer replay).",
 )
 @click.option(
     "--launcher",
@@ -100,6 +107,7 @@ def run(
     workers: int,
     protocols: str,
     trainer: str,
+    recordings_url: str | None,
     launcher: str,
     strategy: str,
     settings: int,
@@ -116,7 +124,8 @@ def run(
 ) -> int:
     """Searches for the timing policy of WORKLOAD and saves it.
 
-    WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
+    WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute; with
+    --trainer replay also the name or the start of the fingerprint of recorded runs.
 
     The same command goes on where an interrupted search stopped, and answers at once when the
     search is finished. Several of them on one database share the work.
@@ -124,13 +133,21 @@ def run(
     from syncswitch.trainers.protocols import parse_pair
 
     rule = compose.STRATEGIES[strategy](settings, runs, threshold, target_accuracy, two_sided)
-    plan = SearchPlan(rule, trainer=f"{trainer}/{launcher}", base_seed=seed)
+    is_replay = trainer == compose.REPLAY
+    kind = trainer if is_replay else f"{trainer}/{launcher}"
+    plan = SearchPlan(rule, trainer=kind, base_seed=seed)
     plan.check()
     pair = parse_pair(protocols)
-    job = compose.TRAINERS[trainer](reference, workers, pair, launcher)
+    _check_recordings(is_replay, recordings_url)
+    if recordings_url is None:
+        job = compose.TRAINERS[trainer](reference, workers, pair, launcher)
+    else:
+        wanted = workers if _is_given("workers") else None
+        job = compose.compose_replay(reference, wanted, pair, recordings_url, storage_url, seed)
     if dry_run:
         given = (first_seconds, second_seconds)
-        print_forecast(rule, job.identity, given, storage_url, as_json=as_json)
+        measured_url = recordings_url or storage_url
+        print_forecast(rule, job.identity, given, measured_url, as_json=as_json)
         return EXIT_OK
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
@@ -141,8 +158,28 @@ def run(
         return EXIT_INTERRUPTED
     version = result.policy.version
     chosen = None if version == current else version
-    _print(result, as_json, _how_to_use(reference, workers, chosen))
+    _print(result, as_json, _how_to_use(job, reference, chosen))
     return EXIT_OK
+
+
+def _is_given(parameter: str) -> bool:
+    """Whether the user said it, instead of leaving it to its default."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source == ParameterSource.COMMANDLINE
+
+
+def _check_recordings(is_replay: bool, recordings_url: str | None) -> None:
+    """Refuses options that do not go with the trainer."""
+    if is_replay and recordings_url is None:
+        raise UserError(
+            "--trainer replay needs the database of the recorded runs: add --recordings URL"
+        )
+    if not is_replay and recordings_url is not None:
+        raise UserError("--recordings needs --trainer replay: add that, or leave it out")
+    if is_replay and _is_given("launcher"):
+        raise UserError(
+            "--launcher starts a cluster, and --trainer replay needs none: leave it out"
+        )
 
 
 class _Trainers:
@@ -195,7 +232,7 @@ def _search(
             job.identity,
             plan,
             trainers,
-            reference=normal_reference(reference),
+            reference=job.reference or normal_reference(reference),
             reporter=reporter,
         ).run()
         aliases = PolicyRegistry(database).aliases(job.identity.fingerprint)
@@ -227,14 +264,29 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
         render.print_result(result, how_to_use)
 
 
-def _how_to_use(reference: str, workers: int, version: int | None) -> str:
-    """The runner's command line for this policy, with what it would not guess."""
-    context = click.get_current_context()
-    words = ["syncswitch-run", reference]
+def _how_to_use(job: compose.Job, reference: str, version: int | None) -> str:
+    """The command line that uses this policy, with what it would not guess."""
+    if _is_loadable(job.reference):
+        words, option = ["syncswitch-run", job.reference or reference], "--policy"
+    else:
+        fingerprint = job.identity.fingerprint[:12]
+        words, option = ["syncswitch-search", "policy", "export", fingerprint], "--version"
     if version is not None:
-        words += ["--policy", str(version)]
-    if workers != _DEFAULT_WORKERS:
-        words += ["--workers", str(workers)]
-    if context.get_parameter_source("storage_url") == ParameterSource.COMMANDLINE:
-        words += ["--storage", str(context.params["storage_url"])]
+        words += [option, str(version)]
+    if option == "--policy" and job.identity.workers != _DEFAULT_WORKERS:
+        words += ["--workers", str(job.identity.workers)]
+    if _is_given("storage_url"):
+        words += ["--storage", str(click.get_current_context().params["storage_url"])]
     return shlex.join(words)
+
+
+def _is_loadable(recorded_reference: str | None) -> bool:
+    """Whether there is something to train; an imported job is only a name."""
+    from syncswitch.trainers.workload import find_module
+
+    if recorded_reference is not None:
+        try:
+            find_module(recorded_reference)
+        except WorkloadError:
+            return False
+    return True

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
@@ -15,8 +15,15 @@ from syncswitch.trainers.cluster.dispatch import Dispatcher
 from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator, ModelTester
 from syncswitch.trainers.cluster.program import Program, Push
 from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor
+from syncswitch.trainers.phases import joined_phases
 from syncswitch.trainers.protocols import PROTOCOLS
-from syncswitch.trainers.schedule import Segment, segments, switch_worker_step, worker_step_rate
+from syncswitch.trainers.schedule import (
+    Segment,
+    checkpoint_path,
+    segments,
+    switch_worker_step,
+    worker_step_rate,
+)
 from syncswitch.trainers.trainer import Observer, Verdict
 from syncswitch.trainers.workload import Workload
 
@@ -75,7 +82,7 @@ class TrainingRun:
         self._next_evaluation = self._following_evaluation(self._dispatcher.done)
         self._diverged = False
         self._told_to_stop = False
-        self._phases: list[PhaseRecord] = []
+        self._phases: tuple[PhaseRecord, ...] = ()
         self._switch_overhead_seconds = 0.0
         self._saving_seconds = 0.0
         self._waited_seconds = self._waited_before_update_seconds = 0.0
@@ -236,14 +243,10 @@ class TrainingRun:
             count.total / count.pushes if count.pushes else 0.0,
             count.maximum,
         )
-        if self._phases and self._phases[-1].protocol == phase.protocol:
-            phase = _joined(self._phases.pop(), phase)
-        self._phases.append(phase)
+        self._phases = joined_phases((*self._phases, phase))
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
-        directory = self._spec.checkpoint_directory or Path.cwd()
-        name = f"seed-{self._spec.seed}-switch-{self._spec.switch_percent!r}-at-{percents[0]!r}.npz"
-        path = directory / name
+        path = checkpoint_path(self._spec, percents[0], ".npz")
         state = self._program.state()
         done = self._dispatcher.done
         write_checkpoint(
@@ -267,25 +270,10 @@ class TrainingRun:
         return RunResult(
             worker_steps=done,
             evaluations=tuple(self._evaluations),
-            phases=tuple(self._phases),
+            phases=self._phases,
             diverged=self._diverged,
             stopped_early=self._told_to_stop and done < self._spec.identity.total_worker_steps,
             training_seconds=self._elapsed_seconds,
             switch_overhead_seconds=self._switch_overhead_seconds,
             checkpoints=self._checkpoints,
         )
-
-
-def _joined(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
-    """Two stretches of one protocol, between which there was a checkpoint, as one phase."""
-    first_steps = first.end_worker_step - first.start_worker_step
-    second_steps = second.end_worker_step - second.start_worker_step
-    means = (first.mean_staleness or 0.0, second.mean_staleness or 0.0)
-    total = means[0] * first_steps + means[1] * second_steps
-    return replace(
-        first,
-        end_worker_step=second.end_worker_step,
-        seconds=first.seconds + second.seconds,
-        mean_staleness=total / max(1, first_steps + second_steps),
-        max_staleness=max(first.max_staleness or 0, second.max_staleness or 0),
-    )

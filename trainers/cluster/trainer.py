@@ -21,9 +21,9 @@ from syncswitch.trainers.cluster.launchers import InProcessLauncher, Launcher
 from syncswitch.trainers.cluster.program import ModelState, Program
 from syncswitch.trainers.cluster.run import RunResult, TrainingRun
 from syncswitch.trainers.cluster.tensorflow_api import TRANSIENT_ERRORS
-from syncswitch.trainers.protocols import check_protocols
-from syncswitch.trainers.schedule import last_boundary, switch_worker_step
+from syncswitch.trainers.schedule import last_boundary
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+from syncswitch.trainers.trial_check import check_position, check_trial
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ClusterTrainer"]
@@ -53,7 +53,8 @@ class ClusterTrainer(Trainer):
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         """See `Trainer.train`."""
-        self._check(spec)
+        pair = (spec.identity.first_protocol, spec.identity.second_protocol)
+        check_trial(spec, self._own_identity(*pair))
         start = self._load_start(spec)
         started_at = datetime.now(timezone.utc)
         run = TrainingRun(
@@ -73,19 +74,6 @@ class ClusterTrainer(Trainer):
         """See `Trainer.close`."""
         self._launcher.close()
 
-    def _check(self, spec: TrialSpec) -> None:
-        identity = spec.identity
-        check_protocols(identity.first_protocol, identity.second_protocol)
-        own = self._own_identity(identity.first_protocol, identity.second_protocol)
-        if identity.fingerprint != own.fingerprint:
-            raise UserError(
-                f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "
-                f"{identity.workers} workers given to a trainer of {own.name!r} "
-                f"({own.fingerprint[:12]}) with {self._workers}; make a trainer for it"
-            )
-        if not 0 <= spec.switch_percent <= 100:
-            raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
-
     def _own_identity(self, *protocols: str) -> WorkloadIdentity:
         # Kept, because describing a workload builds its model.
         if protocols not in self._identities:
@@ -97,7 +85,7 @@ class ClusterTrainer(Trainer):
             self._program.load(self._program.initial_state(spec.seed))
             return None
         checkpoint = read_checkpoint(spec.fork_from)
-        _check_position(spec, checkpoint)
+        check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
         try:
             if checkpoint.model != spec.identity.model:
                 raise ValueError(f"structure {checkpoint.model[:12]}")
@@ -141,20 +129,4 @@ class ClusterTrainer(Trainer):
             host=socket.gethostname(),
             software=software_versions(),
             checkpoints=result.checkpoints,
-        )
-
-
-def _check_position(spec: TrialSpec, checkpoint: Checkpoint) -> None:
-    """A fork may only go on with what its own trial would have done up to there."""
-    W, switch = spec.identity.total_worker_steps, switch_worker_step(spec)
-    if checkpoint.worker_step > W:
-        raise UserError(
-            f"checkpoint {spec.fork_from} is at worker-step {checkpoint.worker_step:,}, beyond the "
-            f"{W:,} of workload {spec.identity.name!r}; give an earlier one"
-        )
-    if checkpoint.first_protocol_worker_steps != min(checkpoint.worker_step, switch):
-        raise UserError(
-            f"checkpoint {spec.fork_from} has {checkpoint.first_protocol_worker_steps:,} of its "
-            f"{checkpoint.worker_step:,} worker-steps in the first protocol, but this trial "
-            f"switches at {switch:,}; give one from before that, or of the same switch"
         )
