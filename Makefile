@@ -9,7 +9,8 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-database test-training lint dev benchmark benchmark-database clean
+.PHONY: demo test test-database test-training lint dev benchmark benchmark-database \
+	benchmark-strategies clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -37,6 +38,9 @@ benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 
 benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and half a gigabyte.
 	$(BIN)/python -m tests.benchmarks.database
+
+benchmark-strategies: $(INSTALLED)  ## Search strategies on the same problems: ten minutes.
+	$(BIN)/python -m tests.benchmarks.strategies
 
 dev: $(INSTALLED)  ## An environment to work in.
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncswitch.searcher.decision import Decided, NextRun, Observation, PaperRule
+from syncswitch.searcher.decision import Decided, NextRun, Observation
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.errors import UserError
 
 __all__ = [

@@ -1,30 +1,49 @@
-"""The offline timing policy as a pure rule: from observations to the next run or the answer.
+"""What a rule sees and what it answers.
 
-A rule has no state. It walks through the whole history on every call, so whoever holds the history
-can go on with the search.
+A rule is the offline timing policy as a pure function: from observations to the next run or the
+answer. It has no state: it looks at the whole history on every call, so whoever holds the history
+can go on with the search. `rules/` has those that there are.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-from syncswitch.storage.errors import UserError
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 __all__ = [
     "Decided",
     "Decision",
     "NextRun",
     "Observation",
-    "PaperRule",
     "Progress",
+    "Rule",
+    "RunCost",
     "SettingSummary",
     "Wait",
+    "mean_accuracy",
+    "summary_of",
 ]
 
-# Means of accuracies such as 0.95 are not exact in binary; a tie must not depend on that.
-_ROUNDING = 1e-9
+
+@dataclass(frozen=True, slots=True)
+class RunCost:
+    """What a run cost, and what another one would.
+
+    Attributes:
+        paid_seconds: Training time of the run itself, without what it inherited.
+        first_seconds: A whole training with the first protocol at the pace of this run; None
+            where it used that protocol for no worker-step of its own.
+        second_seconds: The same of the second protocol.
+        reached_percent: Percent of W that the run did before it ended.
+    """
+
+    paid_seconds: float
+    first_seconds: float | None
+    second_seconds: float | None
+    reached_percent: float = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +55,35 @@ class Observation:
         accuracy: Converged accuracy, 0 to 1.
         diverged: Whether the training blew up.
         trial_number: Says which runs of a setting were first.
+        replicate: Runs of one replicate have the same seed, and may share the start of the
+            training.
+        stopped_early: The run was not made to its end.
+        plateau_accuracy: Of a run that was: what it would have measured had it been stopped; None
+            where it would not have been.
+        cost: What the run cost; None where nobody says.
     """
 
     switch_percent: float
     accuracy: float
     diverged: bool = False
     trial_number: int = 0
+    replicate: int = 0
+    stopped_early: bool = False
+    plateau_accuracy: float | None = None
+    cost: RunCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A run at this setting is needed now."""
+    """Runs at this setting are needed now.
+
+    Attributes:
+        switch_percent: The setting.
+        repeats: So many are needed whatever they measure, unless one diverges.
+    """
 
     switch_percent: float
+    repeats: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +100,13 @@ class Decided:
     Attributes:
         switch_percent: The timing policy.
         target_accuracy: A, what candidates were compared with.
+        confidence: Probability that this is the earliest acceptable setting; None where the rule
+            does not say.
     """
 
     switch_percent: float
     target_accuracy: float
+    confidence: float | None = None
 
 
 Decision = NextRun | Wait | Decided
@@ -115,46 +153,58 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class PaperRule:
-    """Binary search for the earliest acceptable switch (Sync-Switch, ICDCS 2021, Algorithm 1).
-
-    The paper's pseudo-code leaves some points open, which are settled here: the sum of accuracies
-    starts anew at each setting, and the answer is the lowest accepted setting. A setting is
-    rejected by one diverged run, whatever the mean, so its remaining runs are not made.
+class Rule(ABC):
+    """Decides on the runs of a search.
 
     Attributes:
-        settings: M, candidates to try.
-        runs: R, runs at each setting.
+        settings: M, how often the range of switch points may be halved.
+        runs: R, the most runs of a setting.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: A; None to measure it with runs of the first protocol alone.
-        two_sided: Accept only within [A - beta, A + beta], as printed in the paper, which rejects
-            a candidate that is better than the baseline. Default: at least A - beta.
+        share_prefix: Runs start from checkpoints of other runs of their replicate.
+        early_stop: Runs end as soon as their accuracy is known.
         lowest_percent: Lower end of the search.
         highest_percent: Upper end: the first protocol alone.
-        baseline_runs: How many runs measure A; None for R.
     """
 
     settings: int = 5
     runs: int = 5
     threshold: float = 0.01
     target_accuracy: float | None = None
-    two_sided: bool = False
+    share_prefix: bool = False
+    early_stop: bool = False
     lowest_percent: float = 0.0
     highest_percent: float = 100.0
-    baseline_runs: int | None = None
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """What policies and studies call this rule."""
-        return "paper-two-sided" if self.two_sided else "paper"
 
     @property
+    @abstractmethod
     def most_runs(self) -> int:
-        """Runs of a search in which none diverges."""
-        is_measured = self.target_accuracy is None
-        baselines = self.runs_at(self.highest_percent) if is_measured else 0
-        return baselines + self.settings * self.runs
+        """Runs of the longest search in which none diverges."""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a search has to be told, beside name and first four attributes, as JSON values."""
+        return {
+            field.name: list(value) if isinstance(value, tuple) else value
+            for field in fields(self)
+            if field.name not in _NO_OPTIONS
+            and (value := getattr(self, field.name)) != field.default
+        }
+
+    @abstractmethod
+    def grid(self) -> tuple[float, ...]:
+        """All settings that may be asked for, ascending."""
+
+    def between(self, lowest_percent: float, highest_percent: float) -> Rule:
+        """The same rule on another range of switch points."""
+        return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
+
+    @abstractmethod
     def decide(
         self, finished: Iterable[Observation], in_flight_percents: Iterable[float] = ()
     ) -> Decision:
@@ -167,81 +217,29 @@ class PaperRule:
         Raises:
             UserError: The baseline diverged, so there is nothing to compare with.
         """
-        finished = list(finished)
-        progress = self.progress(finished)
-        percent = progress.open_percent
-        if percent is None:
-            if progress.target_accuracy is None:
-                raise AssertionError("a decided search has a target")
-            return Decided(progress.upper_percent, progress.target_accuracy)
-        taken = sum(o.switch_percent == percent for o in finished)
-        taken += sum(p == percent for p in in_flight_percents)
-        return NextRun(percent) if taken < self.runs_at(percent) else Wait(percent)
 
+    @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> Progress:
-        """Walks through the search as far as the observations lead.
+        """How far the search is.
 
         Raises:
             UserError: The baseline diverged.
         """
-        finished = list(finished)
-        lower, upper = self.lowest_percent, self.highest_percent
-        summaries: list[SettingSummary] = []
-        target = self.target_accuracy
-        if target is None:
-            baseline = self._baseline(finished)
-            summaries.append(baseline)
-            if baseline.accepted is None:
-                return Progress(tuple(summaries), lower, upper, None, upper)
-            target = baseline.mean_accuracy
-        for _ in range(self.settings):
-            middle = (lower + upper) / 2
-            summary = self._candidate(middle, finished, target)
-            summaries.append(summary)
-            if summary.accepted is None:
-                return Progress(tuple(summaries), lower, upper, target, middle)
-            lower, upper = (lower, middle) if summary.accepted else (middle, upper)
-        return Progress(tuple(summaries), lower, upper, target, None)
-
-    def _baseline(self, finished: Sequence[Observation]) -> SettingSummary:
-        counted = self._counted(self.highest_percent, finished)
-        if any(run.diverged for run in counted):
-            raise UserError(
-                "a run of the first protocol alone diverged, so there is no accuracy to compare"
-                " with: the learning rate is too high for this number of workers; lower it in the"
-                " workload, or use fewer --workers"
-            )
-        accepted = True if len(counted) == self.runs_at(self.highest_percent) else None
-        return _summary(self.highest_percent, counted, accepted)
-
-    def _candidate(
-        self, percent: float, finished: Sequence[Observation], target: float | None
-    ) -> SettingSummary:
-        counted = self._counted(percent, finished)
-        accepted: bool | None = None
-        if any(run.diverged for run in counted):
-            accepted = False
-        elif len(counted) == self.runs and target is not None:
-            accepted = self._acceptable(_mean(counted), target)
-        return _summary(percent, counted, accepted)
-
-    def _counted(self, percent: float, finished: Sequence[Observation]) -> list[Observation]:
-        runs = [run for run in finished if run.switch_percent == percent]
-        runs.sort(key=lambda run: (run.trial_number, run.accuracy, run.diverged))
-        return runs[: self.runs_at(percent)]
-
-    def runs_at(self, percent: float) -> int:
-        """Runs that decide on a setting."""
-        is_baseline = percent == self.highest_percent and self.baseline_runs is not None
-        return self.baseline_runs if is_baseline and self.baseline_runs else self.runs
-
-    def _acceptable(self, mean: float, target: float) -> bool:
-        if self.two_sided and mean > target + self.threshold + _ROUNDING:
-            return False
-        return mean >= target - self.threshold - _ROUNDING
 
 
-def _mean(runs: Sequence[Observation]) -> float:
+_NO_OPTIONS = {
+    "settings",
+    "runs",
+    "threshold",
+    "target_accuracy",
+    "lowest_percent",
+    "highest_percent",
+    "two_sided",  # is in the name
+}
+
+
+def mean_accuracy(runs: Sequence[Observation]) -> float:
+    """Mean accuracy of at least one run."""
     return math.fsum(run.accuracy for run in runs) / len(runs)
 
 
@@ -253,13 +251,16 @@ def _standard_deviation(values: Sequence[float]) -> float | None:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def _summary(percent: float, runs: Sequence[Observation], accepted: bool | None) -> SettingSummary:
+def summary_of(
+    percent: float, runs: Sequence[Observation], accepted: bool | None
+) -> SettingSummary:
+    """What some runs of a setting say of it; `accepted` is what the rule says."""
     accuracies = [run.accuracy for run in runs]
     return SettingSummary(
         switch_percent=percent,
         runs=len(runs),
         diverged_runs=sum(run.diverged for run in runs),
-        mean_accuracy=_mean(runs) if runs else None,
+        mean_accuracy=mean_accuracy(runs) if runs else None,
         standard_deviation=_standard_deviation(accuracies),
         accepted=accepted,
     )

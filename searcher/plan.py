@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED, WorkloadIdentity
 
@@ -83,7 +83,7 @@ def rule_from_name(
 ) -> PaperRule:
     """The rule that a stored search was made with."""
     two_sided = PaperRule(two_sided=True).name == name
-    return PaperRule(settings, runs, threshold, target_accuracy, two_sided)
+    return PaperRule(settings, runs, threshold, target_accuracy, two_sided=two_sided)
 
 
 def _require(fits: bool, option: str, value: object, allowed: str) -> None:

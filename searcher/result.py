@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from syncswitch.searcher.decision import Decided, Observation, PaperRule, SettingSummary
+from syncswitch.searcher.decision import Decided, Observation, Rule, SettingSummary
 from syncswitch.storage.analysis.search_costs import covered_seconds
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
@@ -67,7 +67,7 @@ class SearchResult:
 
 
 def settings_of(
-    rule: PaperRule, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+    rule: Rule, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
 ) -> tuple[SettingResult, ...]:
     """The table of settings, in the order in which they were tried.
 
@@ -83,7 +83,7 @@ def settings_of(
 
 
 def cost_of(
-    rule: PaperRule,
+    rule: Rule,
     identity: WorkloadIdentity,
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
@@ -110,7 +110,7 @@ def cost_of(
 
 
 def draft_policy(
-    rule: PaperRule,
+    rule: Rule,
     identity: WorkloadIdentity,
     study: str,
     decided: Decided,

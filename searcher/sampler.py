@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.decision import Decided, Observation, PaperRule
+from syncswitch.searcher.decision import Decided, Observation, Rule
+from syncswitch.searcher.rules.paper import PaperRule
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -40,7 +40,7 @@ class BinarySearchSampler(BaseSampler):
 
     def __init__(
         self,
-        rule: PaperRule | None = None,
+        rule: Rule | None = None,
         *,
         parameter: str = "switch_percent",
         independent_sampler: BaseSampler | None = None,
@@ -135,12 +135,8 @@ class BinarySearchSampler(BaseSampler):
             and distribution.step is None
         )
 
-    def _rule_on(self, distribution: FloatDistribution) -> PaperRule:
-        return replace(
-            self._rule,
-            lowest_percent=float(distribution.low),
-            highest_percent=float(distribution.high),
-        )
+    def _rule_on(self, distribution: FloatDistribution) -> Rule:
+        return self._rule.between(float(distribution.low), float(distribution.high))
 
 
 def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:

@@ -23,7 +23,7 @@ from optuna.exceptions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.decision import Decision, NextRun, Observation, PaperRule
+from syncswitch.searcher.decision import Decision, NextRun, Observation, Rule
 from syncswitch.searcher.plan import replicate_seed
 from syncswitch.searcher.sampler import BinarySearchSampler, in_flight_percents, observations
 from syncswitch.storage.errors import DatabaseError, RetryableError
@@ -88,7 +88,7 @@ class SearchStudy:
     """
 
     def __init__(
-        self, study: optuna.Study, storage: optuna.storages.RDBStorage, rule: PaperRule
+        self, study: optuna.Study, storage: optuna.storages.RDBStorage, rule: Rule
     ) -> None:
         self._study = study
         self._storage = storage
@@ -99,7 +99,7 @@ class SearchStudy:
 
     @classmethod
     @_retryable
-    def open(cls, url: str, name: str, rule: PaperRule, seed: int) -> SearchStudy:
+    def open(cls, url: str, name: str, rule: Rule, seed: int) -> SearchStudy:
         """Makes the study, or goes on with the one that is there.
 
         Raises:

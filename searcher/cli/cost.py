@@ -22,7 +22,7 @@ from syncswitch.trainers.console import (
 
 if TYPE_CHECKING:
     from syncswitch.searcher.cost import CostSummary, Estimate, RecordedRun
-    from syncswitch.searcher.decision import PaperRule
+    from syncswitch.searcher.rules.paper import PaperRule
 
 __all__ = ["cost"]
 
@@ -106,8 +106,8 @@ def cost(
     success where the search answers what it would answer if it knew all recorded runs.
     """
     from syncswitch.searcher.cost import deepest_settings
-    from syncswitch.searcher.decision import PaperRule
     from syncswitch.searcher.plan import SearchPlan
+    from syncswitch.searcher.rules.paper import PaperRule
 
     _refuse_together("--table", table, ("runs", "baseline_runs", "recurring"))
     _refuse_together("--recurring", recurring, ("baseline_runs",))

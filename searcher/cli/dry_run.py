@@ -14,7 +14,7 @@ from syncswitch.trainers.console import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.cost import Forecast
-    from syncswitch.searcher.decision import PaperRule
+    from syncswitch.searcher.rules.paper import PaperRule
     from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
 
 __all__ = ["print_forecast"]

@@ -18,7 +18,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.cli import compose, main
 from syncswitch.searcher.cli.compose import Job
-from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage import engine
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers import console

@@ -22,8 +22,8 @@ from syncswitch.searcher.cost import (
     simulate,
     summarize,
 )
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError

@@ -14,9 +14,9 @@ from syncswitch.searcher.decision import (
     Decided,
     NextRun,
     Observation,
-    PaperRule,
     Wait,
 )
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.errors import UserError
 
 # Mean converged accuracies of the paper's setup 1 (Sync-Switch, Table II).

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database, upgrade_database
 from syncswitch.storage.policies import CURRENT, PolicyRegistry

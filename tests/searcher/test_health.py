@@ -15,10 +15,10 @@ from generated_trainer import GeneratedTrainer, identity
 from sqlalchemy import create_engine, inspect, text
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.health import Finding

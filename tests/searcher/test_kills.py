@@ -17,9 +17,9 @@ import optuna
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.policies import PolicyRegistry

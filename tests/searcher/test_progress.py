@@ -9,8 +9,9 @@ from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
 from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
-from syncswitch.searcher.decision import Observation, PaperRule
+from syncswitch.searcher.decision import Observation
 from syncswitch.searcher.reporting import Run
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.records import Evaluation, TrialSpec
 from syncswitch.trainers.console import progress_bars
 

@@ -10,7 +10,7 @@ from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
 
-from syncswitch.searcher.decision import PaperRule
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.sampler import BinarySearchSampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -10,10 +10,10 @@ import optuna
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.searcher.study import Claim, SearchStudy
 from syncswitch.storage.engine import open_database

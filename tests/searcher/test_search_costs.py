@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
 from syncswitch.storage.analysis.summaries import setting_statistics

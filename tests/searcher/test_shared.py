@@ -7,10 +7,10 @@ import multiprocessing
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.decision import PaperRule
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.policies import PolicyRegistry

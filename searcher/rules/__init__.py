@@ -1,0 +1,1 @@
+"""Rules: which run next, and when the answer is known. See `decision.Rule`."""

@@ -1,0 +1,113 @@
+"""When a run may end before its end because its converged accuracy is known; pure.
+
+After a decay of the learning rate the test accuracy jumps, and then hardly moves. What is measured
+there is close to what the whole run would have measured, but not the same: the difference is
+estimated from runs of the search that were made to their end, and until there is such a run none
+is stopped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from syncswitch.searcher.decision import Observation
+from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
+from syncswitch.storage.records import Evaluation
+
+__all__ = ["StopRule", "corrected", "correction"]
+
+# How much calmer than before the decay the accuracy has to be.
+_CONTRAST = 3.0
+_EVALUATIONS_BEFORE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """Says when the accuracy of a run is known.
+
+    It is where the last 5 evaluations span at most the wanted precision, lie above everything
+    before them, and move a third as much as those before them did. The last two keep a calm
+    stretch before the decay from being taken for the end.
+
+    Attributes:
+        precision: The span, in accuracy. Half of the threshold: a difference of that size is what
+            the decision still needs to see.
+        not_before_worker_step: Evaluations up to here say nothing: the first known decay of the
+            learning rate, or 0 where nobody knows.
+    """
+
+    precision: float
+    not_before_worker_step: int = 0
+
+    def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
+        """Whether the last evaluation settles the accuracy.
+
+        Args:
+            evaluations: Of the run so far, in order.
+            switch_worker_step: Where the second protocol began; 0 where none follows the first.
+        """
+        n = CONVERGENCE_EVALUATIONS
+        if len(evaluations) < n + 3:
+            return False
+        last = evaluations[-1].worker_step
+        if last <= switch_worker_step or evaluations[-n].worker_step < self.not_before_worker_step:
+            return False
+        accuracies = [evaluation.accuracy for evaluation in evaluations]
+        window, before = accuracies[-n:], accuracies[:-n]
+        if max(window) - min(window) > self.precision or min(window) < max(before):
+            return False
+        restless = statistics.median(_changes(before[-_EVALUATIONS_BEFORE:]))
+        return _CONTRAST * statistics.fmean(_changes(window)) <= restless
+
+    def known_at(
+        self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
+    ) -> int | None:
+        """How many evaluations of a run settle its accuracy; None where all of them do not."""
+        for number in range(CONVERGENCE_EVALUATIONS, len(evaluations)):
+            if self.knows(evaluations[:number], switch_worker_step):
+                return number
+        return None
+
+    def plateau_accuracy(
+        self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
+    ) -> float | None:
+        """What a run would have measured had it been stopped; None where it would not."""
+        number = self.known_at(evaluations, switch_worker_step)
+        return None if number is None else converged_accuracy(evaluations[:number])
+
+
+def correction(observations: Iterable[Observation]) -> float | None:
+    """What has to be added to the accuracy of a stopped run.
+
+    The mean over the runs that were made to their end, though they might have been stopped.
+
+    Returns:
+        The difference; None as long as there is no such run.
+    """
+    known = [
+        run.accuracy - run.plateau_accuracy
+        for run in observations
+        if run.plateau_accuracy is not None and not run.diverged and not run.stopped_early
+    ]
+    return statistics.fmean(known) if known else None
+
+
+def corrected(observations: Iterable[Observation]) -> list[Observation]:
+    """The observations as if every run had been made to its end."""
+    runs = list(observations)
+    difference = correction(runs)
+    if not difference:
+        return runs
+    return [
+        replace(run, accuracy=min(1.0, max(0.0, run.accuracy + difference)))
+        if run.stopped_early and not run.diverged
+        else run
+        for run in runs
+    ]
+
+
+def _changes(accuracies: Sequence[float]) -> list[float]:
+    return [abs(b - a) for a, b in itertools.pairwise(accuracies)]
