@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
-	cd $(DEMO) && ../$(BIN)/syncswitch-search run digits --settings 6 --runs 3
+	cd $(DEMO) && ../$(BIN)/syncswitch-search run digits --settings 6
 	cd $(DEMO) && ../$(BIN)/syncswitch-search policy lookup digits
 	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
 

@@ -187,6 +187,11 @@ class Rule(ABC):
         """Runs of the longest search in which none diverges."""
 
     @property
+    def repeats(self) -> int | None:
+        """Runs that every setting gets; None where that depends on what they measure."""
+        return None
+
+    @property
     def options(self) -> dict[str, Any]:
         """What a search has to be told, beside name and first four attributes, as JSON values."""
         return {

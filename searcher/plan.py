@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from syncswitch.searcher.rules.paper import PaperRule
+from syncswitch.searcher.decision import Rule
+from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED, WorkloadIdentity
 
-__all__ = ["SearchPlan", "replicate_seed", "rule_from_name", "study_name"]
+__all__ = ["SearchPlan", "replicate_seed", "study_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +24,15 @@ class SearchPlan:
 
     Attributes:
         rule: Which runs to make and when the answer is known.
+        warm_start: Related policies in the database count as a first guess.
         trainer: Kind of trainer: runs of different kinds are not to be compared.
         base_seed: The seeds of all runs derive from it.
     """
 
-    rule: PaperRule = field(default_factory=PaperRule)
+    rule: Rule = field(default_factory=AdaptiveRule)
     trainer: str = "local"
     base_seed: int = 0
+    warm_start: bool = False
 
     def check(self) -> None:
         """Refuses what no search can do.
@@ -38,6 +44,7 @@ class SearchPlan:
         _require(1 <= rule.settings <= 30, "--settings", rule.settings, "a whole number, 1 to 30")
         _require(rule.runs >= 1, "--runs", rule.runs, "a whole number of 1 or more")
         _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
+        _check_options(rule.options)
         target = rule.target_accuracy
         if target is not None:
             _require(
@@ -57,7 +64,7 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
     Workload name, start of the fingerprint, and a digest of the plan.
     """
     rule = plan.rule
-    content = {
+    content: dict[str, Any] = {
         "strategy": rule.name,
         "settings": rule.settings,
         "runs": rule.runs,
@@ -66,6 +73,13 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,
     }
+    # Only what was asked for, so that the names of searches do not change with every new option.
+    # What a warm start starts from is no part of the name: it is kept with the search.
+    options = {name: value for name, value in rule.options.items() if name != "related"}
+    if plan.warm_start:
+        options["warm_start"] = True
+    if options:
+        content["options"] = options
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"
@@ -78,12 +92,17 @@ def replicate_seed(base_seed: int, replicate: int) -> int:
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
-def rule_from_name(
-    name: str, settings: int, runs: int, threshold: float, target_accuracy: float | None
-) -> PaperRule:
-    """The rule that a stored search was made with."""
-    two_sided = PaperRule(two_sided=True).name == name
-    return PaperRule(settings, runs, threshold, target_accuracy, two_sided=two_sided)
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name in ("baseline_runs", "least_runs", "target_runs"):
+        value = options.get(name, 1)
+        _require(value >= 1, f"--{name.replace('_', '-')}", value, "a whole number of 1 or more")
+    budget = options.get("budget", 1.0)
+    _require(
+        math.isfinite(budget) and budget > 0,
+        "--budget",
+        budget,
+        "above 0, in trainings with the first protocol alone, such as 5",
+    )
 
 
 def _require(fits: bool, option: str, value: object, allowed: str) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study import SearchStudy, owner_of
-from syncswitch.storage.trials import TrialStore
+from syncswitch.storage.trials import StoredTrial, TrialStore
 
 __all__ = ["Patience", "Repairer"]
 
@@ -49,7 +51,22 @@ class Repairer:
     - unknown to the store: failed, once its owner is dead or too long has passed.
     """
 
-    def __init__(self, study: SearchStudy, store: TrialStore, patience: Patience) -> None:
+    def __init__(
+        self,
+        study: SearchStudy,
+        store: TrialStore,
+        patience: Patience,
+        measured: Callable[[StoredTrial], Mapping[str, Any]],
+    ) -> None:
+        """Takes the two accounts.
+
+        Args:
+            study: Optuna's.
+            store: Ours.
+            patience: How long to wait for what.
+            measured: What the study keeps of a recorded run.
+        """
+        self._measured = measured
         self._study = study
         self._store = store
         self._patience = patience
@@ -68,7 +85,9 @@ class Repairer:
         if row is None:
             lost = trial.number in self._study.abandoned or self._is_orphan(trial)
         elif row.state == "complete" and row.converged_accuracy is not None:
-            self._study.note_result(trial.number, bool(row.diverged), row.training_seconds)
+            self._study.note_result(
+                trial.number, bool(row.diverged), row.training_seconds, self._measured(row)
+            )
             self._study.complete(trial.number, row.converged_accuracy)
             return False
         else:

@@ -19,7 +19,7 @@ class Run:
         number: Number of the trial in its study.
         switch_percent: The setting.
         repeat: Number of this repeat of the setting, from 1.
-        repeats: R.
+        repeats: R; None where nobody can say how many there will be.
         total_worker_steps: W.
         first_protocol: Protocol before the switch.
     """
@@ -27,7 +27,7 @@ class Run:
     number: int
     switch_percent: float
     repeat: int
-    repeats: int
+    repeats: int | None
     total_worker_steps: int
     first_protocol: str
 
@@ -35,8 +35,8 @@ class Run:
 class Reporter(Protocol):
     """Is told how a search goes on. `on_progress` and `on_evaluation` come from trainer threads."""
 
-    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
-        """The history as it is before each decision."""
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
+        """The history as it is before each decision; `most_runs` is None where none can say."""
 
     def on_run(self, run: Run) -> None:
         """A run starts."""
@@ -63,7 +63,7 @@ class Reporter(Protocol):
 class SilentReporter:
     """Tells nobody."""
 
-    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
         """Does nothing."""
 
     def on_run(self, run: Run) -> None:

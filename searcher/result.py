@@ -145,6 +145,7 @@ def draft_policy(
         ),
         created_at=datetime.now(timezone.utc).isoformat(),
         software=software_versions(),
+        confidence=decided.confidence,
     )
 
 
@@ -164,7 +165,7 @@ def _mean_seconds(
     percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
 ) -> float | None:
     seconds = [
-        rows[run.trial_number].training_seconds
+        rows[run.trial_number].whole_run_seconds
         for run in finished
         if run.switch_percent == percent and not run.diverged
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,17 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.decision import Decided, Observation, Rule
+from syncswitch.searcher.observed import observation
 from syncswitch.searcher.rules.paper import PaperRule
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
-__all__ = ["BinarySearchSampler", "in_flight_percents", "observations"]
+__all__ = ["MEASURED", "REPLICATE", "BinarySearchSampler", "in_flight_percents", "observations"]
+
+# User attributes of a trial.
+REPLICATE = "replicate"
+MEASURED = "measured"
 
 
 class BinarySearchSampler(BaseSampler):
@@ -140,20 +146,27 @@ class BinarySearchSampler(BaseSampler):
 
 
 def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
-    """The completed trials as the rule sees them; an infinite value counts as diverged."""
-    found = []
+    """The completed trials as the rule sees them; an infinite value counts as diverged.
+
+    Where nobody numbered the replicates, the trials of a setting are numbered as they come.
+    """
+    found: list[Observation] = []
+    made: Counter[float] = Counter()
     for trial in trials:
         percent = _number(trial, parameter)
         if trial.state == TrialState.COMPLETE and percent is not None and trial.value is not None:
             finite = math.isfinite(trial.value)
             found.append(
-                Observation(
-                    switch_percent=percent,
-                    accuracy=float(trial.value) if finite else 0.0,
+                observation(
+                    percent,
+                    float(trial.value) if finite else 0.0,
                     diverged=bool(trial.user_attrs.get("diverged", False)) or not finite,
                     trial_number=trial.number,
+                    replicate=int(trial.user_attrs.get(REPLICATE, made[percent])),
+                    measured=trial.user_attrs.get(MEASURED),
                 )
             )
+            made[percent] += 1
     return found
 
 

@@ -7,12 +7,13 @@ does the same for a real search, one run at a time.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from syncswitch.searcher.decision import Decided, NextRun, Observation, Rule, RunCost
-from syncswitch.searcher.stopping import StopRule, correction
+from syncswitch.searcher.decision import Decided, Decision, NextRun, Observation, Rule, RunCost
+from syncswitch.searcher.stopping import StopRule, may_stop
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.trainers.recording import RecordedRun
 
@@ -49,12 +50,14 @@ class SimulatedSearch:
         seconds: Training time of all its runs.
         runs: How many they were.
         confidence: Of the answer, as the rule said; None where it does not say.
+        whole_percents: Setting of each run that was made to its end without diverging.
     """
 
     switch_percent: float
     seconds: float
     runs: int
     confidence: float | None = None
+    whole_percents: tuple[float, ...] = ()
 
 
 def played_run(run: RecordedRun, stop: StopRule | None) -> PlayedRun:
@@ -89,19 +92,23 @@ def search_with(rule: Rule, run_at: RunAt) -> SimulatedSearch:
         run_at: A run at a setting and of a replicate; None where nobody recorded one.
     """
     ledger = _Ledger(rule)
-    while isinstance(decision := rule.decide(ledger.observations()), NextRun):
+    while isinstance(decision := _decision(rule, ledger.observations()), NextRun):
         for _ in range(decision.repeats):
             run = run_at(decision.switch_percent, ledger.made(decision.switch_percent))
             if run is None:
                 answer = rule.progress(ledger.observations()).upper_percent
-                return SimulatedSearch(answer, ledger.paid_seconds, ledger.runs)
+                return ledger.ended_with(answer)
             ledger.add(decision.switch_percent, run)
             if run.diverged:
                 break
     assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
-    return SimulatedSearch(
-        decision.switch_percent, ledger.paid_seconds, ledger.runs, decision.confidence
-    )
+    return ledger.ended_with(decision.switch_percent, decision.confidence)
+
+
+# Searches on few recorded runs often begin alike, and a rule is a pure function.
+@functools.lru_cache(maxsize=20_000)
+def _decision(rule: Rule, observations: tuple[Observation, ...]) -> Decision:
+    return rule.decide(observations)
 
 
 class _Ledger:
@@ -112,18 +119,26 @@ class _Ledger:
         self._observations: list[Observation] = []
         self._made: dict[float, int] = defaultdict(int)
         self._prefixes: dict[int, float] = defaultdict(float)
-        self._is_corrected = False
-        self.paid_seconds = 0.0
-
-    @property
-    def runs(self) -> int:
-        return len(self._observations)
+        self._paid_seconds = 0.0
 
     def made(self, percent: float) -> int:
         return self._made[percent]
 
-    def observations(self) -> Sequence[Observation]:
-        return self._observations
+    def observations(self) -> tuple[Observation, ...]:
+        return tuple(self._observations)
+
+    def ended_with(self, percent: float, confidence: float | None = None) -> SimulatedSearch:
+        return SimulatedSearch(
+            switch_percent=percent,
+            seconds=self._paid_seconds,
+            runs=len(self._observations),
+            confidence=confidence,
+            whole_percents=tuple(
+                run.switch_percent
+                for run in self._observations
+                if not (run.stopped_early or run.diverged)
+            ),
+        )
 
     def add(self, percent: float, run: PlayedRun) -> None:
         """Plays a run to its end, or to where it may be stopped."""
@@ -132,13 +147,15 @@ class _Ledger:
         share = percent / self._rule.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0
         inherited = run.first_seconds * min(1.0, have) if self._rule.share_prefix else 0.0
-        is_stopped = self._may_stop_at(share) and run.stopped_seconds > inherited
+        is_stopped = (
+            may_stop(self._rule, percent, self._observations) and run.stopped_seconds > inherited
+        )
         seconds = run.stopped_seconds if is_stopped else run.seconds
         paid = max(0.0, seconds - inherited)
         reached = _reached(run, share, seconds)
         if self._rule.share_prefix:
             self._prefixes[replicate] = max(self._prefixes[replicate], min(percent, 100 * reached))
-        self.paid_seconds += paid
+        self._paid_seconds += paid
         known = run.plateau_accuracy if is_stopped else None
         self._observations.append(
             Observation(
@@ -152,11 +169,6 @@ class _Ledger:
                 cost=_cost(run, share, paid, 100 * reached),
             )
         )
-        if self._rule.early_stop and not self._is_corrected:
-            self._is_corrected = correction(self._observations) is not None
-
-    def _may_stop_at(self, share: float) -> bool:
-        return self._rule.early_stop and (share == 1 or self._is_corrected)
 
 
 def _reached(run: PlayedRun, share: float, seconds: float) -> float:

@@ -2,8 +2,8 @@
 
 After a decay of the learning rate the test accuracy jumps, and then hardly moves. What is measured
 there is close to what the whole run would have measured, but not the same: the difference is
-estimated from runs of the search that were made to their end, and until there is such a run none
-is stopped.
+estimated from runs of the search that were made to their end. Until there is such a run no
+candidate is stopped.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.decision import Observation
+from syncswitch.searcher.decision import Observation, Rule
 from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
 from syncswitch.storage.records import Evaluation
 
-__all__ = ["StopRule", "corrected", "correction"]
+__all__ = ["StopRule", "corrected", "correction", "may_stop"]
 
 # How much calmer than before the decay the accuracy has to be.
 _CONTRAST = 3.0
@@ -33,14 +33,38 @@ class StopRule:
     stretch before the decay from being taken for the end.
 
     Attributes:
-        precision: The span, in accuracy. Half of the threshold: a difference of that size is what
-            the decision still needs to see.
+        precision: The span, in accuracy.
         not_before_worker_step: Evaluations up to here say nothing: the first known decay of the
             learning rate, or 0 where nobody knows.
+        last_decay_worker_step: After it nothing lifts the accuracy any more; None where nobody
+            knows.
+        hopeless_below: An accuracy that need not be told from worse ones; None where there is none.
     """
 
     precision: float
     not_before_worker_step: int = 0
+    last_decay_worker_step: int | None = None
+    hopeless_below: float | None = None
+
+    @classmethod
+    def of(
+        cls, rule: Rule, boundaries: Sequence[tuple[int, float]] | None, target: float | None = None
+    ) -> StopRule:
+        """The rule for the runs of a search.
+
+        Args:
+            rule: Of the search.
+            boundaries: Of the learning rate, as in `WorkloadIdentity`; None where unknown.
+            target: A, as far as it is known.
+        """
+        decays = [step for step, _ in boundaries or ()]
+        return cls(
+            # Half of the threshold: the decision still has to see a difference of that size.
+            precision=rule.threshold / 2,
+            not_before_worker_step=min(decays, default=0),
+            last_decay_worker_step=max(decays, default=None),
+            hopeless_below=None if target is None else target - rule.threshold,
+        )
 
     def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
         """Whether the last evaluation settles the accuracy.
@@ -62,6 +86,22 @@ class StopRule:
         restless = statistics.median(_changes(before[-_EVALUATIONS_BEFORE:]))
         return _CONTRAST * statistics.fmean(_changes(window)) <= restless
 
+    def is_hopeless(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Whether a run is so far below what is wanted that how far does not matter.
+
+        After the last decay, with more to go than twice the span of the last 5 evaluations.
+        """
+        window = evaluations[-CONVERGENCE_EVALUATIONS:]
+        if self.hopeless_below is None or self.last_decay_worker_step is None:
+            return False
+        if len(window) < CONVERGENCE_EVALUATIONS:
+            return False
+        if window[0].worker_step < self.last_decay_worker_step:
+            return False
+        accuracies = [evaluation.accuracy for evaluation in window]
+        span = max(accuracies) - min(accuracies)
+        return max(accuracies) + 2 * max(span, self.precision) < self.hopeless_below
+
     def known_at(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> int | None:
@@ -77,6 +117,16 @@ class StopRule:
         """What a run would have measured had it been stopped; None where it would not."""
         number = self.known_at(evaluations, switch_worker_step)
         return None if number is None else converged_accuracy(evaluations[:number])
+
+
+def may_stop(rule: Rule, percent: float, observations: Iterable[Observation]) -> bool:
+    """Whether a new run may be stopped.
+
+    One of the first protocol alone always; a candidate once a run showed what stopping changes.
+    """
+    if not rule.early_stop:
+        return False
+    return percent == rule.highest_percent or correction(observations) is not None
 
 
 def correction(observations: Iterable[Observation]) -> float | None:

@@ -25,7 +25,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.decision import Decision, NextRun, Observation, Rule
 from syncswitch.searcher.plan import replicate_seed
-from syncswitch.searcher.sampler import BinarySearchSampler, in_flight_percents, observations
+from syncswitch.searcher.sampler import (
+    MEASURED,
+    REPLICATE,
+    BinarySearchSampler,
+    in_flight_percents,
+    observations,
+)
 from syncswitch.storage.errors import DatabaseError, RetryableError
 from syncswitch.storage.inspection import driver_url, shown
 from syncswitch.storage.trials import Owner
@@ -41,7 +47,6 @@ __all__ = [
 PARAMETER = "switch_percent"
 VALUE = "converged_accuracy"
 _OWNER = "owner"
-_REPLICATE = "replicate"
 _OPEN_ATTEMPTS = 5
 _T = TypeVar("_T")
 
@@ -175,7 +180,7 @@ class SearchStudy:
         rule = self._rule
         percent = trial.suggest_float(PARAMETER, rule.lowest_percent, rule.highest_percent)
         used = {
-            other.user_attrs.get(_REPLICATE)
+            other.user_attrs.get(REPLICATE)
             for other in others
             if other.params.get(PARAMETER) == percent
             and other.state in (TrialState.COMPLETE, TrialState.RUNNING)
@@ -184,7 +189,7 @@ class SearchStudy:
         seed = replicate_seed(base_seed, replicate)
         trial.set_user_attr("seed", seed)
         # Last, as it tells the searchers that wait for this one to go on.
-        trial.set_user_attr(_REPLICATE, replicate)
+        trial.set_user_attr(REPLICATE, replicate)
         return Claim(trial.number, percent, replicate, seed)
 
     def is_running(self, number: int) -> bool:
@@ -192,11 +197,18 @@ class SearchStudy:
         return any(t.number == number and t.state == TrialState.RUNNING for t in self.trials())
 
     @_retryable
-    def note_result(self, number: int, diverged: bool, training_seconds: float | None) -> None:
+    def note_result(
+        self,
+        number: int,
+        diverged: bool,
+        training_seconds: float | None,
+        measured: Mapping[str, Any],
+    ) -> None:
         """Goes with the value that will be told, so comes first; not after the trial's end."""
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         try:
             self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
+            self._storage.set_trial_user_attr(trial_id, MEASURED, dict(measured))
             self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
         except UpdateFinishedTrialError:
             return  # another searcher was faster
@@ -219,7 +231,7 @@ class SearchStudy:
 
 def _has_chosen(trial: FrozenTrial) -> bool:
     """Whether a trial has its setting and replicate."""
-    return _REPLICATE in trial.user_attrs
+    return REPLICATE in trial.user_attrs
 
 
 def owner_of(trial: FrozenTrial) -> Owner | None:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.fork_prefixes import inherited_accuracy_seconds
 from syncswitch.storage.models import EvaluationRow, TrialRow
 from syncswitch.storage.records import Evaluation
 
@@ -100,12 +101,14 @@ def read_curves(session: Session, fingerprint: str) -> dict[int, tuple[Evaluatio
 def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy: float) -> None:
     """Records the accuracy that complete runs were to reach, and when each one first did.
 
+    A fork may have reached it before it was forked.
+
     Args:
         session: In a transaction.
         chosen: Which trials.
         target_accuracy: 0 to 1.
     """
-    first_seconds = (
+    own_seconds = (
         select(func.min(EvaluationRow.elapsed_seconds))
         .where(
             EvaluationRow.trial_id == TrialRow.trial_id,
@@ -113,6 +116,13 @@ def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy
         )
         .scalar_subquery()
     )
+    inherited = inherited_accuracy_seconds(select(TrialRow.trial_id).where(chosen), target_accuracy)
+    inherited_seconds = (
+        select(inherited.c.seconds)
+        .where(inherited.c.trial_id == TrialRow.trial_id)
+        .scalar_subquery()
+    )
+    first_seconds = func.coalesce(inherited_seconds, own_seconds)
     session.execute(
         update(TrialRow)
         .where(

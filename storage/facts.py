@@ -52,16 +52,32 @@ TRIAL_FACTS = Table(
     Column(
         "worker_steps", BigInteger, nullable=False, comment="done so far, a fork's prefix included"
     ),
-    Column("training_seconds", Double, comment="training time, a fork's prefix included"),
+    Column(
+        "training_seconds",
+        Double,
+        comment="training time until its end or its stop, a fork's prefix included",
+    ),
     Column("inherited_seconds", Double, comment="part of it that a fork did not pay for"),
     Column("paid_seconds", Double, comment="the other part"),
+    Column(
+        "whole_run_seconds",
+        Double,
+        comment="training_seconds, of a stopped run what the whole would have taken; null if"
+        " unknown, or diverged",
+    ),
     Column("switch_overhead_seconds", Double, comment="what the switch took, not training time"),
-    Column("first_phase_seconds", Double, comment="training time in the first protocol"),
+    Column("first_phase_seconds", Double, comment="the part of paid_seconds in the first protocol"),
     Column("first_phase_worker_steps_per_second", Double, comment="throughput in it"),
-    Column("second_phase_seconds", Double, comment="training time in the second protocol"),
+    Column(
+        "second_phase_seconds", Double, comment="the part of paid_seconds in the second protocol"
+    ),
     Column("second_phase_worker_steps_per_second", Double, comment="throughput in it"),
     Column("target_accuracy", Double, comment="that the search wants; null while unknown"),
-    Column("time_to_accuracy_seconds", Double, comment="first evaluation at the target"),
+    Column(
+        "time_to_accuracy_seconds",
+        Double,
+        comment="training time at the first evaluation at the target, in a fork's prefix or after",
+    ),
     Column(
         "time_to_accuracy_is_censored",
         Boolean,

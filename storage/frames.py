@@ -114,6 +114,8 @@ def evaluations(
 ) -> pandas.DataFrame | Iterator[pandas.DataFrame]:
     """One row per test of a model, by trial, in the order of the worker-steps.
 
+    The curve of a fork begins where it was forked; `parent_trial_id` in `trials` says from what.
+
     Args:
         database: Open, or its URL.
         chunk_rows: Yields tables of this many rows instead of one, in bounded memory. The rows are
@@ -136,6 +138,8 @@ def settings(
     database: Database | str, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
 ) -> pandas.DataFrame:
     """One row per setting of a workload: means over its completed runs, and how sure they are.
+
+    The time of a run that was stopped is what all of it would have taken.
 
     Args:
         database: Open, or its URL.
@@ -201,7 +205,8 @@ def time_to_accuracy(
 ) -> pandas.DataFrame:
     """One row per completed run: when it first tested at a target of yours, or that it never did.
 
-    `observed_seconds` and `is_censored` are what survival analysis takes.
+    `observed_seconds` and `is_censored` are what survival analysis takes; a run that was stopped
+    was observed until then.
 
     Args:
         database: Open, or its URL.

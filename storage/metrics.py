@@ -1,11 +1,11 @@
-"""What a run's evaluations say: converged, diverged, time to accuracy; pure."""
+"""What a run measured says: converged, diverged, time to accuracy, time of the whole; pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records import Evaluation, PhaseRecord
 
 __all__ = [
     "CONVERGENCE_EVALUATIONS",
@@ -14,10 +14,13 @@ __all__ = [
     "is_at_chance",
     "is_converged",
     "time_to_accuracy_seconds",
+    "whole_run_seconds",
 ]
 
 CONVERGENCE_EVALUATIONS = 5
 CONVERGENCE_SPAN = 0.001
+
+_SHORTEST_PHASE_SECONDS = 1e-9  # that has a throughput; the view has the same
 
 
 def converged_accuracy(evaluations: Sequence[Evaluation]) -> float:
@@ -61,3 +64,45 @@ def time_to_accuracy_seconds(
         if evaluation.accuracy >= target_accuracy:
             return evaluation.elapsed_seconds
     return None
+
+
+def whole_run_seconds(
+    training_seconds: float | None,
+    phases: Sequence[PhaseRecord],
+    worker_steps: int,
+    total_worker_steps: int,
+    stopped_early: bool | None,
+    *,
+    diverged: bool | None = False,
+    final_protocol: str | None = None,
+) -> float | None:
+    """Training time of the whole run: of one that was stopped, what it would have taken.
+
+    What it left undone is taken to go on at the throughput of its last phase. The view of trials
+    says the same in SQL.
+
+    Args:
+        training_seconds: Until its end or its stop, a fork's prefix included; None while it runs.
+        phases: In their order; of a fork those that it ran itself.
+        worker_steps: Done at its end or its stop, a fork's prefix included.
+        total_worker_steps: W.
+        stopped_early: Whether it was stopped.
+        diverged: Whether it diverged; how long that took is no training time of the job.
+        final_protocol: Protocol that the whole run would have ended with. Of a run that was stopped
+            in another one nobody knows how fast it would have gone on.
+
+    Returns:
+        Seconds; None where they are not known.
+    """
+    if training_seconds is None or diverged:
+        return None
+    missing = total_worker_steps - worker_steps
+    if not stopped_early or missing <= 0:
+        return training_seconds
+    last = phases[-1] if phases else None
+    if last is None or final_protocol not in (None, last.protocol):
+        return None
+    done = last.end_worker_step - last.start_worker_step
+    if done <= 0 or last.seconds <= _SHORTEST_PHASE_SECONDS:
+        return None
+    return training_seconds + missing * last.seconds / done

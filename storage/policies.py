@@ -66,18 +66,20 @@ class PolicyRegistry:
                     f" a workload can be published once `syncswitch-search run` has searched for"
                     f" it here"
                 )
-            query = select(PolicyRow).where(
-                PolicyRow.fingerprint == policy.fingerprint,
-                PolicyRow.study == policy.study,
-                PolicyRow.imported_at.is_(None),
-            )
-            for _, published in read_policies(session, query):
+            for _, published in read_policies(
+                session, _published_by(policy.fingerprint, policy.study)
+            ):
                 return published
             published = add_version(session, policy)
             point(session, published.fingerprint, CURRENT, published.version)
             return published
 
         return self._database.write(operation)
+
+    def published(self, fingerprint: str, study: str) -> TimingPolicy | None:
+        """What a search of this database published; None where it has not."""
+        found = self._read(_published_by(fingerprint, study))
+        return found[0] if found else None
 
     def lookup(
         self,
@@ -267,6 +269,14 @@ class PolicyRegistry:
                 )
                 for row, policy in read_policies(session, query)
             ]
+
+
+def _published_by(fingerprint: str, study: str) -> Select[Any]:
+    return select(PolicyRow).where(
+        PolicyRow.fingerprint == fingerprint,
+        PolicyRow.study == study,
+        PolicyRow.imported_at.is_(None),
+    )
 
 
 def _is(fingerprint: str, version: int) -> ColumnElement[bool]:

@@ -160,13 +160,13 @@ class TrialRecord:
     Attributes:
         spec: What was asked for.
         worker_steps: Worker-steps done at the end, those of a fork's prefix included.
-        evaluations: In the order of their worker-steps.
-        phases: One for each protocol that ran.
+        evaluations: In the order of their worker-steps; of a fork those that it made itself.
+        phases: One for each protocol that ran; of a fork likewise.
         converged_accuracy: Mean of the last 5 evaluations (finite also for a diverged run).
         converged: Whether these 5, all after the last learning-rate decay, span at most 0.1 pp.
         diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
         stopped_early: The observer answered "stop".
-        training_seconds: Training time of the whole run, a fork's prefix included, start-up
+        training_seconds: Training time until its end or stop, a fork's prefix included, start-up
             excluded. Tests run beside the training, on the chief; what the training waits for
             them is excluded too.
         inherited_seconds: The part of `training_seconds` that a fork did not pay for itself.

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from syncswitch.storage.errors import FatalError
+from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records import PhaseRecord, TrialRecord
 
 __all__ = ["Fork", "Owner", "SearchInfo", "StoredCheckpoint", "StoredTrial", "check_times"]
@@ -152,6 +153,20 @@ class StoredTrial:
         if self.host is None or self.process_id is None or self.process_started_at is None:
             return None
         return Owner(self.host, self.process_id, self.process_started_at)
+
+    @property
+    def whole_run_seconds(self) -> float | None:
+        """Training time, of a stopped run what the whole would have taken; see `metrics`."""
+        goes_over = self.switch_percent < 100.0
+        return whole_run_seconds(
+            self.training_seconds,
+            self.phases,
+            self.worker_steps,
+            self.total_worker_steps,
+            self.stopped_early,
+            diverged=self.diverged,
+            final_protocol=self.second_protocol if goes_over else self.first_protocol,
+        )
 
 
 def check_times(record: TrialRecord) -> None:

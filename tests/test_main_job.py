@@ -18,7 +18,8 @@ from tests.program import TINY_WORKLOAD, assert_refused, run, start
 pytestmark = pytest.mark.slow
 
 WORKLOAD = "tiny_jobs.py:tiny"
-SEARCH = ("run", WORKLOAD, "--workers", 2, "--settings", 2, "--runs", 2, "--threshold", 0.3)
+JOB = ("run", WORKLOAD, "--workers", 2, "--settings", 2, "--threshold", 0.3)
+SEARCH = (*JOB, "--strategy", "paper", "--runs", 2)
 # 100 % of two runs, then 50 % and 25 %, two runs each: all are accepted by far.
 RUNS = {(100.0, 0), (100.0, 1), (50.0, 0), (50.0, 1), (25.0, 0), (25.0, 1)}
 
@@ -201,3 +202,36 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(tmp_path: Path) -> No
     assert out == ""
     assert "same command" in err.splitlines()[-1]
     assert (100.0, 0) in completed_runs(tmp_path)
+
+
+def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    search = ("syncswitch-search", *JOB, "--least-runs", 2, "--json")
+    process = start(*search, folder=tmp_path)
+    assert process.stderr is not None
+    assert "100 % BSP, run 1" in process.stderr.readline()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert list(tmp_path.glob("syncswitch-checkpoints/*/*/*.npz"))
+
+    done = run(*search, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    policy = json.loads(done.stdout)["policy"]
+    assert (policy["strategy"], policy["switch_percent"]) == ("adaptive", 25.0)
+    assert 0.5 < policy["confidence"] <= 1
+    runs = completed_runs(tmp_path)
+    assert len(runs) == len(set(runs))
+    with sqlite3.connect(tmp_path / "syncswitch.db") as database:
+        forks = database.execute(
+            "SELECT parent.switch_percent, fork.switch_percent, fork.inherited_seconds"
+            " FROM syncswitch_trials AS fork JOIN syncswitch_trials AS parent"
+            " ON parent.trial_id = fork.parent_trial_id WHERE fork.state = 'complete'"
+        ).fetchall()
+        protocols = database.execute(
+            "SELECT DISTINCT protocol FROM syncswitch_trials JOIN syncswitch_phases"
+            " USING (trial_id) WHERE parent_trial_id IS NOT NULL AND fork_percent = switch_percent"
+        ).fetchall()
+    assert forks
+    assert all(parent >= fork and inherited > 0 for parent, fork, inherited in forks)
+    assert protocols == [("asp",)]
+    assert not (tmp_path / "syncswitch-checkpoints").exists()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.local import (
     DEFAULT_LAUNCHER,
@@ -24,7 +23,6 @@ __all__ = [
     "DEFAULT_LAUNCHER",
     "LAUNCHERS",
     "REPLAY",
-    "STRATEGIES",
     "TRAINERS",
     "Job",
     "compose_local",
@@ -106,8 +104,3 @@ TRAINERS: dict[str, Callable[[str, int, tuple[str, str], str], Job]] = {"local":
 
 `REPLAY` is the one more that needs other things: see `compose_replay`.
 """
-
-STRATEGIES: dict[str, Callable[[int, int, float, float | None, bool], PaperRule]] = {
-    "paper": PaperRule
-}
-"""What makes a rule of M, R, beta, A and whether it is two-sided, by name."""

@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import math
+import os
 import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
+from syncswitch.searcher.cli.rule_options import RULE_OPTIONS, rule_options
+from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import (
     EXIT_OK,
     common_options,
     print_json,
-    print_table,
-    print_text,
+    progress_bars,
     protocols_option,
+    stderr_console,
+    stderr_is_terminal,
 )
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.cost import CostSummary, Estimate, RecordedRun
-    from syncswitch.searcher.rules.paper import PaperRule
+    from syncswitch.searcher.cost import CostSummary
+    from syncswitch.searcher.decision import Rule
+    from syncswitch.searcher.replays import PlayedRecording
+    from syncswitch.trainers.recording import Recording
 
 __all__ = ["cost"]
 
 # Baseline and candidate runs of the rows of the paper's Tables IV to VI.
 _NEW_JOB_ROWS = ((5, 5), (4, 4), (3, 3), (2, 2), (1, 1), (1, 5), (1, 4), (1, 3), (1, 2))
 _RECURRING_ROWS = (5, 4, 3, 2, 1)
+_MOST_RUNS = 1000
+# More would take longer to start than to work.
+_MOST_PROCESSES = 8
+_PATIENCE_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """A search that is simulated.
+
+    Attributes:
+        strategy: Name of its rule.
+        recurring: Whether A is known.
+        runs: R.
+        options: Of the rule, beside.
+    """
+
+    strategy: str
+    recurring: bool
+    runs: int
+    options: dict[str, Any]
 
 
 @click.command()
@@ -36,40 +66,16 @@ _RECURRING_ROWS = (5, 4, 3, 2, 1)
 @click.option("--workers", type=click.IntRange(min=1), help="Only runs on this many workers.")
 @protocols_option("bsp,asp")
 @click.option(
-    "--strategy",
-    type=click.Choice(["paper"]),
-    default="paper",
-    show_default=True,
-    help="Rule of the search: paper = binary search (Sync-Switch, Algorithm 1).",
-)
-@click.option(
     "--settings",
     type=click.IntRange(1, 30),
-    help="Switch points to try (M). Default: as deep as runs are recorded.",
+    help="How often the range of switch points may be halved (M). Default: as deep as runs are"
+    " recorded.",
 )
-@click.option(
-    "--runs",
-    type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
-    help="Runs of each candidate (R).",
-)
-@click.option(
-    "--baseline-runs",
-    type=click.IntRange(1, 1000),
-    help="Runs of the first protocol alone. Default: as --runs.",
-)
-@click.option(
-    "--threshold",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Accuracy that may be lost against the target (beta).",
-)
+@rule_options
 @click.option(
     "--recurring",
     is_flag=True,
-    help="A job whose accuracy is known: no baseline runs; the target is their recorded mean.",
+    help="A job whose accuracy is known: the mean of its recorded baseline runs.",
 )
 @click.option(
     "--simulations",
@@ -81,16 +87,19 @@ _RECURRING_ROWS = (5, 4, 3, 2, 1)
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the draws."
 )
-@click.option("--table", is_flag=True, help="All rows of the paper's Tables IV to VI.")
+@click.option(
+    "--table",
+    is_flag=True,
+    help="All rows of the paper's Tables IV to VI, and the adaptive rule beside them.",
+)
 @common_options
 def cost(
     reference: str,
     workers: int | None,
-    protocols: str | None,
-    strategy: str,
+    protocols: str,
     settings: int | None,
+    strategy: str,
     runs: int,
-    baseline_runs: int | None,
     threshold: float,
     recurring: bool,
     simulations: int,
@@ -98,49 +107,46 @@ def cost(
     table: bool,
     storage_url: str,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Says what a search for WORKLOAD costs, by replaying its recorded runs.
 
     Each simulated search draws among the recorded runs of a setting without replacement, and
-    anew once all are drawn. The search cost is in trainings with the first protocol alone; it is a
-    success where the search answers what it would answer if it knew all recorded runs.
+    anew once all are drawn. A run that is stopped costs the time up to there, and one that starts
+    from a checkpoint what comes after it. The search cost is in trainings with the first protocol
+    alone; it is a success where the search answers what the paper's search would answer if it knew
+    all recorded runs.
     """
-    from syncswitch.searcher.cost import deepest_settings
     from syncswitch.searcher.plan import SearchPlan
-    from syncswitch.searcher.rules.paper import PaperRule
+    from syncswitch.searcher.replays import PlayedRecording
+    from syncswitch.searcher.stopping import StopRule
 
-    _refuse_together("--table", table, ("runs", "baseline_runs", "recurring"))
+    _refuse_together("--table", table, ("strategy", "runs", "recurring", *RULE_OPTIONS))
     _refuse_together("--recurring", recurring, ("baseline_runs",))
-    base = PaperRule(threshold=threshold)
-    SearchPlan(base).check()
-    pair = protocols or "bsp,asp"
-    recorded = _recorded(storage_url, reference, workers, pair)
-    _check_baseline(reference, recorded)
-    depth = settings or deepest_settings(base, recorded)
-    if not depth:
-        raise UserError(
-            f"{reference}: no run at the first candidate, 50 %, is recorded; a search cannot be"
-            " replayed without it"
-        )
-    base = dataclasses.replace(base, settings=depth)
-    kinds = (
-        [(b, r, False) for b, r in _NEW_JOB_ROWS] + [(0, r, True) for r in _RECURRING_ROWS]
-        if table
-        else [(0 if recurring else baseline_runs or runs, runs, recurring)]
-    )
-    rows = [
-        (kind, _replayed(_with(base, *kind, recorded), recorded, simulations, seed))
-        for kind in kinds
+    rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
+    first = _rule_of(rows[0], settings or 1, threshold)
+    SearchPlan(first).check()
+    _check_most_runs(runs, options["baseline_runs"])
+    recording = _read(storage_url, reference, workers, protocols)
+    _check_baseline(reference, recording)
+    stop = StopRule.of(first, recording.identity.learning_rate_boundaries)
+    played = PlayedRecording.of(recording, stop)
+    depth = settings or _deepest_settings(reference, threshold, played)
+    rules = [
+        _knowing(rule, recording) if row.recurring else rule
+        for row in rows
+        for rule in [_rule_of(row, depth, threshold)]
     ]
+    summaries = _simulated(rules, played, simulations, seed)
     if as_json:
-        answers = [_as_json(kind, summary, strategy) for kind, summary in rows]
+        answers = [summary_as_json(*one) for one in zip(rules, summaries, strict=True)]
         print_json(answers if table else answers[0])
     else:
-        _print(rows, depth, len(recorded), pair.split(",")[0].upper())
+        print_summaries(rules, summaries, recording)
     return EXIT_OK
 
 
-def _refuse_together(option: str, is_given: bool, others: tuple[str, ...]) -> None:
+def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
     context = click.get_current_context()
     for name in others:
         source = context.get_parameter_source(name)
@@ -148,59 +154,57 @@ def _refuse_together(option: str, is_given: bool, others: tuple[str, ...]) -> No
             raise UserError(f"{option} and --{name.replace('_', '-')} exclude each other")
 
 
-def _recorded(
-    storage_url: str, reference: str, workers: int | None, protocols: str
-) -> list[RecordedRun]:
-    """The complete runs that count for a setting, of one workload.
+def _check_most_runs(runs: int, baseline_runs: int | None) -> None:
+    for option, value in (("--runs", runs), ("--baseline-runs", baseline_runs or 1)):
+        if value > _MOST_RUNS:
+            raise UserError(f"{option} is {value}: give a whole number, 1 to {_MOST_RUNS}")
 
-    Raises:
-        UserError: There are none, or they are of several workloads.
-    """
-    from syncswitch.searcher.cost import RecordedRun
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.inspection import shown
-    from syncswitch.storage.trials import TrialStore
-    from syncswitch.trainers.protocols import parse_pair
-    from syncswitch.trainers.workload import normal_reference
 
-    pair = parse_pair(protocols)
-    with open_database(storage_url, create=False) as database:
-        trials = [
-            trial
-            for trial in TrialStore(database).trials(workload=normal_reference(reference))
-            if trial.state == "complete"
-            and trial.setting_percent is not None
-            and (trial.first_protocol, trial.second_protocol) == pair
-            and workers in (None, trial.workers)
-        ]
-    clusters = {trial.fingerprint: trial.workers for trial in trials}
-    if not clusters:
-        raise UserError(
-            f"no complete runs of {reference!r} with {protocols} in {shown(storage_url)};"
-            " `syncswitch-search run` or `syncswitch-search import` adds them"
-        )
-    if len(clusters) > 1:
-        found = ", ".join(f"{name[:12]} ({size} workers)" for name, size in clusters.items())
-        raise UserError(
-            f"{reference!r} names {len(clusters)} workloads: {found}; choose with --workers or the"
-            " fingerprint"
-        )
+def _table_rows() -> list[_Row]:
     return [
-        RecordedRun(
-            setting_percent=trial.setting_percent or 0.0,
-            accuracy=trial.converged_accuracy or 0.0,
-            seconds=trial.training_seconds or 0.0,
-            diverged=bool(trial.diverged),
-        )
-        for trial in trials
+        *(_Row("paper", False, runs, {"baseline_runs": first}) for first, runs in _NEW_JOB_ROWS),
+        *(_Row("paper", True, runs, {}) for runs in _RECURRING_ROWS),
+        *(_Row("adaptive", recurring, 5, {}) for recurring in (False, True)),
     ]
 
 
-def _check_baseline(reference: str, recorded: list[RecordedRun]) -> None:
+def _rule_of(row: _Row, settings: int, threshold: float) -> Rule:
+    return make_rule(
+        row.strategy,
+        settings=settings,
+        runs=row.runs,
+        threshold=threshold,
+        target_accuracy=None,
+        **row.options,
+    )
+
+
+def _knowing(rule: Rule, recording: Recording) -> Rule:
+    """The same rule where A is known from the recorded runs of the first protocol alone."""
+    from syncswitch.searcher.cost import BASELINE_PERCENT
+
+    accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
+    known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
+    if any(field.name == "target_runs" for field in dataclasses.fields(rule)):
+        known["target_runs"] = len(accuracies)
+    return dataclasses.replace(rule, **known)
+
+
+def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
+    from syncswitch.storage.engine import open_database
+    from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.recording import read_recording
+
+    pair = parse_pair(protocols)
+    with open_database(storage_url, create=False) as database:
+        return read_recording(database, reference, workers=workers, protocols=pair)
+
+
+def _check_baseline(reference: str, recording: Recording) -> None:
     """Refuses a job without the unit of its cost."""
     from syncswitch.searcher.cost import BASELINE_PERCENT
 
-    baseline = [run for run in recorded if run.setting_percent == BASELINE_PERCENT]
+    baseline = recording.at(BASELINE_PERCENT)
     if not baseline:
         raise UserError(
             f"{reference}: no run of the first protocol alone (setting 100 %) is recorded, and its"
@@ -213,93 +217,50 @@ def _check_baseline(reference: str, recorded: list[RecordedRun]) -> None:
         )
 
 
-def _with(
-    base: PaperRule, baseline_runs: int, runs: int, recurring: bool, recorded: list[RecordedRun]
-) -> PaperRule:
-    from syncswitch.searcher.cost import BASELINE_PERCENT
+def _deepest_settings(reference: str, threshold: float, runs: PlayedRecording) -> int:
+    from syncswitch.searcher.cost import deepest_settings
 
-    target = None
-    if recurring:
-        target = statistics.fmean(
-            run.accuracy for run in recorded if run.setting_percent == BASELINE_PERCENT
+    settings = deepest_settings(threshold, runs)
+    if not settings:
+        raise UserError(
+            f"{reference}: no run at the first candidate, 50 %, is recorded; a search cannot be"
+            " replayed without it"
         )
-    return dataclasses.replace(
-        base, runs=runs, baseline_runs=baseline_runs or None, target_accuracy=target
-    )
+    return settings
 
 
-def _replayed(
-    rule: PaperRule, recorded: list[RecordedRun], simulations: int, seed: int
-) -> CostSummary:
-    from syncswitch.searcher.cost import reference, simulate, summarize
+def _simulated(
+    rules: Sequence[Rule], runs: PlayedRecording, simulations: int, seed: int
+) -> list[CostSummary]:
+    from syncswitch.searcher.cost import reference, summarize
+    from syncswitch.searcher.replays import simulate
 
-    expected = reference(rule, recorded)
-    return summarize(simulate(rule, recorded, simulations, seed), recorded, expected)
-
-
-def _as_json(kind: tuple[int, int, bool], summary: CostSummary, strategy: str) -> dict[str, Any]:
-    baseline_runs, runs, recurring = kind
-    measures = dataclasses.asdict(summary)
-    intervals = {
-        f"{name}_interval": [_finite(value["low"]), _finite(value["high"])]
-        for name, value in measures.items()
-        if isinstance(value, dict)
-    }
-    values = {
-        name: _finite(value["value"]) if isinstance(value, dict) else value
-        for name, value in measures.items()
-    }
-    return {
-        "strategy": strategy,
-        "recurring": recurring,
-        "baseline_runs": baseline_runs,
-        "runs": runs,
-        **values,
-        **intervals,
-    }
+    expected = [reference(rule, runs) for rule in rules]
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    with _bar(simulations * len(rules)) as on_done:
+        searches = [
+            simulate(rule, runs, simulations, seed, processes=processes, on_done=on_done)
+            for rule in rules
+        ]
+    return [summarize(found, runs, known) for found, known in zip(searches, expected, strict=True)]
 
 
-def _finite(value: float) -> float | None:
-    """JSON has no infinity: a search that is never paid back is null."""
-    return value if math.isfinite(value) else None
+@contextlib.contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Shows a terminal how far it is, if it takes long; yields what is told of each part done."""
+    if not stderr_is_terminal():
+        yield lambda _: None
+        return
+    began, finished = time.monotonic(), 0
+    with contextlib.ExitStack() as stack:
+        bars = progress_bars(stderr_console())
+        task = bars.add_task("simulated searches", total=total)
 
+        def on_done(number: int) -> None:
+            nonlocal finished
+            finished += number
+            bars.update(task, completed=finished)
+            if not bars.live.is_started and time.monotonic() - began > _PATIENCE_SECONDS:
+                stack.enter_context(bars)
 
-def _print(
-    rows: list[tuple[tuple[int, int, bool], CostSummary]],
-    depth: int,
-    recorded_runs: int,
-    first_protocol: str,
-) -> None:
-    first = rows[0][1]
-    print_table(
-        [
-            "job",
-            f"{first_protocol} runs",
-            "runs",
-            f"cost / {first_protocol}",
-            "pays back after",
-            "effective",
-            "success %",
-        ],
-        [
-            [
-                "recurring" if recurring else "new",
-                str(baseline_runs),
-                str(runs),
-                f"{summary.search_cost.value:.2f}",
-                f"{summary.amortized_recurrences.value:.2f}",
-                f"{summary.effective_training.value:.2f}",
-                _share(summary.success_percent),
-            ]
-            for (baseline_runs, runs, recurring), summary in rows
-        ],
-    )
-    click.echo()
-    print_text(
-        f"{first.simulations:,} searches with M = {depth}, replayed on {recorded_runs} recorded"
-        f" runs; success: the answer is {first.reference_percent:g} % (95 % interval in brackets)."
-    )
-
-
-def _share(estimate: Estimate) -> str:
-    return f"{estimate.value:.1f} ({estimate.low:.0f} to {estimate.high:.0f})"
+        yield on_done

@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING
 
 import click
 
+from syncswitch.searcher.cli.render import finite
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.cost import Forecast
-    from syncswitch.searcher.rules.paper import PaperRule
+    from syncswitch.searcher.decision import Rule
+    from syncswitch.searcher.forecast import Forecast
     from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
 
 __all__ = ["print_forecast"]
 
 
 def print_forecast(
-    rule: PaperRule,
+    rule: Rule,
     identity: WorkloadIdentity,
     given_seconds: tuple[float | None, float | None],
     storage_url: str,
     *,
     as_json: bool,
 ) -> None:
-    """Prints the cost of the search for each answer that it may find.
+    """Prints the cost of the search for each answer that it may find; see `forecast`.
 
     Args:
         rule: Of the search.
@@ -41,7 +42,7 @@ def print_forecast(
     Raises:
         UserError: A time is unknown or impossible.
     """
-    from syncswitch.searcher.cost import forecast
+    from syncswitch.searcher.forecast import forecast
 
     first, second = given_seconds
     if first is None or second is None:
@@ -65,8 +66,16 @@ def print_forecast(
     click.echo()
     print_text(
         f"From {first:,.1f} s of a training with {name} alone and {second:,.1f} s with"
-        f" {identity.second_protocol.upper()} alone; an unlucky search costs more."
-        " Nothing was trained."
+        f" {identity.second_protocol.upper()} alone; {_caveat(rule)} Nothing was trained."
+    )
+
+
+def _caveat(rule: Rule) -> str:
+    if rule.repeats is not None:
+        return "an unlucky search costs more."
+    return (
+        "runs and costs are means over searches on generated accuracies, in which no run ends early"
+        " and every halving below the answer loses three times the threshold."
     )
 
 
@@ -97,20 +106,21 @@ def _whole_seconds(
     return total_worker_steps * seconds / steps if steps and seconds else None
 
 
-def _as_json(answer: Forecast) -> dict[str, float | int | None]:
-    values = dataclasses.asdict(answer)
-    if math.isinf(answer.amortized_recurrences):
-        values["amortized_recurrences"] = None  # JSON has no infinity
-    return values
+def _as_json(answer: Forecast) -> dict[str, float | None]:
+    return {name: finite(value) for name, value in dataclasses.asdict(answer).items()}
 
 
 def _cells(answer: Forecast, first_seconds: float) -> list[str]:
     recurrences = answer.amortized_recurrences
     return [
         f"{answer.switch_percent:g} %",
-        str(answer.runs),
+        f"{round(answer.runs, 1):g}",
         f"{answer.search_cost:.1f}",
         f"{answer.search_cost * first_seconds / 3600:.2f}",
         f"{answer.speed_up:.2f}",
-        "never" if math.isinf(recurrences) else f"{math.ceil(recurrences)} trainings",
+        "never" if math.isinf(recurrences) else _trainings(math.ceil(recurrences)),
     ]
+
+
+def _trainings(number: int) -> str:
+    return "1 training" if number == 1 else f"{number} trainings"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.decision import Observation
-from syncswitch.searcher.plan import rule_from_name
+from syncswitch.searcher.observed import measures, observation
+from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
@@ -68,11 +68,16 @@ def _search_state(
 ) -> dict[str, Any]:
     from syncswitch.searcher.liveness import state_of
 
-    rule = rule_from_name(
-        search.strategy, search.settings, search.runs, search.threshold, search.target_accuracy
-    )
+    rule = stored_rule(search)
     finished = [
-        Observation(row.switch_percent, row.converged_accuracy, bool(row.diverged), number)
+        observation(
+            row.switch_percent,
+            row.converged_accuracy,
+            diverged=bool(row.diverged),
+            trial_number=number,
+            replicate=row.replicate,
+            measured=measures(row, row),
+        )
         for number, row in rows.items()
         if row.state == "complete" and row.converged_accuracy is not None
     ]
@@ -95,7 +100,7 @@ def _search_state(
         "strategy": search.strategy,
         "state": state,
         "finished_runs": len(finished),
-        "most_runs": rule.most_runs,
+        "most_runs": rule.most_runs if rule.repeats else None,
         "in_flight_runs": in_flight,
         "failed_runs": len(rows) - len(finished) - in_flight,
         "lower_percent": bracket[0] if bracket else None,
@@ -117,7 +122,8 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
             [
                 search["study"],
                 search["state"],
-                f"{search['finished_runs']} of {search['most_runs']}",
+                str(search["finished_runs"])
+                + (f" of {search['most_runs']}" if search["most_runs"] else ""),
                 str(search["in_flight_runs"]),
                 str(search["failed_runs"]),
                 answer,

@@ -20,7 +20,8 @@ __all__ = ["BarReporter", "LineReporter", "label_of", "make_reporter"]
 def label_of(run: Run) -> str:
     """For example `25 % BSP, run 2 of 3`."""
     protocol = run.first_protocol.upper()
-    return f"{run.switch_percent:g} % {protocol}, run {run.repeat} of {run.repeats}"
+    of = "" if run.repeats is None else f" of {run.repeats}"
+    return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}"
 
 
 class LineReporter(AbstractContextManager["LineReporter"]):
@@ -29,17 +30,18 @@ class LineReporter(AbstractContextManager["LineReporter"]):
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._finished_runs = 0
-        self._most_runs = 0
+        self._most_runs: int | None = None
         self._is_first_state = True
         self._waiting_for: float | None = None
 
-    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
         """Says at the start where an earlier search stopped."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if self._is_first_state and progress.open_percent is None:
             self._write(f"this search is finished: its {finished_runs} runs are kept")
         elif self._is_first_state and finished_runs:
-            self._write(f"going on: {finished_runs} of at most {most_runs} runs are made")
+            of = "" if most_runs is None else f" of at most {most_runs}"
+            self._write(f"going on: {finished_runs}{of} runs are made")
         self._is_first_state = False
 
     def on_run(self, run: Run) -> None:
@@ -55,9 +57,10 @@ class LineReporter(AbstractContextManager["LineReporter"]):
     def on_finished(self, run: Run, record: TrialRecord) -> None:
         """The result in one line."""
         outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
+        of = "" if self._most_runs is None else f"/{self._most_runs}"
         self._write(
-            f"[{self._finished_runs + 1}/{self._most_runs}] {label_of(run)}: {outcome}"
-            f" in {record.training_seconds:.1f} s of training"
+            f"[{self._finished_runs + 1}{of}] {label_of(run)}: {outcome}"
+            f" in {record.paid_seconds:.1f} s of training{_shortened(record)}"
         )
 
     def on_failed(self, run: Run, reason: str) -> None:
@@ -97,7 +100,7 @@ class BarReporter(LineReporter):
         self._bars.start()
         return self
 
-    def on_state(self, finished_runs: int, most_runs: int, progress: Progress) -> None:
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
         """Moves the bar of the search."""
         super().on_state(finished_runs, most_runs, progress)
         self._bars.update(self._search_bar, completed=finished_runs, total=most_runs)
@@ -144,6 +147,17 @@ class BarReporter(LineReporter):
     ) -> None:
         """Leaves the lines and takes the bars away."""
         self._bars.stop()
+
+
+def _shortened(record: TrialRecord) -> str:
+    """What a run was spared."""
+    spared = []
+    if record.inherited_seconds:
+        spared.append(f"{record.inherited_seconds:.1f} s shared")
+    if record.stopped_early:
+        done = 100 * record.worker_steps / record.spec.identity.total_worker_steps
+        spared.append(f"stopped at {done:.0f} %")
+    return f" ({', '.join(spared)})" if spared else ""
 
 
 def make_reporter() -> LineReporter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
 
 __all__ = [
+    "finite",
     "policy_sentence",
     "print_result",
     "result_as_json",
@@ -22,6 +24,11 @@ __all__ = [
 # Below this a policy is slower by more than the noise of a few runs.
 _NO_GAIN = 0.95
 _VERDICTS = {True: "yes", False: "no", None: "open"}
+
+
+def finite(value: float) -> float | None:
+    """A value for JSON, which has no infinity: what is never paid back is null."""
+    return value if math.isfinite(value) else None
 
 
 def result_as_json(result: SearchResult) -> dict[str, Any]:
@@ -34,6 +41,7 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
         "search": {
             "study": policy.study,
             "strategy": policy.strategy,
+            "confidence": policy.confidence,
             "cost_bsp_multiples": cost.bsp_multiples,
             "cost_is_estimated": cost.is_estimated,
             "baseline_seconds": cost.baseline_seconds,
@@ -63,6 +71,10 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
     )
     click.echo()
     print_text(policy_sentence(policy, cost))
+    if policy.confidence is not None:
+        print_text(
+            f"{100 * policy.confidence:.0f} % sure that this is the earliest switch that keeps it."
+        )
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     click.echo(f"  {how_to_use}")
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli import compose
 from syncswitch.searcher.cli.dry_run import print_forecast
-from syncswitch.searcher.plan import SearchPlan, study_name
-from syncswitch.storage.errors import RetryableError, UserError, WorkloadError
+from syncswitch.searcher.cli.rule_options import rule_options
+from syncswitch.searcher.cli.searching import search_for_policy
+from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.rules.by_name import make_rule
+from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -26,7 +28,6 @@ from syncswitch.trainers.console import (
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchResult
-    from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["run"]
 
@@ -59,36 +60,47 @@ _DEFAULT_WORKERS = 4
     help="in-process = workers are threads; processes = servers of their own.",
 )
 @click.option(
-    "--strategy",
-    type=click.Choice(list(compose.STRATEGIES)),
-    default="paper",
+    "--settings",
+    type=int,
+    default=5,
     show_default=True,
-    help="Rule of the search: paper = binary search (Sync-Switch, Algorithm 1).",
+    help="How often the range of switch points may be halved (M).",
 )
-@click.option(
-    "--settings", type=int, default=5, show_default=True, help="Switch points to try (M)."
-)
-@click.option("--runs", type=int, default=5, show_default=True, help="Runs of each setting (R).")
-@click.option(
-    "--threshold",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Accuracy that may be lost against the target (beta).",
-)
+@rule_options
 @click.option(
     "--target-accuracy",
     type=float,
     help="Accuracy to keep (A), 0 to 1. Default: measured with the first protocol alone.",
 )
 @click.option(
+    "--target-runs",
+    type=int,
+    help="How many runs stand behind --target-accuracy (adaptive, sequential). Default: 5.",
+)
+@click.option(
+    "--warm-start",
+    is_flag=True,
+    help="Begin near the policies of related workloads in the database (adaptive).",
+)
+@click.option(
     "--two-sided",
     is_flag=True,
+    default=None,
     help="Also reject a setting that is better than the target by more than the threshold,"
-    " as printed in the paper.",
+    " as printed in the paper (paper, sequential).",
 )
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="The seeds of all runs derive from it."
+)
+@click.option(
+    "--checkpoints",
+    "checkpoint_folder",
+    envvar="SYNCSWITCH_CHECKPOINTS",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    default="syncswitch-checkpoints",
+    show_default=True,
+    help="Folder for the checkpoints that runs share; they are removed when the search is done.",
 )
 @click.option(
     "--dry-run",
@@ -114,13 +126,15 @@ def run(
     runs: int,
     threshold: float,
     target_accuracy: float | None,
-    two_sided: bool,
+    warm_start: bool,
     seed: int,
+    checkpoint_folder: Path,
     dry_run: bool,
     first_seconds: float | None,
     second_seconds: float | None,
     storage_url: str,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Searches for the timing policy of WORKLOAD and saves it.
 
@@ -132,10 +146,19 @@ def run(
     """
     from syncswitch.trainers.protocols import parse_pair
 
-    rule = compose.STRATEGIES[strategy](settings, runs, threshold, target_accuracy, two_sided)
+    rule = make_rule(
+        strategy,
+        settings=settings,
+        runs=runs,
+        threshold=threshold,
+        target_accuracy=target_accuracy,
+        **options,
+    )
+    if warm_start and strategy != "adaptive":
+        raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
     is_replay = trainer == compose.REPLAY
     kind = trainer if is_replay else f"{trainer}/{launcher}"
-    plan = SearchPlan(rule, trainer=kind, base_seed=seed)
+    plan = SearchPlan(rule, trainer=kind, base_seed=seed, warm_start=warm_start)
     plan.check()
     pair = parse_pair(protocols)
     _check_recordings(is_replay, recordings_url)
@@ -152,7 +175,7 @@ def run(
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     try:
-        result, current = _search(job, reference, plan, storage_url)
+        result, current = search_for_policy(job, reference, plan, storage_url, checkpoint_folder)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")
         return EXIT_INTERRUPTED
@@ -180,79 +203,6 @@ def _check_recordings(is_replay: bool, recordings_url: str | None) -> None:
         raise UserError(
             "--launcher starts a cluster, and --trainer replay needs none: leave it out"
         )
-
-
-class _Trainers:
-    """Opens trainers; one may be opened in advance, and is then the first that is given out.
-
-    Opening one loads the data and tries the model, so it shows whether the workload can be trained
-    before anything is written about it.
-    """
-
-    def __init__(self, open_trainer: Callable[[], Trainer]) -> None:
-        self._open = open_trainer
-        self._ready: Trainer | None = None
-
-    def open_in_advance(self) -> None:
-        """A cluster that cannot be had now may be had later: the search tries again."""
-        with contextlib.suppress(RetryableError):
-            self._ready = self._open()
-
-    def __call__(self) -> Trainer:
-        ready, self._ready = self._ready, None
-        return self._open() if ready is None else ready
-
-    def close(self) -> None:
-        """Closes what nobody took."""
-        if self._ready is not None:
-            self._ready.close()
-            self._ready = None
-
-
-def _search(
-    job: compose.Job, reference: str, plan: SearchPlan, storage_url: str
-) -> tuple[SearchResult, int | None]:
-    """The result, and the version that is used where none is named."""
-    from syncswitch.searcher.cli.progress import make_reporter
-    from syncswitch.searcher.search import Search
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import CURRENT, PolicyRegistry
-    from syncswitch.trainers.workload import normal_reference
-
-    with (
-        contextlib.closing(_Trainers(job.open_trainer)) as trainers,
-        contextlib.ExitStack() as stack,
-    ):
-        if _is_new(study_name(job.identity, plan), storage_url):
-            trainers.open_in_advance()
-        database = stack.enter_context(open_database(storage_url, create=True))
-        reporter = stack.enter_context(make_reporter())
-        result = Search(
-            database,
-            job.identity,
-            plan,
-            trainers,
-            reference=job.reference or normal_reference(reference),
-            reporter=reporter,
-        ).run()
-        aliases = PolicyRegistry(database).aliases(job.identity.fingerprint)
-        return result, aliases.get(CURRENT)
-
-
-def _is_new(study: str, storage_url: str) -> bool:
-    """Whether the database does not know this search; nothing is written.
-
-    Raises:
-        UserError: The database cannot be used.
-    """
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.inspection import holds_nothing
-    from syncswitch.storage.trials import TrialStore
-
-    if holds_nothing(storage_url):
-        return True
-    with open_database(storage_url, create=False) as database:
-        return all(search.study != study for search in TrialStore(database).searches())
 
 
 def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:

@@ -25,7 +25,8 @@ def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
 
     Over all completed runs of searches, and imported ones that count for a setting. Behind the
     accuracy is half of the 95 % confidence interval of the mean; diverged runs are counted, but
-    are in no mean.
+    are in no mean. A run that was stopped early has the accuracy that it had by then, and the time
+    that all of it would have taken.
     """
     from syncswitch.storage.analysis.summaries import setting_statistics
     from syncswitch.storage.engine import open_database
@@ -55,13 +56,15 @@ def _print_settings(found: list[SettingStatistics]) -> None:
             f" [{fingerprint[:12]}]"
         )
         baseline = "time / BSP" if one.first_protocol == "bsp" else "time / first"
+        has_stopped = any(setting.stopped_runs for setting in of_workload)
+        counts = ["runs", "diverged", *(["stopped"] if has_stopped else [])]
         print_table(
-            ["switch at", "runs", "diverged", "accuracy", "seconds", baseline],
-            [_cells(setting) for setting in of_workload],
+            ["switch at", *counts, "accuracy", "seconds", baseline],
+            [_cells(setting, has_stopped) for setting in of_workload],
         )
 
 
-def _cells(setting: SettingStatistics) -> list[str]:
+def _cells(setting: SettingStatistics, has_stopped: bool) -> list[str]:
     is_baseline = setting.setting_percent == 100
     name = f" ({setting.first_protocol.upper()})" if is_baseline else ""
     seconds = setting.mean_training_seconds
@@ -69,6 +72,7 @@ def _cells(setting: SettingStatistics) -> list[str]:
         f"{setting.setting_percent:g} %{name}",
         str(setting.runs),
         str(setting.diverged_runs or "-"),
+        *([str(setting.stopped_runs or "-")] if has_stopped else []),
         _accuracy(setting),
         "-" if seconds is None else f"{seconds:.1f}",
         "-" if setting.speed_up is None else f"{1 / setting.speed_up:.2f}",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.analysis.trial_details import TrialDetails
     from syncswitch.storage.analysis.trial_filter import TrialChoice
     from syncswitch.storage.engine import Database
+    from syncswitch.storage.trials import Fork
 
 __all__ = ["trials"]
 
@@ -57,6 +58,10 @@ def trials(
     as_json: bool,
 ) -> int:
     """Lists the training runs, of WORKLOAD or of all.
+
+    A complete run was made as a whole, was stopped early, or diverged. One that began with a
+    checkpoint of another run of its search says from which one, and at how much of the job; its
+    seconds count from the start of the job, as do all.
 
     The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
     state as it is stored.
@@ -134,6 +139,8 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
     return {
         **trial.facts,
         "state": state_of(trial),
+        "end": trial.end,
+        "parent_trial_number": trial.fork.trial_number if trial.fork else None,
         "heartbeat_at": trial.heartbeat_at,
         "process_id": owner.process_id if owner else None,
         "process_started_at": owner.process_started_at if owner else None,
@@ -152,13 +159,14 @@ def _print_trials(database: Database, selector: str | None, nothing: str) -> Non
     if not newest:
         click.echo(nothing)
         return
-    columns = ["run", "setting", "state", "accuracy", "seconds"]
-    print_table(columns, [_cells(trial) for trial in newest])
+    has_forks = any(trial.fork for trial in newest)
+    columns = ["run", "setting", *(["from"] if has_forks else []), "end", "accuracy", "seconds"]
+    print_table(columns, [_cells(trial, has_forks) for trial in newest])
     if number > _MOST_ROWS:
         click.echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
 
 
-def _cells(trial: TrialDetails) -> list[str]:
+def _cells(trial: TrialDetails, has_forks: bool) -> list[str]:
     from syncswitch.searcher.liveness import state_of
 
     facts = trial.facts
@@ -167,10 +175,15 @@ def _cells(trial: TrialDetails) -> list[str]:
     return [
         facts["source"] or number,
         _setting(facts["setting_percent"], facts["switch_percent"]),
-        state_of(trial),
-        "diverged" if facts["diverged"] else "-" if accuracy is None else f"{accuracy:.4f}",
+        *([_origin(trial.fork)] if has_forks else []),
+        trial.end or state_of(trial),
+        "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",
         "-" if seconds is None else f"{seconds:.1f}",
     ]
+
+
+def _origin(fork: Fork | None) -> str:
+    return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
 
 
 def _setting(setting_percent: float | None, switch_percent: float) -> str:

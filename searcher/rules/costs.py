@@ -27,7 +27,7 @@ class RunCosts:
         ratio: Time of a training with the second protocol alone.
         end: Share of W at which runs end in the mean, as some are stopped.
         paid: What the completed runs cost together.
-        prefixes: Percent of W up to which a replicate has checkpoints; empty where none are shared.
+        prefixes: Share of W up to which a replicate has checkpoints; empty where none are shared.
     """
 
     highest_percent: float
@@ -47,8 +47,8 @@ class RunCosts:
         prefixes: dict[int, float] = defaultdict(float)
         if share_prefix:
             for run in runs:
-                reached = run.cost.reached_percent if run.cost else highest_percent
-                own = min(run.switch_percent, reached)
+                reached = run.cost.reached_percent / 100 if run.cost else 1.0
+                own = min(run.switch_percent / highest_percent, reached)
                 prefixes[run.replicate] = max(prefixes[run.replicate], own)
         paid = math.fsum(cost.paid_seconds for cost in costs)
         return cls(
@@ -62,8 +62,7 @@ class RunCosts:
     def next(self, percent: float, replicate: int) -> float:
         """What a run at a setting would cost, in this replicate."""
         share = percent / self.highest_percent
-        have = self.prefixes.get(replicate, 0.0) / self.highest_percent
-        first = max(0.0, min(share, self.end) - have)
+        first = max(0.0, min(share, self.end) - self.prefixes.get(replicate, 0.0))
         return max(_LEAST_COST, first + max(0.0, self.end - share) * self.ratio)
 
 

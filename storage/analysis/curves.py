@@ -10,6 +10,7 @@ from sqlalchemy.types import Double
 from syncswitch.storage.analysis.trial_filter import TrialChoice, conditions
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.fork_prefixes import inherited_accuracy_seconds
 from syncswitch.storage.models import EvaluationRow
 
 __all__ = ["AccuracyTime", "EvaluationFacts", "accuracy_times", "evaluations"]
@@ -18,7 +19,10 @@ _FACTS = TRIAL_FACTS.c
 
 
 class EvaluationFacts:
-    """The columns of `evaluations`: one row per test of a model."""
+    """The columns of `evaluations`: one row per test of a model.
+
+    A test belongs to the run that made it: the curve of a fork begins where it left its parent.
+    """
 
     trial_id: Annotated[int, "number of the trial in this database"]
     workload: Annotated[str, "name of the workload"]
@@ -27,7 +31,7 @@ class EvaluationFacts:
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     replicate: Annotated[int, "number of this repeat of the setting"]
     worker_step: Annotated[int, "worker-steps done"]
-    elapsed_seconds: Annotated[float, "training time so far"]
+    elapsed_seconds: Annotated[float, "training time so far, a fork's prefix included"]
     accuracy: Annotated[float, "test accuracy, 0 to 1"]
     training_loss: Annotated[
         float | None, "mean since the evaluation before; null where it was not a number"
@@ -46,11 +50,13 @@ class AccuracyTime:
     diverged: Annotated[bool, "whether it diverged"]
     target_accuracy: Annotated[float, "as asked for, 0 to 1"]
     time_to_accuracy_seconds: Annotated[
-        float | None, "training time at the first evaluation at the target; null if never there"
+        float | None,
+        "training time at the first evaluation at the target, in a fork's prefix or after;"
+        " null if never there",
     ]
     is_censored: Annotated[bool, "never at the target: it would take longer than was observed"]
     observed_seconds: Annotated[
-        float | None, "the time to the target, or where censored the whole training time"
+        float | None, "the time to the target, or where censored the training time until the end"
     ]
 
 
@@ -88,6 +94,9 @@ def evaluations(choice: TrialChoice) -> Select[Any]:
 def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     """Selects when each completed run first tested at an accuracy or above it.
 
+    The time of a fork counts from the start of the whole run. One that was stopped is censored at
+    its stop.
+
     Args:
         choice: Which trials.
         target_accuracy: 0 to 1.
@@ -97,20 +106,26 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     """
     if not 0 <= target_accuracy <= 1:
         raise UserError(f"target_accuracy is {target_accuracy}; allowed: 0 to 1, for example 0.9")
+    chosen = (_FACTS.state == "complete", *conditions(choice))
+    inherited = inherited_accuracy_seconds(select(_FACTS.trial_id).where(*chosen), target_accuracy)
+    own_seconds = (
+        select(func.min(EvaluationRow.elapsed_seconds))
+        .where(
+            EvaluationRow.trial_id == _FACTS.trial_id,
+            EvaluationRow.accuracy >= target_accuracy,
+        )
+        .scalar_subquery()
+    )
     reached = (
         select(
             *_KEYS,
             _FACTS.diverged,
             _FACTS.training_seconds,
-            select(func.min(EvaluationRow.elapsed_seconds))
-            .where(
-                EvaluationRow.trial_id == _FACTS.trial_id,
-                EvaluationRow.accuracy >= target_accuracy,
-            )
-            .scalar_subquery()
-            .label("seconds"),
+            func.coalesce(inherited.c.seconds, own_seconds).label("seconds"),
         )
-        .where(_FACTS.state == "complete", *conditions(choice))
+        .select_from(TRIAL_FACTS)
+        .outerjoin(inherited, inherited.c.trial_id == _FACTS.trial_id)
+        .where(*chosen)
         .cte()
         .prefix_with("MATERIALIZED", dialect="postgresql")  # or it looks up each time thrice
         .c

@@ -31,8 +31,10 @@ class PolicyVersion:
     target_accuracy: Annotated[float, "of the first protocol alone, or as given"]
     threshold: Annotated[float, "beta, the accuracy that may be lost"]
     mean_accuracy: Annotated[float | None, "measured at the switch point; null where no run was"]
-    training_seconds: Annotated[float | None, "mean there; null where no run was"]
-    baseline_seconds: Annotated[float | None, "mean with the first protocol alone; null if unknown"]
+    training_seconds: Annotated[
+        float | None, "mean training time of a whole run there; null where no run was"
+    ]
+    baseline_seconds: Annotated[float | None, "the same with the first protocol alone"]
     speed_up: Annotated[float | None, "baseline seconds over training seconds"]
     evidence_runs: Annotated[int, "trials that it rests on"]
     strategy: Annotated[str, "rule that decided"]

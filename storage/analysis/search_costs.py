@@ -41,8 +41,8 @@ class StudyCost:
     paid_seconds: Annotated[float, "training time of the completed runs, less what forks inherited"]
     baseline_seconds: Annotated[
         float | None,
-        "mean training time of its runs with the first protocol alone that did not diverge;"
-        " null without one (`run` then estimates it)",
+        "mean training time of its runs with the first protocol alone that did not diverge, of"
+        " stopped ones what they would have taken; null without one (`run` then estimates it)",
     ]
     bsp_multiples: Annotated[
         float | None, "search cost: paid seconds over baseline seconds; null without these"
@@ -106,7 +106,7 @@ def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 def _searches(wanted: Select[Any]) -> Select[Any]:
     is_complete = _FACTS.state == "complete"
-    is_baseline = is_complete & ~_FACTS.diverged & (_FACTS.setting_percent == BASELINE_PERCENT)
+    is_baseline = is_complete & (_FACTS.setting_percent == BASELINE_PERCENT)
     sums = (
         select(
             _FACTS.study,
@@ -114,7 +114,7 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
             func.count(case((_FACTS.state == "failed", 1))).label("failed_runs"),
             func.count(case((_FACTS.state == "running", 1))).label("running_runs"),
             func.sum(case((is_complete, _FACTS.paid_seconds))).label("paid_seconds"),
-            func.avg(case((is_baseline, _FACTS.training_seconds))).label("baseline_seconds"),
+            func.avg(case((is_baseline, _FACTS.whole_run_seconds))).label("baseline_seconds"),
         )
         .where(_FACTS.study.in_(wanted))
         .group_by(_FACTS.study)

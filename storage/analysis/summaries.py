@@ -1,7 +1,8 @@
 """What the runs of each setting measured together: the database counts, adds and averages.
 
 Only completed runs count, and every mean is over those of them that did not diverge. Runs of all
-searches and imported runs count alike, once they have a setting.
+searches and imported runs count alike, once they have a setting. A run that was stopped early
+counts with the accuracy that it had by then, and with the time that all of it would have taken.
 """
 
 from __future__ import annotations
@@ -44,23 +45,30 @@ class SettingStatistics:
     second_protocol: Annotated[str, "after the switch"]
     setting_percent: Annotated[float, "the setting: percent of W in the first protocol"]
     runs: Annotated[int, "completed runs"]
-    diverged_runs: Annotated[int, "those of them that diverged; all that follows leaves them out"]
+    diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
+    stopped_runs: Annotated[int, "how many of the others were stopped early"]
     mean_accuracy: Annotated[float | None, "mean converged accuracy, 0 to 1"]
     sd_accuracy: Annotated[float | None, "its standard deviation between runs"]
     lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval"]
     upper_accuracy: Annotated[float | None, "upper end of it"]
     mean_final_accuracy: Annotated[float | None, "mean accuracy of the last evaluation, 0 to 1"]
-    mean_training_seconds: Annotated[float | None, "mean training time, prefixes of forks included"]
+    mean_training_seconds: Annotated[
+        float | None,
+        "mean training time of whole runs: prefixes of forks included, and of stopped runs what"
+        " they would have taken",
+    ]
     sd_training_seconds: Annotated[float | None, "its standard deviation between runs"]
     mean_paid_seconds: Annotated[float | None, "mean training time that the runs paid themselves"]
-    mean_switch_overhead_seconds: Annotated[float | None, "mean time of the switch"]
+    mean_switch_overhead_seconds: Annotated[
+        float | None, "mean time of the switch, of the runs that made it themselves"
+    ]
     target_accuracy: Annotated[
         float | None, "that the runs were to reach; null where unknown or not the same for all"
     ]
     mean_time_to_accuracy_seconds: Annotated[
         float | None, "mean time to that target, of the runs that reached it"
     ]
-    censored_runs: Annotated[int | None, "how many never reached it"]
+    censored_runs: Annotated[int | None, "how many had not reached it when they ended"]
     speed_up: Annotated[
         float | None, "mean training time of the first protocol alone (setting 100) over this one's"
     ]
@@ -117,7 +125,9 @@ def _statistics(
     measured = row["runs"] - row["diverged_runs"]
     mean, seconds = row["mean_accuracy"], row["mean_training_seconds"]
     sd = _deviation(row.pop("squared_accuracy"), row.pop("surplus_accuracy"), measured)
-    sd_seconds = _deviation(row.pop("squared_seconds"), row.pop("surplus_seconds"), measured)
+    sd_seconds = _deviation(
+        row.pop("squared_seconds"), row.pop("surplus_seconds"), row.pop("timed_runs")
+    )
     half = None if sd is None else _half_width(measured, sd, confidence)
     if row.pop("lowest_target_accuracy") != row["target_accuracy"]:
         row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
@@ -154,7 +164,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
     The variances take two passes, first the means, then the squares of what differs from them:
     the squares of the values themselves would lose all digits of a small spread.
     """
-    accuracy, seconds = _measured(_FACTS.converged_accuracy), _measured(_FACTS.training_seconds)
+    accuracy, seconds = _measured(_FACTS.converged_accuracy), _FACTS.whole_run_seconds
     keys = (_FACTS.fingerprint, _FACTS.setting_percent)
     first = (
         select(*keys, func.avg(accuracy).label("accuracy"), func.avg(seconds).label("seconds"))
@@ -172,6 +182,10 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
             _FACTS.second_protocol,
         )
     ]
+    forked_after_it = _FACTS.fork_percent >= _FACTS.switch_percent
+    overhead = case(
+        (~_FACTS.diverged & forked_after_it.is_not(True), _FACTS.switch_overhead_seconds)
+    )
     censored = case((~_FACTS.diverged & _FACTS.time_to_accuracy_is_censored, 1))
     target = _measured(_FACTS.target_accuracy)
     return (
@@ -180,17 +194,17 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
             *workload,
             func.count().label("runs"),
             func.count(case((_FACTS.diverged, 1))).label("diverged_runs"),
+            func.count(case((~_FACTS.diverged & _FACTS.stopped_early, 1))).label("stopped_runs"),
             func.avg(accuracy).label("mean_accuracy"),
             func.sum(_squared(accuracy - first.c.accuracy)).label("squared_accuracy"),
             func.sum(accuracy - first.c.accuracy).label("surplus_accuracy"),
             func.avg(_measured(_FACTS.final_accuracy)).label("mean_final_accuracy"),
             func.avg(seconds).label("mean_training_seconds"),
+            func.count(seconds).label("timed_runs"),
             func.sum(_squared(seconds - first.c.seconds)).label("squared_seconds"),
             func.sum(seconds - first.c.seconds).label("surplus_seconds"),
             func.avg(_measured(_FACTS.paid_seconds)).label("mean_paid_seconds"),
-            func.avg(_measured(_FACTS.switch_overhead_seconds)).label(
-                "mean_switch_overhead_seconds"
-            ),
+            func.avg(overhead).label("mean_switch_overhead_seconds"),
             func.min(target).label("lowest_target_accuracy"),
             func.max(target).label("target_accuracy"),
             func.avg(_measured(_FACTS.time_to_accuracy_seconds)).label(

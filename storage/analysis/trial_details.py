@@ -9,6 +9,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Select, select
+from sqlalchemy.orm import aliased
 
 from syncswitch.storage.analysis.row_stream import row_blocks
 from syncswitch.storage.analysis.trial_filter import TrialChoice, conditions
@@ -16,7 +17,7 @@ from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import PhaseRow, TrialRow
 from syncswitch.storage.records import PhaseRecord
-from syncswitch.storage.trial_values import Owner
+from syncswitch.storage.trial_values import Fork, Owner
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TrialDetails", "trial_details", "trial_facts"]
 
 _PHASE = tuple(PhaseRecord.__dataclass_fields__)
+_PARENT = aliased(TrialRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +36,29 @@ class TrialDetails:
         facts: By column of `TRIAL_FACTS`.
         owner: The process that runs or ran it; None for an imported run.
         heartbeat_at: When the owner last reported.
-        phases: In their order.
+        phases: In their order; of a fork those that it ran itself.
+        fork: Where it left another run of its search; None for a run from fresh parameters.
     """
 
     facts: dict[str, Any]
     owner: Owner | None
     heartbeat_at: datetime | None
     phases: tuple[PhaseRecord, ...]
+    fork: Fork | None
 
     @property
     def state(self) -> str:
         """As stored."""
         return str(self.facts["state"])
+
+    @property
+    def end(self) -> str | None:
+        """How a complete run ended: `whole`, `stopped` or `diverged`; None for any other run."""
+        if self.state != "complete":
+            return None
+        if self.facts["diverged"]:
+            return "diverged"
+        return "stopped" if self.facts["stopped_early"] else "whole"
 
 
 def trial_facts(choice: TrialChoice) -> Select[Any]:
@@ -73,10 +86,12 @@ def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator
             TrialRow.process_id,
             TrialRow.process_started_at,
             TrialRow.heartbeat_at,
+            _PARENT.trial_number.label("parent_trial_number"),
             PhaseRow.position,
             *(getattr(PhaseRow, name).label(f"phase_{name}") for name in _PHASE),
         )
         .join(TrialRow, TrialRow.trial_id == TRIAL_FACTS.c.trial_id)
+        .outerjoin(_PARENT, _PARENT.trial_id == TRIAL_FACTS.c.parent_trial_id)
         .outerjoin(PhaseRow, PhaseRow.trial_id == TRIAL_FACTS.c.trial_id)
         .order_by(PhaseRow.position)
     )
@@ -88,6 +103,7 @@ def _details(rows: list[Row[Any]]) -> TrialDetails:
     """A trial of its rows: one for each phase, or one without any."""
     first = rows[0]._mapping
     facts = {name: first[name] for name in TRIAL_FACTS.c.keys()}  # noqa: SIM118 (no dictionary)
+    parent = first["parent_trial_number"]
     known = None not in (facts["host"], first["process_id"], first["process_started_at"])
     return TrialDetails(
         facts=facts,
@@ -100,4 +116,5 @@ def _details(rows: list[Row[Any]]) -> TrialDetails:
             for row in rows
             if row.position is not None
         ),
+        fork=None if parent is None else Fork(parent, facts["fork_percent"]),
     )

@@ -1,4 +1,4 @@
-"""Finds the nearest policy where there is none for the job itself."""
+"""Finds the policies of other jobs that say something about a job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from syncswitch.storage.registry.similarity import (
     Candidate,
     JobFacts,
     differences,
+    is_related,
     nearest,
     not_compared,
+    ranked,
 )
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.workload_rows import registered_workload
 
-__all__ = ["Suggestion", "known_facts", "nearest_hint", "suggest"]
+__all__ = ["Suggestion", "known_facts", "nearest_hint", "related_switches", "suggest"]
+
+_MOST_RELATED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,15 @@ class Suggestion:
 
     policy: TimingPolicy
     differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _CurrentPolicy:
+    """What the alias `current` of a workload points at."""
+
+    identity: WorkloadIdentity
+    candidate: Candidate
+    switch_percent: float
 
 
 def known_facts(
@@ -88,36 +101,36 @@ def known_facts(
 
 def suggest(database: Database, wanted: JobFacts) -> Suggestion | None:
     """The current policy of the nearest known workload; None where none is comparable."""
-    query = (
-        select(PolicyRow.version, PolicyRow.created_at, WorkloadRow)
-        .join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint)
-        .join(
-            PolicyAliasRow,
-            (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
-            & (PolicyAliasRow.version == PolicyRow.version),
-        )
-        .where(
-            PolicyAliasRow.alias == CURRENT,
-            WorkloadRow.workers >= wanted.workers / LARGEST_SIZE_RATIO,
-            WorkloadRow.workers <= min(wanted.workers * LARGEST_SIZE_RATIO, LARGEST_INTEGER),
-        )
+    found = nearest(
+        wanted, [known.candidate for known in _current_policies(database, wanted.workers)]
     )
-    with database.session(read_only=True) as session:
-        candidates = [
-            Candidate(
-                JobFacts.of(registered_workload(row).identity),
-                row.fingerprint,
-                version,
-                created_at,
-            )
-            for version, created_at, row in session.execute(query)
-        ]
-    found = nearest(wanted, candidates)
     if found is None:
         return None
     policy = PolicyRegistry(database).get(found.fingerprint, found.version)
     assert policy is not None  # a version is never removed
     return Suggestion(policy, _in_words(wanted, found.facts))
+
+
+def related_switches(database: Database, identity: WorkloadIdentity) -> tuple[float, ...]:
+    """Where related jobs switch, as their current policies say: a first guess for a search.
+
+    What is related says `is_related`; a job's own policy of an earlier search counts, too.
+
+    Args:
+        database: Holds the policies.
+        identity: The workload that is searched for.
+
+    Returns:
+        Percents of W, the most similar job's first, 8 at most; one may come several times.
+    """
+    known = [
+        policy
+        for policy in _current_policies(database, identity.workers)
+        if is_related(identity, policy.identity)
+    ]
+    percents = {policy.candidate.fingerprint: policy.switch_percent for policy in known}
+    candidates = ranked(JobFacts.of(identity), [policy.candidate for policy in known])
+    return tuple(percents[found.fingerprint] for found in candidates[:_MOST_RELATED])
 
 
 def nearest_hint(url: str, identity: WorkloadIdentity) -> str:
@@ -138,6 +151,31 @@ def nearest_hint(url: str, identity: WorkloadIdentity) -> str:
         f" {policy.cluster} ({policy.switch_percent:g} %), but:"
         f" {'; '.join(found.differences) or 'nothing known differs'}"
     )
+
+
+def _current_policies(database: Database, workers: int) -> list[_CurrentPolicy]:
+    """Those of clusters that are not too large or small to say anything about this one."""
+    query = (
+        select(PolicyRow.version, PolicyRow.created_at, PolicyRow.switch_percent, WorkloadRow)
+        .join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint)
+        .join(
+            PolicyAliasRow,
+            (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
+            & (PolicyAliasRow.version == PolicyRow.version),
+        )
+        .where(
+            PolicyAliasRow.alias == CURRENT,
+            WorkloadRow.workers >= workers / LARGEST_SIZE_RATIO,
+            WorkloadRow.workers <= min(workers * LARGEST_SIZE_RATIO, LARGEST_INTEGER),
+        )
+    )
+    found = []
+    with database.session(read_only=True) as session:
+        for version, created_at, switch_percent, row in session.execute(query):
+            identity = registered_workload(row).identity
+            candidate = Candidate(JobFacts.of(identity), row.fingerprint, version, created_at)
+            found.append(_CurrentPolicy(identity, candidate, switch_percent))
+    return found
 
 
 def _in_words(wanted: JobFacts, known: JobFacts) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ The choices here, and why:
   are a judgement, in the order of what reaches the switch point most directly: the length of the
   job, of which it is a percent; what is trained on what; how large the steps are; how accuracy is
   measured. Sizes and rates count by ratio: the weight is that of a factor of 2.
+- A policy is a first guess for a search only where the job is much the same (`is_related`): other
+  jobs are suggested to people, who see what differs.
 - What one side does not know is not compared. But of two candidates that one is preferred of which
   more is known, so half the weight of what a candidate leaves open speaks against it.
 """
@@ -26,6 +28,7 @@ from typing import Any, NamedTuple
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 
 __all__ = [
+    "LARGEST_RELATED_REST",
     "LARGEST_SIZE_RATIO",
     "Candidate",
     "Difference",
@@ -34,12 +37,18 @@ __all__ = [
     "differences",
     "distance",
     "is_comparable",
+    "is_related",
     "nearest",
     "not_compared",
+    "ranked",
 ]
 
 LARGEST_SIZE_RATIO = 4
 """Of two clusters that may say anything about each other."""
+
+LARGEST_RELATED_REST = 8.0
+"""Of two jobs of which one gives the other a start: that of a job four times as long, or of one
+with half the length at twice the batch size and twice the learning rate."""
 
 _LONGEST_VALUE = 40
 _SMALLEST = 1e-9  # of two numbers that differ, however close
@@ -200,6 +209,11 @@ def distance(wanted: JobFacts, known: JobFacts) -> Distance:
 
 def nearest(wanted: JobFacts, candidates: Iterable[Candidate]) -> Candidate | None:
     """The comparable candidate at the smallest distance; of several the newest."""
+    return next(iter(ranked(wanted, candidates)), None)
+
+
+def ranked(wanted: JobFacts, candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The comparable candidates, that at the smallest distance first; of equal ones the newest."""
     comparable = [item for item in candidates if is_comparable(wanted, item.facts)]
     comparable.sort(key=lambda item: (item.fingerprint, item.version))
     comparable.sort(key=lambda item: item.created_at, reverse=True)
@@ -208,7 +222,23 @@ def nearest(wanted: JobFacts, candidates: Iterable[Candidate]) -> Candidate | No
         size, rest = distance(wanted, item.facts)
         return size, rest + _left_open(wanted, item.facts)
 
-    return min(comparable, key=rank, default=None)
+    return sorted(comparable, key=rank)
+
+
+def is_related(wanted: WorkloadIdentity, known: WorkloadIdentity) -> bool:
+    """Whether two jobs train much the same: where one switches, the other may, too; symmetric.
+
+    They are comparable, train the same model or go by the same name, know of no other data set,
+    and all that differs besides the size of the cluster adds up to `LARGEST_RELATED_REST` at most.
+    """
+    wanted_facts, known_facts = JobFacts.of(wanted), JobFacts.of(known)
+    is_same_model = wanted.model is not None and wanted.model == known.model
+    return (
+        is_comparable(wanted_facts, known_facts)
+        and (is_same_model or wanted.name == known.name)
+        and not _differ(wanted.data_set, known.data_set)
+        and distance(wanted_facts, known_facts).rest <= LARGEST_RELATED_REST
+    )
 
 
 def differences(wanted: JobFacts, known: JobFacts) -> list[Difference]:

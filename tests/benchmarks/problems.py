@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from syncswitch.searcher.rules.paper import ROUNDING
+from syncswitch.searcher.rules.halving import ROUNDING
 from syncswitch.searcher.simulation import PlayedRun
 
 BETA = 0.01

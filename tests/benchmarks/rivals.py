@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.rules.paper import ROUNDING
+from syncswitch.searcher.rules.halving import ROUNDING
 from syncswitch.searcher.simulation import PlayedRun, SimulatedSearch
 from tests.benchmarks.problems import BASELINE_PERCENT, Problem
 

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-from scipy.stats import binomtest
-
+from syncswitch.searcher.estimates import Estimate, mean, ratio_of_means, share
 from tests.benchmarks.contenders import Outcome
 
 CONFIDENCE_EDGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,36 +105,6 @@ def calibration(outcomes: Iterable[Outcome]) -> list[Calibration]:
             right = share(pair[1] for pair in within)
             rows.append(Calibration(low, high, len(within), confidence, right))
     return rows
-
-
-def mean(values: Sequence[float]) -> Estimate:
-    """Mean with Student's interval; without one for a single value."""
-    value = statistics.fmean(values)
-    half = _half_width(values)
-    return Estimate(value, value - half, value + half)
-
-
-def ratio_of_means(values: Sequence[float], units: Sequence[float]) -> Estimate:
-    """Ratio of the means of pairs; the interval is that of the linearised ratio."""
-    unit = statistics.fmean(units)
-    value = statistics.fmean(values) / unit
-    half = _half_width([a - value * b for a, b in zip(values, units, strict=True)]) / unit
-    return Estimate(value, value - half, value + half)
-
-
-def share(flags: Iterable[bool]) -> Estimate:
-    """Percent of flags that are true, with Wilson's interval."""
-    known = list(flags)
-    result = binomtest(sum(known), len(known))
-    interval = result.proportion_ci(method="wilson")
-    return Estimate(100 * result.statistic, 100 * interval.low, 100 * interval.high)
-
-
-def _half_width(values: Sequence[float]) -> float:
-    n = len(values)
-    if n < 2:
-        return 0.0
-    return float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)
 
 
 def _known_mean(values: Iterable[float | None]) -> Estimate | None:

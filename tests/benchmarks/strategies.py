@@ -27,12 +27,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from syncswitch.searcher.estimates import Estimate
 from tests.benchmarks.contenders import ADAPTIVE, REFERENCE, Contender, Outcome, contenders, judged
 from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.problems import Problem
 from tests.benchmarks.recorded_problems import recorded_jobs
 from tests.benchmarks.rivals import BASELINE_RUNS, TRIALS, has_gp
-from tests.benchmarks.scores import Calibration, Estimate, Score, calibration, score
+from tests.benchmarks.scores import Calibration, Score, calibration, score
 from tests.recordings import PAPER
 
 CHUNK = 10

@@ -9,8 +9,8 @@ from click.testing import Result
 
 Invoke = Callable[..., Result]
 
-QUICK = ["--settings", "3", "--runs", "2"]
-OTHER = ["--settings", "2", "--runs", "1"]
+QUICK = ["--strategy", "paper", "--settings", "3", "--runs", "2"]
+OTHER = ["--strategy", "paper", "--settings", "2", "--runs", "1"]
 
 
 def error_line(result: Result) -> str:

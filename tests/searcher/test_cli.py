@@ -18,7 +18,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.cli import compose, main
 from syncswitch.searcher.cli.compose import Job
-from syncswitch.searcher.rules.paper import PaperRule
+from syncswitch.searcher.rules.by_name import STRATEGIES
 from syncswitch.storage import engine
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers import console
@@ -132,15 +132,56 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert not database_file(url).exists()
 
 
-def test_the_trainer_and_the_strategy_are_those_that_are_named(
+def test_the_trainer_is_the_one_that_is_named(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(compose.STRATEGIES, "paper", lambda *_: PaperRule(1, 1))
-    run = json.loads(invoke("run", "digits", *QUICK, "--strategy", "paper", "--json").stdout)
-    assert run["search"]["trials"] == 2
     monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(name="chosen"), idle))
     result = invoke("run", "digits", *QUICK, "--trainer", "local")
     assert "the chosen trainer" in result.stderr
+
+
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
+def test_every_strategy_finds_the_knee_and_is_named_in_the_policy(
+    invoke: Invoke, strategy: str
+) -> None:
+    result = invoke("run", "digits", "--strategy", strategy, "--settings", "4", "--json")
+    assert result.exit_code == 0, result.stderr
+    policy = json.loads(result.stdout)["policy"]
+    assert (policy["switch_percent"], policy["strategy"]) == (12.5, strategy)
+    assert (policy["confidence"] is not None) == (strategy == "adaptive")
+
+
+def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invoke: Invoke) -> None:
+    result = invoke("run", "digits", "--settings", "4")
+    assert "% sure that this is the earliest switch that keeps it" in " ".join(
+        result.stdout.split()
+    )
+    assert "adaptive" in invoke("policy", "show", "generated").stdout
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["strategy"], search["most_runs"]) == ("adaptive", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--strategy", "paper", "--budget", "5"], "--budget is not for --strategy paper"),
+        (["--strategy", "paper", "--least-runs", "2"], "--least-runs is not for --strategy paper"),
+        (["--strategy", "paper", "--warm-start"], "--warm-start is not for --strategy paper"),
+        (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
+        (["--two-sided"], "--two-sided is not for --strategy adaptive"),
+        (["--budget", "0"], "--budget is 0.0"),
+        (["--budget", "nan"], "--budget is nan"),
+        (["--least-runs", "0"], "--least-runs is 0"),
+        (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
+    ],
+)
+def test_an_option_of_another_strategy_is_refused_in_one_line(
+    invoke: Invoke, url: str, arguments: list[str], said: str
+) -> None:
+    result = invoke("run", "digits", *arguments)
+    assert result.exit_code == 2
+    assert said in error_line(result)
+    assert not database_file(url).exists()
 
 
 @pytest.mark.parametrize("there", ["no file", "an empty file", "another search"])

@@ -9,6 +9,7 @@ import pytest
 from command_line import Invoke, error_line
 from generated_trainer import ASP_SECONDS, BSP_SECONDS
 
+PAPER = ["--strategy", "paper"]
 ANSWERS = [100.0, 50.0, 25.0, 12.5]
 TIMES = ["--first-seconds", "100", "--second-seconds", "40"]
 
@@ -22,7 +23,7 @@ def forecast(invoke: Invoke, *arguments: str) -> list[dict[str, float]]:
 
 
 def test_from_given_times_and_without_a_database(invoke: Invoke, folder: Path) -> None:
-    answers = forecast(invoke, "--runs", "2", *TIMES)
+    answers = forecast(invoke, *PAPER, "--runs", "2", *TIMES)
     # BSP, 50 % and 25 % accepted, 12.5 % accepted as well: each twice.
     assert answers[-1]["search_cost"] == pytest.approx(2 * (1.0 + 0.7 + 0.55 + 0.475))
     assert answers[-1]["speed_up"] == pytest.approx(1 / 0.475)
@@ -30,18 +31,41 @@ def test_from_given_times_and_without_a_database(invoke: Invoke, folder: Path) -
 
 
 def test_recorded_runs_say_what_given_times_would(invoke: Invoke) -> None:
-    assert invoke("run", "any", "--settings", "3", "--runs", "2").exit_code == 0
+    assert invoke("run", "any", "--settings", "3", "--runs", "2", *PAPER).exit_code == 0
     assert (BSP_SECONDS, ASP_SECONDS) == (100.0, 40.0)
     for known, given in zip(forecast(invoke), forecast(invoke, *TIMES), strict=True):
         assert known == pytest.approx(given)
 
 
-def test_the_table_says_when_it_is_paid_back(invoke: Invoke) -> None:
-    done = invoke("run", "any", "--settings", "1", "--dry-run", *TIMES)
+def test_runs_of_other_strategies_are_means(invoke: Invoke, folder: Path) -> None:
+    paper = forecast(invoke, *PAPER, *TIMES)
+    answers = forecast(invoke, *TIMES)
+    assert answers == forecast(invoke, "--strategy", "adaptive", *TIMES)
+    for answer, known in zip(answers, paper, strict=True):
+        assert answer.keys() == known.keys()
+        assert answer["search_cost"] < known["search_cost"]
+        assert answer["speed_up"] == known["speed_up"]
+    limited = forecast(invoke, "--budget", "1.5", *TIMES)
+    assert all(answer["search_cost"] <= 1.5 for answer in limited)
+    assert list(folder.glob("*.db")) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "caveat"),
+    [
+        ("paper", "an unlucky search costs more."),
+        ("sequential", "means over searches on generated accuracies"),
+        ("adaptive", "means over searches on generated accuracies"),
+    ],
+)
+def test_the_table_says_when_it_is_paid_back(invoke: Invoke, strategy: str, caveat: str) -> None:
+    done = invoke("run", "any", "--settings", "1", "--dry-run", "--strategy", strategy, *TIMES)
     assert done.exit_code == 0
     assert "never" in done.stdout
-    assert "Nothing was trained." in " ".join(done.stdout.split())
-    assert all(len(line) <= 80 for line in done.stdout.splitlines() if "trainings" in line)
+    text = " ".join(done.stdout.split())
+    assert caveat in text
+    assert "Nothing was trained." in text
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if line.endswith("trainings"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.benchmarks.contenders import REFERENCE, Outcome, answer_without_noise
 from tests.benchmarks.generated_problems import GeneratedProblem, generated_problem
 from tests.benchmarks.problems import earliest_acceptable, is_acceptable, is_right
 from tests.benchmarks.recorded_problems import recorded_jobs
-from tests.benchmarks.scores import calibration, mean, ratio_of_means, score, share
+from tests.benchmarks.scores import calibration, score
 from tests.recordings import PAPER, needs_paper
 
 # Loses beta where it is at 10 %: half an octave below its knee.
@@ -122,17 +122,6 @@ def test_scores_compare_the_same_problems() -> None:
     assert result.cost_ratio.value == result.cost_ratio.low == result.cost_ratio.high == 0.5
     too_early = replace(outcome(5, False), is_too_early=True, policy_time=None, regret=None)
     assert score("bad", {0: too_early}, reference).regret is None
-
-
-def test_intervals() -> None:
-    # Student's t with 2 degrees of freedom: 4.3027 standard errors.
-    assert mean([1.0, 2.0, 3.0]).high == pytest.approx(2 + 4.3027 / 3**0.5, abs=1e-4)
-    # Wilson's own formula for 8 of 10.
-    wilson = share([True] * 8 + [False] * 2)
-    assert (wilson.low, wilson.high) == pytest.approx((49.016, 94.331), abs=1e-2)
-    ratio = ratio_of_means([1.0, 2.0, 4.0], [2.0, 4.0, 6.0])
-    assert ratio.value == pytest.approx(7 / 12)
-    assert ratio.low < ratio.value < ratio.high
 
 
 def test_each_confidence_is_in_one_range_and_in_the_total() -> None:

@@ -27,7 +27,7 @@ from syncswitch.storage.trials import TrialStore
 from tests.recordings import write_manifest, write_run
 
 Replay = Callable[..., Result]
-ARGUMENTS = ("run", "generated", "--trainer", "replay", "--settings", "2")
+ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--settings", "2")
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,16 @@ def test_imported_runs_are_replayed(url: str, folder: Path) -> None:
     manifest = write_manifest(folder / "manifest.csv", rows, columns)
     imported = ["import", str(manifest), "--storage", elsewhere(folder)]
     assert CliRunner().invoke(main, imported).exit_code == 0
-    command = ["run", "r32", "--trainer", "replay", "--recordings", elsewhere(folder)]
+    command = [
+        "run",
+        "r32",
+        "--trainer",
+        "replay",
+        "--strategy",
+        "paper",
+        "--recordings",
+        elsewhere(folder),
+    ]
     command += ["--storage", url, "--settings", "1", "--runs", "2"]
     result = CliRunner().invoke(main, [*command, "--json"])
     assert result.exit_code == 0, result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
@@ -10,6 +11,7 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
@@ -18,13 +20,14 @@ from syncswitch.storage.records import TimingPolicy
 from syncswitch.storage.trials import TrialStore
 
 PLAN = SearchPlan(PaperRule(settings=3, runs=3))
+ADAPTIVE = SearchPlan(AdaptiveRule(settings=3))
 PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
 
 
-def search(url: str, delay_seconds: float) -> TimingPolicy:
+def search(url: str, delay_seconds: float, plan: SearchPlan = PLAN) -> TimingPolicy:
     trainer = GeneratedTrainer(delay_seconds=delay_seconds)
     with open_database(url, create=True) as database:
-        return Search(database, identity(), PLAN, lambda: trainer, patience=PATIENCE).run().policy
+        return Search(database, identity(), plan, lambda: trainer, patience=PATIENCE).run().policy
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
@@ -33,6 +36,17 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
         rows = TrialStore(database).trials()
     assert {row.state for row in rows} == {"complete"}
     return sorted((row.switch_percent, row.replicate, row.converged_accuracy) for row in rows)
+
+
+def together(work: Callable[[], None]) -> None:
+    """Four processes do the same, and all of them end well."""
+    context = multiprocessing.get_context("fork")
+    searchers = [context.Process(target=work) for _ in range(4)]
+    for searcher in searchers:
+        searcher.start()
+    for searcher in searchers:
+        searcher.join()
+    assert [searcher.exitcode for searcher in searchers] == [0] * 4
 
 
 @pytest.mark.slow
@@ -45,18 +59,31 @@ def test_four_searchers_on_a_server_make_each_run_once(
         found = search(postgresql_url, 0.2)
         assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
 
-    context = multiprocessing.get_context("fork")
-    searchers = [context.Process(target=work) for _ in range(4)]
-    for searcher in searchers:
-        searcher.start()
-    for searcher in searchers:
-        searcher.join()
-
-    assert [searcher.exitcode for searcher in searchers] == [0] * 4
+    together(work)
     assert runs_of(postgresql_url) == runs_of(sqlite_url)
     with open_database(postgresql_url, create=False) as database:
         (policy,) = PolicyRegistry(database).policies()
         processes = {row.process_id for row in TrialStore(database).trials()}
     assert policy.switch_percent == alone.switch_percent
     assert len(processes) > 1, "one searcher made all runs"
+    assert check_database(postgresql_url) == []
+
+
+@pytest.mark.slow
+def test_four_adaptive_searchers_publish_one_answer_and_repeat_no_run(
+    postgresql_url: str,
+) -> None:
+    def work() -> None:
+        found = search(postgresql_url, 0.2, ADAPTIVE)
+        assert (found.switch_percent, found.version) == (12.5, 1)
+
+    together(work)
+    runs = [(percent, replicate) for percent, replicate, _ in runs_of(postgresql_url)]
+    assert len(runs) == len(set(runs))
+    with open_database(postgresql_url, create=False) as database:
+        (policy,) = PolicyRegistry(database).policies()
+    assert policy.confidence is not None
+    # Whatever ended after the answer, the same search still gives it, and trains nothing.
+    assert search(postgresql_url, 0.0, ADAPTIVE) == policy
+    assert len(runs_of(postgresql_url)) == len(runs)
     assert check_database(postgresql_url) == []

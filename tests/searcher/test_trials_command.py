@@ -12,20 +12,20 @@ import struct
 import subprocess
 import sys
 import termios
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from command_line import Invoke, error_line
-from generated_trainer import identity
+from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage import frames
 from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.records import TrialSpec
-from syncswitch.storage.trials import Owner, TrialStore
+from syncswitch.storage.records import PhaseRecord, TrialSpec
+from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.console import STORAGE_VARIABLE
 from tests.storage.filled import import_runs
 from tests.storage.golden.make import fill
@@ -84,11 +84,35 @@ def filled_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{folder}/filled.db"
     fill(url)
     with open_database(url, create=False) as database:
+        add_forks(TrialStore(database))
         import_runs(database, folder)
         owner = Owner(socket.gethostname(), os.getpid(), 1.0)  # a process of long ago
         spec = TrialSpec(identity(name="larger", workers=8), 100.0, 7)
         TrialStore(database).begin("under-way", 1, spec, owner)
     return url
+
+
+def add_forks(store: TrialStore) -> None:
+    """A run, and a fork of it that was stopped when it had made 80 % of the job."""
+    job = identity(name="forked", model="1" * 64)
+    search = SearchInfo("forked", job.fingerprint, "adaptive", 3, 2, 0.01, 0.9, "local", 1)
+    store.register(job, "forked", search)
+    first = TrialSpec(job, 100.0, 7)
+    fork = replace(first, switch_percent=50.0, fork_from=Path("half.npz"))
+    whole = GeneratedTrainer().train(fork)
+    stopped = replace(
+        whole,
+        worker_steps=2400,
+        evaluations=(),
+        phases=(PhaseRecord("asp", 1500, 2400, 12.0, 3.0, 9),),
+        stopped_early=True,
+        training_seconds=62.0,
+        inherited_seconds=50.0,
+    )
+    store.begin("forked", 0, first, Owner.current())
+    store.complete("forked", 0, GeneratedTrainer().train(first))
+    store.begin("forked", 1, fork, Owner.current(), fork=Fork(0, 50.0))
+    store.complete("forked", 1, stopped)
 
 
 @pytest.fixture
@@ -137,15 +161,46 @@ def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
 
 def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
     header, rule, *rows = on_terminal(url, 80, "trials")
-    assert header.split() == ["run", "setting", "state", "accuracy", "seconds"]
+    assert header.split() == ["run", "setting", "from", "end", "accuracy", "seconds"]
     assert set(rule) == {"─"}
     assert max(map(len, [header, rule, *rows])) <= 80
     cells = [row.split() for row in rows]
-    assert ["100", "%", "failed", "-", "-"] in [row[2:] for row in cells]
+    assert ["100", "%", "-", "failed", "-", "-"] in [row[2:] for row in cells]
+    first, fork = (row for row in cells if row[0] == "forked")
+    assert first[:6] == ["forked", "0", "100", "%", "-", "whole"]
+    assert fork[:9] == ["forked", "1", "50", "%", "0", "at", "50", "%", "stopped"]
+    assert fork[-1] == "62.0"
     assert any("recorded/b50-1" in row and "37.5 % (at 50 %)" in row for row in rows)
     assert any("recorded/b50-2" in row and "none (at 50 %)" in row for row in rows)
     assert any("diverged" in row for row in rows)
     assert any("lost" in row for row in rows)
+
+
+def test_without_forks_nothing_says_from_where(invoke: Invoke) -> None:
+    header = invoke("trials", "generated").stdout.splitlines()[0]
+    assert header.split() == ["run", "setting", "end", "accuracy", "seconds"]
+
+
+def test_a_stopped_fork_in_json(invoke: Invoke) -> None:
+    first, fork = json.loads(invoke("trials", "forked", "--json").stdout)
+    assert (first["end"], first["parent_trial_number"], first["parent_trial_id"]) == (
+        "whole",
+        None,
+        None,
+    )
+    assert (fork["end"], fork["parent_trial_number"], fork["fork_percent"]) == ("stopped", 0, 50.0)
+    assert fork["parent_trial_id"] == first["trial_id"]
+    assert (fork["training_seconds"], fork["paid_seconds"]) == (62.0, 12.0)
+    assert fork["whole_run_seconds"] == 70.0
+
+
+def test_settings_say_how_many_runs_were_stopped_and_take_them_for_whole(invoke: Invoke) -> None:
+    _, header, _, first, second = invoke("settings", "forked").stdout.splitlines()
+    assert header.split()[2:5] == ["runs", "diverged", "stopped"]
+    assert first.split()[3:6] == ["1", "-", "-"]
+    assert first.split()[-2:] == ["100.0", "1.00"]
+    assert second.split()[2:5] == ["1", "-", "1"]
+    assert second.split()[-2:] == ["70.0", "0.70"]
 
 
 def test_settings_fit_a_terminal_of_80_columns(url: str) -> None:
@@ -163,7 +218,7 @@ def test_settings_fit_a_terminal_of_80_columns(url: str) -> None:
 
 def test_each_workload_has_its_own_table_of_settings(invoke: Invoke) -> None:
     text = invoke("settings").stdout
-    assert text.count("switch at") == 2
+    assert text.count("switch at") == 3
     assert "recorded, 8 workers" in text
     recorded = text[text.index("recorded") :].splitlines()
     assert recorded[-1].split() == ["0", "%", "1", "1", "-", "-", "-"]
@@ -180,7 +235,8 @@ def test_trials_as_json(invoke: Invoke, url: str) -> None:
     text = invoke("trials", "--json").stdout
     documents = json.loads(text)
     assert invoke("trials", "--format", "json").stdout == text
-    assert all(set(document) == KEYS | set(TRIAL_FACTS.columns.keys()) for document in documents)
+    keys = KEYS | set(TRIAL_FACTS.columns.keys()) | {"end", "parent_trial_number"}
+    assert all(set(document) == keys for document in documents)
     with open_database(url, create=False) as database:
         stored = TrialStore(database).trials()
     assert len(documents) == len(stored)

@@ -281,6 +281,19 @@ def test_revision_0003_has_options_checkpoints_and_a_confidence(loaded: Load) ->
         assert left[0].path == Path("/golden/100-0/12.5.npz")
 
 
+def test_revision_0003_says_how_long_a_stopped_run_would_have_taken(loaded: Load) -> None:
+    columns = (TRIAL_FACTS.c.switch_percent, TRIAL_FACTS.c.whole_run_seconds)
+    with open_database(loaded(GOLDEN[2]), create=False) as database:
+        trials = [trial for trial in TrialStore(database).trials() if trial.stopped_early]
+        with database.session(read_only=True) as session:
+            shown = session.execute(select(*columns).where(TRIAL_FACTS.c.stopped_early)).all()
+    # All of a run takes 100 s with BSP and 40 s with ASP; each was stopped at 80 %.
+    wholes = {50.0: pytest.approx(70.0), 25.0: pytest.approx(55.0)}
+    assert {trial.switch_percent: trial.whole_run_seconds for trial in trials} == wholes
+    assert dict(map(tuple, shown)) == wholes
+    assert [trial.training_seconds for trial in trials] == pytest.approx([62.0, 47.0])
+
+
 @contextmanager
 def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
     """Acts before the first statement of this process that starts so; `COMMIT` counts as one."""
@@ -314,6 +327,7 @@ def child(work: Callable[[], object]) -> int | None:
     [
         "UPDATE syncswitch_trials SET target_accuracy",
         "CREATE VIEW",
+        "DROP VIEW",
         "CREATE TABLE syncswitch_checkpoints",
         "COMMIT",
     ],

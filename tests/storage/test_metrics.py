@@ -11,8 +11,9 @@ from syncswitch.storage.metrics import (
     is_at_chance,
     is_converged,
     time_to_accuracy_seconds,
+    whole_run_seconds,
 )
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records import Evaluation, PhaseRecord
 
 
 def evaluations(*accuracies: float, first_step: int = 10) -> list[Evaluation]:
@@ -77,3 +78,80 @@ class TestTimeToAccuracy:
 
     def test_a_diverged_evaluation_reaches_nothing(self) -> None:
         assert time_to_accuracy_seconds(evaluations(math.nan), 0.0) is None
+
+
+def phase(protocol: str, start: int, end: int, seconds: float) -> PhaseRecord:
+    return PhaseRecord(protocol, start, end, seconds, None, None)
+
+
+class TestWholeRun:
+    @given(
+        first_step_seconds=st.floats(1e-3, 1e3),
+        second_step_seconds=st.floats(1e-3, 1e3),
+        switch=st.integers(0, 900),
+        fork=st.integers(0, 900),
+        stop=st.integers(901, 1000),
+    )
+    def test_a_stopped_run_of_even_pace_would_have_taken_what_the_whole_takes(
+        self,
+        first_step_seconds: float,
+        second_step_seconds: float,
+        switch: int,
+        fork: int,
+        stop: int,
+    ) -> None:
+        def phases(start: int, end: int) -> list[PhaseRecord]:
+            both = (
+                ("bsp", start, min(switch, end), first_step_seconds),
+                ("asp", max(switch, start), end, second_step_seconds),
+            )
+            return [phase(name, a, b, (b - a) * pace) for name, a, b, pace in both if b > a]
+
+        def seconds(end: int) -> float:
+            return sum(one.seconds for one in phases(0, end))
+
+        whole = whole_run_seconds(seconds(1000), phases(fork, 1000), 1000, 1000, False)
+        assert whole == seconds(1000)
+        stopped = whole_run_seconds(
+            seconds(stop), phases(fork, stop), stop, 1000, True, final_protocol="asp"
+        )
+        assert stopped == pytest.approx(whole)
+
+    def test_an_even_pace_is_that_of_the_last_phase(self) -> None:
+        phases = [phase("bsp", 0, 500, 10.0), phase("asp", 500, 800, 3.0)]
+        assert whole_run_seconds(13.0, phases, 800, 1000, True) == 15.0
+
+    def test_a_fork_has_its_prefix_in_its_time_alone(self) -> None:
+        assert whole_run_seconds(13.0, [phase("asp", 500, 800, 3.0)], 800, 1000, True) == 15.0
+
+    def test_a_run_that_was_not_stopped_took_what_it_took(self) -> None:
+        # Of an imported run, the last worker-steps may not be in its log.
+        assert whole_run_seconds(13.0, [], 990, 1000, False) == 13.0
+
+    @pytest.mark.parametrize("worker_steps", [1000, 1003])
+    def test_who_is_told_to_stop_at_the_end_was_whole(self, worker_steps: int) -> None:
+        assert whole_run_seconds(13.0, [], worker_steps, 1000, True) == 13.0
+
+    def test_a_run_that_diverged_or_goes_on_has_no_such_time(self) -> None:
+        phases = [phase("bsp", 0, 800, 8.0)]
+        assert whole_run_seconds(8.0, phases, 800, 1000, True, diverged=True) is None
+        assert whole_run_seconds(10.0, phases, 1000, 1000, False, diverged=True) is None
+        assert whole_run_seconds(None, [], 0, 1000, None, diverged=None) is None
+
+    @pytest.mark.parametrize(
+        "phases",
+        [
+            [],
+            [phase("asp", 500, 500, 1.0)],
+            [phase("asp", 500, 800, 0.0)],
+            [phase("asp", 500, 800, 1e-12)],
+            [phase("bsp", 0, 500, 5.0), phase("asp", 500, 500, 0.0)],
+        ],
+    )
+    def test_without_a_pace_nobody_knows(self, phases: list[PhaseRecord]) -> None:
+        assert whole_run_seconds(5.0, phases, 800, 1000, True) is None
+
+    def test_before_the_switch_nobody_knows_the_pace_after_it(self) -> None:
+        phases = [phase("bsp", 0, 300, 6.0)]
+        assert whole_run_seconds(6.0, phases, 300, 1000, True, final_protocol="asp") is None
+        assert whole_run_seconds(6.0, phases, 300, 1000, True, final_protocol="bsp") == 20.0

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -19,8 +19,9 @@ from sqlalchemy import insert
 from syncswitch.storage.analysis.summaries import SettingStatistics, setting_statistics
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.models import TrialRow
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.metrics import whole_run_seconds
+from syncswitch.storage.models import PhaseRow, TrialRow
+from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
 from syncswitch.storage.workload_rows import upsert_workload
 
 _names = itertools.count()
@@ -60,10 +61,33 @@ def add(database: Database, identity: WorkloadIdentity, runs: Sequence[Run]) -> 
         {"fingerprint": own.fingerprint, "source": f"{own.name}/{number}", **values}
         for number, values in enumerate(runs)
     ]
+    phases = [row.pop("phase", None) for row in rows]
     with database.session() as session:
         upsert_workload(session, own, own.name)
-        session.execute(insert(TrialRow), rows)
+        trial_ids = session.scalars(
+            insert(TrialRow).returning(TrialRow.trial_id, sort_by_parameter_order=True), rows
+        ).all()
+        known = [
+            {"trial_id": trial_id, "position": 0, **asdict(phase)}
+            for trial_id, phase in zip(trial_ids, phases, strict=True)
+            if phase is not None
+        ]
+        if known:
+            session.execute(insert(PhaseRow), known)
     return own.fingerprint
+
+
+def stopped(whole: Run, worker_steps: int) -> Run:
+    """The run as it was when so many of its 1000 worker-steps were done, at an even pace."""
+    seconds = whole["training_seconds"] * worker_steps / 1000
+    protocol = "bsp" if whole["switch_percent"] == 100 else "asp"
+    return {
+        **whole,
+        "stopped_early": True,
+        "worker_steps": worker_steps,
+        "training_seconds": seconds,
+        "phase": PhaseRecord(protocol, 0, worker_steps, seconds, None, None),
+    }
 
 
 def summary(
@@ -76,14 +100,21 @@ unit = st.floats(0, 1)
 seconds = st.floats(1e-3, 1e7)
 random_runs = st.lists(
     st.builds(
-        lambda setting, accuracy, final, total, share, overhead, diverged: run(
-            setting,
-            converged_accuracy=accuracy,
-            final_accuracy=final,
-            training_seconds=total,
-            inherited_seconds=total * share,
-            switch_overhead_seconds=overhead,
-            diverged=diverged,
+        lambda setting, accuracy, final, total, share, overhead, diverged, worker_steps: (
+            stopped(
+                run(
+                    setting,
+                    converged_accuracy=accuracy,
+                    final_accuracy=final,
+                    training_seconds=total,
+                    inherited_seconds=total * share * worker_steps / 1000,
+                    switch_overhead_seconds=overhead,
+                    diverged=diverged,
+                ),
+                worker_steps,
+            )
+            if worker_steps < 1000
+            else run(setting, diverged=diverged)
         ),
         st.sampled_from([100.0, 50.0, 12.5]),
         unit,
@@ -92,13 +123,21 @@ random_runs = st.lists(
         unit,
         seconds,
         st.booleans(),
+        st.integers(1, 1000),
     ),
     min_size=1,
     max_size=25,
 )
 
 
-def close(value: float) -> Any:
+def whole_time(of: Run) -> float | None:
+    phases = [of["phase"]] if "phase" in of else []
+    return whole_run_seconds(
+        of["training_seconds"], phases, of["worker_steps"], 1000, of["stopped_early"]
+    )
+
+
+def close(value: float | None) -> Any:
     return pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
@@ -115,12 +154,13 @@ def test_means_and_deviations_are_those_of_python(
     )
     for one in found:
         mine = [r for r in runs if r["setting_percent"] == one.setting_percent]
-        good = [r for r in mine if not r["diverged"]]
+        good = [{**r, "whole_run_seconds": whole_time(r)} for r in mine if not r["diverged"]]
         assert (one.runs, one.diverged_runs) == (len(mine), len(mine) - len(good))
+        assert one.stopped_runs == sum(r["stopped_early"] for r in good)
         for mean, name in (
             (one.mean_accuracy, "converged_accuracy"),
             (one.mean_final_accuracy, "final_accuracy"),
-            (one.mean_training_seconds, "training_seconds"),
+            (one.mean_training_seconds, "whole_run_seconds"),
             (one.mean_switch_overhead_seconds, "switch_overhead_seconds"),
         ):
             values = [r[name] for r in good]
@@ -129,7 +169,7 @@ def test_means_and_deviations_are_those_of_python(
         assert one.mean_paid_seconds == (close(statistics.fmean(paid)) if good else None)
         for deviation, name in (
             (one.sd_accuracy, "converged_accuracy"),
-            (one.sd_training_seconds, "training_seconds"),
+            (one.sd_training_seconds, "whole_run_seconds"),
         ):
             values = [r[name] for r in good]
             assert deviation == (close(statistics.stdev(values)) if len(good) > 1 else None)
@@ -218,6 +258,43 @@ def test_the_speed_up_is_against_the_first_protocol_alone(
     assert [one.speed_up for one in summary(database, identity, runs)] == [1.0, 4.0]
     (alone,) = summary(database, identity, runs[-1:])
     assert alone.speed_up is None
+
+
+def test_a_stopped_run_counts_with_the_time_of_the_whole(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    wholes = [
+        run(100.0, training_seconds=38.0),
+        run(100.0, training_seconds=42.0),
+        run(50.0, training_seconds=9.0),
+        run(50.0, training_seconds=11.0),
+    ]
+    fingerprint = add(
+        database, identity, [stopped(one, 200 * number) for number, one in enumerate(wholes, 1)]
+    )
+    expected = summary(database, identity, wholes)
+    found = setting_statistics(database, fingerprint=fingerprint)
+    assert [one.stopped_runs for one in expected] == [0, 0]
+    assert [one.stopped_runs for one in found] == [2, 2]
+    assert [one.speed_up for one in expected] == [1.0, 4.0]
+    for mine, whole in zip(found, expected, strict=True):
+        assert mine.mean_training_seconds == close(whole.mean_training_seconds)
+        assert mine.sd_training_seconds == close(whole.sd_training_seconds)
+        assert mine.speed_up == close(whole.speed_up)
+        assert mine.mean_paid_seconds < whole.mean_paid_seconds
+
+
+def test_a_run_whose_whole_time_is_unknown_is_in_no_mean_of_times(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    paceless = {**stopped(run(), 500), "phase": None}
+    runs = [run(training_seconds=8.0), run(training_seconds=12.0), paceless, paceless]
+    (one,) = summary(database, identity, runs)
+    assert (one.runs, one.stopped_runs, one.mean_training_seconds) == (4, 2, 10.0)
+    assert one.sd_training_seconds == close(statistics.stdev([8.0, 12.0]))
+    (alone,) = summary(database, identity, [paceless])
+    assert (alone.mean_accuracy, alone.mean_paid_seconds) == (0.9, 5.0)
+    assert (alone.mean_training_seconds, alone.speed_up) == (None, None)
 
 
 def test_times_to_one_target_are_averaged_and_those_that_never_came_counted(

@@ -87,10 +87,10 @@ CREATE TABLE "syncswitch_evaluations" (
 	accuracy DOUBLE NOT NULL, 
 	training_loss DOUBLE, 
 	CONSTRAINT pk_syncswitch_evaluations PRIMARY KEY (trial_id, worker_step), 
-	CONSTRAINT ck_syncswitch_evaluations_accuracy CHECK (accuracy BETWEEN 0 AND 1), 
 	CONSTRAINT ck_syncswitch_evaluations_elapsed_seconds CHECK (elapsed_seconds >= 0), 
-	CONSTRAINT fk_syncswitch_evaluations_trial_id FOREIGN KEY(trial_id) REFERENCES syncswitch_trials (trial_id), 
-	CONSTRAINT ck_syncswitch_evaluations_worker_step CHECK (worker_step >= 0)
+	CONSTRAINT ck_syncswitch_evaluations_accuracy CHECK (accuracy BETWEEN 0 AND 1), 
+	CONSTRAINT ck_syncswitch_evaluations_worker_step CHECK (worker_step >= 0), 
+	CONSTRAINT fk_syncswitch_evaluations_trial_id FOREIGN KEY(trial_id) REFERENCES syncswitch_trials (trial_id)
 )
  WITHOUT ROWID
 
@@ -196,12 +196,10 @@ INSERT INTO "syncswitch_evaluations" VALUES(22,600,14.0,9.51441315817280530708e-
 INSERT INTO "syncswitch_evaluations" VALUES(22,1200,28.0,9.51441315817280530708e-01,0.5);
 INSERT INTO "syncswitch_evaluations" VALUES(22,1800,42.0,9.51441315817280530708e-01,3.33333333333333314829e-01);
 INSERT INTO "syncswitch_evaluations" VALUES(22,2400,56.0,9.51441315817280530708e-01,0.25);
-INSERT INTO "syncswitch_evaluations" VALUES(22,3000,70.0,9.51441315817280530708e-01,0.2);
 INSERT INTO "syncswitch_evaluations" VALUES(23,600,11.0,9.50658436999705092063e-01,1.0);
 INSERT INTO "syncswitch_evaluations" VALUES(23,1200,22.0,9.50658436999705092063e-01,0.5);
 INSERT INTO "syncswitch_evaluations" VALUES(23,1800,33.0,9.50658436999705092063e-01,3.33333333333333314829e-01);
 INSERT INTO "syncswitch_evaluations" VALUES(23,2400,44.0,9.50658436999705092063e-01,0.25);
-INSERT INTO "syncswitch_evaluations" VALUES(23,3000,55.0,9.50658436999705092063e-01,0.2);
 CREATE TABLE "syncswitch_phases" (
 	trial_id INTEGER NOT NULL, 
 	position INTEGER NOT NULL, 
@@ -214,11 +212,11 @@ CREATE TABLE "syncswitch_phases" (
 	worker_steps_per_second DOUBLE GENERATED ALWAYS AS (CASE WHEN seconds > 1e-9 THEN (end_worker_step - start_worker_step) / seconds END) STORED, 
 	CONSTRAINT pk_syncswitch_phases PRIMARY KEY (trial_id, position), 
 	CONSTRAINT fk_syncswitch_phases_trial_id FOREIGN KEY(trial_id) REFERENCES syncswitch_trials (trial_id), 
+	CONSTRAINT ck_syncswitch_phases_seconds CHECK (seconds >= 0), 
 	CONSTRAINT ck_syncswitch_phases_mean_staleness CHECK (mean_staleness >= 0), 
 	CONSTRAINT ck_syncswitch_phases_start_worker_step CHECK (start_worker_step >= 0), 
-	CONSTRAINT ck_syncswitch_phases_max_staleness CHECK (max_staleness >= 0), 
-	CONSTRAINT ck_syncswitch_phases_seconds CHECK (seconds >= 0), 
-	CONSTRAINT ck_syncswitch_phases_end_worker_step CHECK (end_worker_step >= start_worker_step)
+	CONSTRAINT ck_syncswitch_phases_end_worker_step CHECK (end_worker_step >= start_worker_step), 
+	CONSTRAINT ck_syncswitch_phases_max_staleness CHECK (max_staleness >= 0)
 );
 INSERT INTO "syncswitch_phases" VALUES(2,0,'bsp',0,3000,100.0,0.0,0);
 INSERT INTO "syncswitch_phases" VALUES(3,0,'bsp',0,3000,100.0,0.0,0);
@@ -248,9 +246,9 @@ INSERT INTO "syncswitch_phases" VALUES(18,0,'bsp',0,100,50.0,NULL,NULL);
 INSERT INTO "syncswitch_phases" VALUES(18,1,'asp',100,200,100.0,NULL,NULL);
 INSERT INTO "syncswitch_phases" VALUES(21,0,'bsp',0,3000,100.0,0.0,0);
 INSERT INTO "syncswitch_phases" VALUES(22,0,'bsp',0,1500,50.0,0.0,0);
-INSERT INTO "syncswitch_phases" VALUES(22,1,'asp',1500,3000,20.0,3.0,9);
+INSERT INTO "syncswitch_phases" VALUES(22,1,'asp',1500,2400,12.0,3.0,9);
 INSERT INTO "syncswitch_phases" VALUES(23,0,'bsp',0,750,25.0,0.0,0);
-INSERT INTO "syncswitch_phases" VALUES(23,1,'asp',750,3000,30.0,3.0,9);
+INSERT INTO "syncswitch_phases" VALUES(23,1,'asp',750,2400,22.0,3.0,9);
 CREATE TABLE "syncswitch_policies" (
 	fingerprint VARCHAR(64) NOT NULL, 
 	version INTEGER NOT NULL, 
@@ -272,24 +270,24 @@ CREATE TABLE "syncswitch_policies" (
 	imported_at DATETIME, 
 	confidence DOUBLE, 
 	CONSTRAINT pk_syncswitch_policies PRIMARY KEY (fingerprint, version), 
-	CONSTRAINT ck_syncswitch_policies_target_accuracy CHECK (target_accuracy BETWEEN 0 AND 1), 
 	CONSTRAINT ck_syncswitch_policies_training_seconds CHECK (training_seconds >= 0), 
+	CONSTRAINT ck_syncswitch_policies_baseline_seconds CHECK (baseline_seconds >= 0), 
+	CONSTRAINT ck_syncswitch_policies_threshold CHECK (threshold BETWEEN 0 AND 1), 
+	CONSTRAINT fk_syncswitch_policies_fingerprint FOREIGN KEY(fingerprint) REFERENCES syncswitch_workloads (fingerprint), 
+	CONSTRAINT ck_syncswitch_policies_mean_accuracy CHECK (mean_accuracy BETWEEN 0 AND 1), 
+	CONSTRAINT ck_syncswitch_policies_version CHECK (version > 0), 
 	CONSTRAINT ck_syncswitch_policies_workers CHECK (workers > 0), 
 	CONSTRAINT ck_syncswitch_policies_total_worker_steps CHECK (total_worker_steps > 0), 
 	CONSTRAINT uq_syncswitch_policies_fingerprint_study_created_at UNIQUE (fingerprint, study, created_at), 
-	CONSTRAINT ck_syncswitch_policies_threshold CHECK (threshold BETWEEN 0 AND 1), 
-	CONSTRAINT ck_syncswitch_policies_mean_accuracy CHECK (mean_accuracy BETWEEN 0 AND 1), 
-	CONSTRAINT fk_syncswitch_policies_fingerprint FOREIGN KEY(fingerprint) REFERENCES syncswitch_workloads (fingerprint), 
-	CONSTRAINT ck_syncswitch_policies_version CHECK (version > 0), 
 	CONSTRAINT ck_syncswitch_policies_switch_percent CHECK (switch_percent BETWEEN 0 AND 100), 
-	CONSTRAINT ck_syncswitch_policies_baseline_seconds CHECK (baseline_seconds >= 0), 
+	CONSTRAINT ck_syncswitch_policies_target_accuracy CHECK (target_accuracy BETWEEN 0 AND 1), 
 	CONSTRAINT ck_syncswitch_policies_confidence CHECK (confidence BETWEEN 0 AND 1)
 );
-INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',1,'generated',4,3000,'bsp','asp',12.5,9.48963123956159337879e-01,0.01,9.48467949555901301827e-01,47.5,100.0,'paper','generated-7c8c8559b032-8744ef01','2026-11-21 13:56:35.158712','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,NULL);
-INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',2,'generated',4,3000,'bsp','asp',12.5,9.47999587740763871579e-01,0.01,9.48897656799944422267e-01,47.5,100.0,'paper','generated-7c8c8559b032-871d8d11','2026-11-21 13:56:35.776062','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,NULL);
-INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',3,'generated',4,3000,'bsp','asp',12.5,8.98963123956159404492e-01,0.01,8.98467949555901368441e-01,47.5,100.0,'paper','generated-7c8c8559b032-8744ef01','2026-11-21 13:56:37.127057','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}','2026-11-21 13:56:37.200143',NULL);
-INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,'generated',4,3000,'bsp','asp',25.0,9.47999587740763871579e-01,0.01,9.50658436999705092063e-01,55.0,100.0,'paper','generated-7c8c8559b032-5258f1e0','2026-11-21 13:56:37.622755','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,NULL);
-INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,'generated',4,3000,'bsp','asp',25.0,9.47999587740763871579e-01,0.01,9.50658436999705092063e-01,55.0,100.0,'adaptive','adaptive','2026-11-21 13:56:37.622755','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,0.97);
+INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',1,'generated',4,3000,'bsp','asp',12.5,9.48963123956159337879e-01,0.01,9.48467949555901301827e-01,47.5,100.0,'paper','generated-7c8c8559b032-8744ef01','2026-11-21 15:29:05.846209','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,NULL);
+INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',2,'generated',4,3000,'bsp','asp',12.5,9.47999587740763871579e-01,0.01,9.48897656799944422267e-01,47.5,100.0,'paper','generated-7c8c8559b032-871d8d11','2026-11-21 15:29:06.381271','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,NULL);
+INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',3,'generated',4,3000,'bsp','asp',12.5,8.98963123956159404492e-01,0.01,8.98467949555901368441e-01,47.5,100.0,'paper','generated-7c8c8559b032-8744ef01','2026-11-21 15:29:07.905358','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}','2026-11-21 15:29:08.044830',NULL);
+INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,'generated',4,3000,'bsp','asp',25.0,9.47999587740763871579e-01,0.01,9.50658436999705092063e-01,47.0,100.0,'paper','generated-7c8c8559b032-5258f1e0','2026-11-21 15:29:08.568286','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,NULL);
+INSERT INTO "syncswitch_policies" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,'generated',4,3000,'bsp','asp',25.0,9.47999587740763871579e-01,0.01,9.50658436999705092063e-01,47.0,100.0,'adaptive','adaptive','2026-11-21 15:29:08.568286','{"python": "3.11.7", "syncswitch": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6", "optuna": "5.0.0"}',NULL,0.97);
 CREATE TABLE syncswitch_policy_aliases (
 	fingerprint VARCHAR(64) NOT NULL, 
 	alias VARCHAR(64) NOT NULL, 
@@ -339,11 +337,11 @@ INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda2
 INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',3,6,'generated-7c8c8559b032-8744ef01',6,12.5,0,8.98897656799944488881e-01,0,47.5);
 INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',3,7,'generated-7c8c8559b032-8744ef01',7,12.5,1,8.98038242311858248001e-01,0,47.5);
 INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,0,'generated-7c8c8559b032-5258f1e0',0,100.0,0,9.47999587740763871579e-01,0,100.0);
-INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,1,'generated-7c8c8559b032-5258f1e0',1,50.0,0,9.51441315817280530708e-01,0,70.0);
-INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,2,'generated-7c8c8559b032-5258f1e0',2,25.0,0,9.50658436999705092063e-01,0,55.0);
+INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,1,'generated-7c8c8559b032-5258f1e0',1,50.0,0,9.51441315817280530708e-01,0,62.0);
+INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',4,2,'generated-7c8c8559b032-5258f1e0',2,25.0,0,9.50658436999705092063e-01,0,47.0);
 INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,0,'generated-7c8c8559b032-5258f1e0',0,100.0,0,9.47999587740763871579e-01,0,100.0);
-INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,1,'generated-7c8c8559b032-5258f1e0',1,50.0,0,9.51441315817280530708e-01,0,70.0);
-INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,2,'generated-7c8c8559b032-5258f1e0',2,25.0,0,9.50658436999705092063e-01,0,55.0);
+INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,1,'generated-7c8c8559b032-5258f1e0',1,50.0,0,9.51441315817280530708e-01,0,62.0);
+INSERT INTO "syncswitch_policy_evidence" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',5,2,'generated-7c8c8559b032-5258f1e0',2,25.0,0,9.50658436999705092063e-01,0,47.0);
 CREATE TABLE "syncswitch_searches" (
 	study VARCHAR(512) NOT NULL, 
 	fingerprint VARCHAR(64) NOT NULL, 
@@ -356,18 +354,18 @@ CREATE TABLE "syncswitch_searches" (
 	base_seed BIGINT NOT NULL, 
 	registered_at DATETIME NOT NULL, options JSON DEFAULT '{}' NOT NULL, 
 	CONSTRAINT pk_syncswitch_searches PRIMARY KEY (study), 
-	CONSTRAINT ck_syncswitch_searches_runs CHECK (runs > 0), 
-	CONSTRAINT ck_syncswitch_searches_settings CHECK (settings > 0), 
-	CONSTRAINT ck_syncswitch_searches_threshold CHECK (threshold BETWEEN 0 AND 1), 
 	CONSTRAINT ck_syncswitch_searches_target_accuracy CHECK (target_accuracy BETWEEN 0 AND 1), 
+	CONSTRAINT ck_syncswitch_searches_runs CHECK (runs > 0), 
+	CONSTRAINT ck_syncswitch_searches_threshold CHECK (threshold BETWEEN 0 AND 1), 
 	CONSTRAINT fk_syncswitch_searches_fingerprint FOREIGN KEY(fingerprint) REFERENCES syncswitch_workloads (fingerprint), 
+	CONSTRAINT ck_syncswitch_searches_settings CHECK (settings > 0), 
 	CONSTRAINT uq_syncswitch_searches_study_fingerprint UNIQUE (study, fingerprint)
 );
-INSERT INTO "syncswitch_searches" VALUES('generated-7c8c8559b032-8744ef01','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','paper',3,2,0.01,NULL,'local',0,'2026-11-21 13:56:32.194204','{}');
-INSERT INTO "syncswitch_searches" VALUES('generated-7c8c8559b032-871d8d11','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','paper',4,1,0.01,NULL,'local',0,'2026-11-21 13:56:35.200837','{}');
-INSERT INTO "syncswitch_searches" VALUES('under-way','dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723','paper',3,2,0.01,0.9,'local',1,'2026-11-21 13:56:35.806707','{}');
-INSERT INTO "syncswitch_searches" VALUES('generated-7c8c8559b032-5258f1e0','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','paper',2,1,0.01,NULL,'local',0,'2026-11-21 13:56:37.235320','{}');
-INSERT INTO "syncswitch_searches" VALUES('adaptive','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','adaptive',9,5,0.01,NULL,'local',1,'2026-11-21 13:56:37.686224','{"spread": 0.004, "shares": [0.5, 1], "is_warm": true, "from": null}');
+INSERT INTO "syncswitch_searches" VALUES('generated-7c8c8559b032-8744ef01','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','paper',3,2,0.01,NULL,'local',0,'2026-11-21 15:29:02.558733','{}');
+INSERT INTO "syncswitch_searches" VALUES('generated-7c8c8559b032-871d8d11','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','paper',4,1,0.01,NULL,'local',0,'2026-11-21 15:29:05.903316','{}');
+INSERT INTO "syncswitch_searches" VALUES('under-way','dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723','paper',3,2,0.01,0.9,'local',1,'2026-11-21 15:29:06.415998','{}');
+INSERT INTO "syncswitch_searches" VALUES('generated-7c8c8559b032-5258f1e0','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','paper',2,1,0.01,NULL,'local',0,'2026-11-21 15:29:08.081602','{}');
+INSERT INTO "syncswitch_searches" VALUES('adaptive','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','adaptive',9,5,0.01,NULL,'local',1,'2026-11-21 15:29:08.640891','{"spread": 0.004, "shares": [0.5, 1], "is_warm": true, "from": null}');
 CREATE TABLE "syncswitch_trials" (
 	trial_id INTEGER NOT NULL, 
 	study VARCHAR(512), 
@@ -402,17 +400,17 @@ CREATE TABLE "syncswitch_trials" (
 	target_accuracy DOUBLE, 
 	time_to_accuracy_seconds DOUBLE, 
 	CONSTRAINT pk_syncswitch_trials PRIMARY KEY (trial_id), 
-	CONSTRAINT ck_syncswitch_trials_switch_overhead_seconds CHECK (switch_overhead_seconds >= 0), 
+	CONSTRAINT ck_syncswitch_trials_converged_accuracy CHECK (converged_accuracy BETWEEN 0 AND 1), 
+	CONSTRAINT ck_syncswitch_trials_state CHECK (state IN ('running', 'complete', 'failed')), 
 	CONSTRAINT ck_syncswitch_trials_trial_number CHECK (trial_number >= 0), 
-	CONSTRAINT ck_syncswitch_trials_replicate CHECK (replicate >= 0), 
-	CONSTRAINT uq_syncswitch_trials_study_trial_number UNIQUE (study, trial_number), 
-	CONSTRAINT ck_syncswitch_trials_final_accuracy CHECK (final_accuracy BETWEEN 0 AND 1), 
 	CONSTRAINT ck_syncswitch_trials_switch_percent CHECK (switch_percent BETWEEN 0 AND 100), 
 	CONSTRAINT ck_syncswitch_trials_worker_steps CHECK (worker_steps >= 0), 
+	CONSTRAINT ck_syncswitch_trials_switch_overhead_seconds CHECK (switch_overhead_seconds >= 0), 
+	CONSTRAINT ck_syncswitch_trials_replicate CHECK (replicate >= 0), 
 	CONSTRAINT ck_syncswitch_trials_inherited_seconds CHECK (inherited_seconds >= 0), 
-	CONSTRAINT ck_syncswitch_trials_state CHECK (state IN ('running', 'complete', 'failed')), 
 	CONSTRAINT ck_syncswitch_trials_training_seconds CHECK (training_seconds >= 0), 
-	CONSTRAINT ck_syncswitch_trials_converged_accuracy CHECK (converged_accuracy BETWEEN 0 AND 1), 
+	CONSTRAINT ck_syncswitch_trials_final_accuracy CHECK (final_accuracy BETWEEN 0 AND 1), 
+	CONSTRAINT uq_syncswitch_trials_study_trial_number UNIQUE (study, trial_number), 
 	CONSTRAINT uq_syncswitch_trials_source UNIQUE (source), 
 	CONSTRAINT fk_syncswitch_trials_study FOREIGN KEY(study, fingerprint) REFERENCES syncswitch_searches (study, fingerprint), 
 	CONSTRAINT fk_syncswitch_trials_fingerprint FOREIGN KEY(fingerprint) REFERENCES syncswitch_workloads (fingerprint), 
@@ -430,29 +428,29 @@ CREATE TABLE "syncswitch_trials" (
 	CONSTRAINT ck_syncswitch_trials_failed_has_reason CHECK (state <> 'failed' OR failure IS NOT NULL), 
 	CONSTRAINT ck_syncswitch_trials_complete_is_measured CHECK (state <> 'complete' OR (converged_accuracy IS NOT NULL AND final_accuracy IS NOT NULL AND converged IS NOT NULL AND diverged IS NOT NULL AND stopped_early IS NOT NULL AND training_seconds IS NOT NULL AND inherited_seconds IS NOT NULL AND switch_overhead_seconds IS NOT NULL AND ended_at IS NOT NULL) OR (source IS NOT NULL AND diverged IS NOT NULL AND diverged))
 );
-INSERT INTO "syncswitch_trials" VALUES(1,'generated-7c8c8559b032-8744ef01',0,100.0,0,1875953128,NULL,'failed',0,'2026-11-21 13:56:32.494217','2026-11-21 13:56:32.509602','2026-11-21 13:56:32.494217','vm',8810,1795269390.35,'the generated server was lost',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,NULL,NULL);
-INSERT INTO "syncswitch_trials" VALUES(2,'generated-7c8c8559b032-8744ef01',1,100.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:34.579714','2026-11-21 13:56:34.580385','2026-11-21 13:56:34.571152','generated',8810,1795269390.35,NULL,9.47999587740763871579e-01,9.47999587740763871579e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.48963123956159337879e-01,NULL);
-INSERT INTO "syncswitch_trials" VALUES(3,'generated-7c8c8559b032-8744ef01',2,100.0,1,970604138,NULL,'complete',3000,'2026-11-21 13:56:34.656932','2026-11-21 13:56:34.657520','2026-11-21 13:56:34.650112','generated',8810,1795269390.35,NULL,9.49926660171554804179e-01,9.49926660171554804179e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.48963123956159337879e-01,20.0);
-INSERT INTO "syncswitch_trials" VALUES(4,'generated-7c8c8559b032-8744ef01',3,50.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:34.728683','2026-11-21 13:56:34.729293','2026-11-21 13:56:34.720331','generated',8810,1795269390.35,NULL,9.51441315817280530708e-01,9.51441315817280530708e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.48963123956159337879e-01,14.0);
-INSERT INTO "syncswitch_trials" VALUES(5,'generated-7c8c8559b032-8744ef01',4,50.0,1,970604138,NULL,'complete',3000,'2026-11-21 13:56:34.817297','2026-11-21 13:56:34.817920','2026-11-21 13:56:34.807354','generated',8810,1795269390.35,NULL,9.50177088112744594461e-01,9.50177088112744594461e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.48963123956159337879e-01,14.0);
-INSERT INTO "syncswitch_trials" VALUES(6,'generated-7c8c8559b032-8744ef01',5,25.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:34.899409','2026-11-21 13:56:34.899910','2026-11-21 13:56:34.890618','generated',8810,1795269390.35,NULL,9.50658436999705092063e-01,9.50658436999705092063e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.48963123956159337879e-01,11.0);
-INSERT INTO "syncswitch_trials" VALUES(7,'generated-7c8c8559b032-8744ef01',6,25.0,1,970604138,NULL,'complete',3000,'2026-11-21 13:56:34.978827','2026-11-21 13:56:34.979431','2026-11-21 13:56:34.969690','generated',8810,1795269390.35,NULL,9.50259149821477633324e-01,9.50259149821477633324e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.48963123956159337879e-01,11.0);
-INSERT INTO "syncswitch_trials" VALUES(8,'generated-7c8c8559b032-8744ef01',7,12.5,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:35.047971','2026-11-21 13:56:35.048541','2026-11-21 13:56:35.041929','generated',8810,1795269390.35,NULL,9.48897656799944422267e-01,9.48897656799944422267e-01,1,0,0,47.5,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,12.5,NULL,NULL,9.48963123956159337879e-01,NULL);
-INSERT INTO "syncswitch_trials" VALUES(9,'generated-7c8c8559b032-8744ef01',8,12.5,1,970604138,NULL,'complete',3000,'2026-11-21 13:56:35.114021','2026-11-21 13:56:35.114687','2026-11-21 13:56:35.106717','generated',8810,1795269390.35,NULL,9.48038242311858181388e-01,9.48038242311858181388e-01,1,0,0,47.5,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,12.5,NULL,NULL,9.48963123956159337879e-01,NULL);
-INSERT INTO "syncswitch_trials" VALUES(10,'generated-7c8c8559b032-871d8d11',0,100.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:35.345528','2026-11-21 13:56:35.346117','2026-11-21 13:56:35.337700','generated',8810,1795269390.35,NULL,9.47999587740763871579e-01,9.47999587740763871579e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.47999587740763871579e-01,20.0);
-INSERT INTO "syncswitch_trials" VALUES(11,'generated-7c8c8559b032-871d8d11',1,50.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:35.447280','2026-11-21 13:56:35.447826','2026-11-21 13:56:35.437874','generated',8810,1795269390.35,NULL,9.51441315817280530708e-01,9.51441315817280530708e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.47999587740763871579e-01,14.0);
-INSERT INTO "syncswitch_trials" VALUES(12,'generated-7c8c8559b032-871d8d11',2,25.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:35.542592','2026-11-21 13:56:35.543188','2026-11-21 13:56:35.533432','generated',8810,1795269390.35,NULL,9.50658436999705092063e-01,9.50658436999705092063e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.47999587740763871579e-01,11.0);
-INSERT INTO "syncswitch_trials" VALUES(13,'generated-7c8c8559b032-871d8d11',3,12.5,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:35.630445','2026-11-21 13:56:35.631060','2026-11-21 13:56:35.621374','generated',8810,1795269390.35,NULL,9.48897656799944422267e-01,9.48897656799944422267e-01,1,0,0,47.5,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,12.5,NULL,NULL,9.47999587740763871579e-01,9.5);
-INSERT INTO "syncswitch_trials" VALUES(14,'generated-7c8c8559b032-871d8d11',4,6.25,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:35.726496','2026-11-21 13:56:35.727145','2026-11-21 13:56:35.716400','generated',8810,1795269390.35,NULL,8.50280379073752312635e-01,8.50280379073752312635e-01,1,0,0,43.76,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,6.25,NULL,NULL,9.47999587740763871579e-01,NULL);
-INSERT INTO "syncswitch_trials" VALUES(15,'under-way',0,100.0,0,7,NULL,'failed',0,'2026-11-21 13:56:35.810294','2026-11-21 13:56:35.811915','2026-11-21 13:56:35.810294','golden',4321,1700000000.25,'the machine went away',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723',NULL,100.0,NULL,NULL,NULL,NULL);
-INSERT INTO "syncswitch_trials" VALUES(16,'under-way',1,100.0,0,7,'start.npz','running',1234,'2026-11-21 13:56:35.816617',NULL,'2026-11-21 13:56:35.818334','golden',4321,1700000000.25,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723',NULL,100.0,NULL,NULL,NULL,NULL);
+INSERT INTO "syncswitch_trials" VALUES(1,'generated-7c8c8559b032-8744ef01',0,100.0,0,1875953128,NULL,'failed',0,'2026-11-21 15:29:02.997306','2026-11-21 15:29:03.022703','2026-11-21 15:29:02.997306','vm',26032,1795274940.53,'the generated server was lost',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,NULL,NULL);
+INSERT INTO "syncswitch_trials" VALUES(2,'generated-7c8c8559b032-8744ef01',1,100.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:05.124946','2026-11-21 15:29:05.125483','2026-11-21 15:29:05.110484','generated',26032,1795274940.53,NULL,9.47999587740763871579e-01,9.47999587740763871579e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.48963123956159337879e-01,NULL);
+INSERT INTO "syncswitch_trials" VALUES(3,'generated-7c8c8559b032-8744ef01',2,100.0,1,970604138,NULL,'complete',3000,'2026-11-21 15:29:05.281978','2026-11-21 15:29:05.282599','2026-11-21 15:29:05.264701','generated',26032,1795274940.53,NULL,9.49926660171554804179e-01,9.49926660171554804179e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.48963123956159337879e-01,20.0);
+INSERT INTO "syncswitch_trials" VALUES(4,'generated-7c8c8559b032-8744ef01',3,50.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:05.371572','2026-11-21 15:29:05.374341','2026-11-21 15:29:05.362884','generated',26032,1795274940.53,NULL,9.51441315817280530708e-01,9.51441315817280530708e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.48963123956159337879e-01,14.0);
+INSERT INTO "syncswitch_trials" VALUES(5,'generated-7c8c8559b032-8744ef01',4,50.0,1,970604138,NULL,'complete',3000,'2026-11-21 15:29:05.468336','2026-11-21 15:29:05.468909','2026-11-21 15:29:05.459058','generated',26032,1795274940.53,NULL,9.50177088112744594461e-01,9.50177088112744594461e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.48963123956159337879e-01,14.0);
+INSERT INTO "syncswitch_trials" VALUES(6,'generated-7c8c8559b032-8744ef01',5,25.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:05.551802','2026-11-21 15:29:05.552409','2026-11-21 15:29:05.543492','generated',26032,1795274940.53,NULL,9.50658436999705092063e-01,9.50658436999705092063e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.48963123956159337879e-01,11.0);
+INSERT INTO "syncswitch_trials" VALUES(7,'generated-7c8c8559b032-8744ef01',6,25.0,1,970604138,NULL,'complete',3000,'2026-11-21 15:29:05.641949','2026-11-21 15:29:05.643464','2026-11-21 15:29:05.632602','generated',26032,1795274940.53,NULL,9.50259149821477633324e-01,9.50259149821477633324e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.48963123956159337879e-01,11.0);
+INSERT INTO "syncswitch_trials" VALUES(8,'generated-7c8c8559b032-8744ef01',7,12.5,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:05.724687','2026-11-21 15:29:05.725239','2026-11-21 15:29:05.715339','generated',26032,1795274940.53,NULL,9.48897656799944422267e-01,9.48897656799944422267e-01,1,0,0,47.5,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,12.5,NULL,NULL,9.48963123956159337879e-01,NULL);
+INSERT INTO "syncswitch_trials" VALUES(9,'generated-7c8c8559b032-8744ef01',8,12.5,1,970604138,NULL,'complete',3000,'2026-11-21 15:29:05.806970','2026-11-21 15:29:05.807564','2026-11-21 15:29:05.797909','generated',26032,1795274940.53,NULL,9.48038242311858181388e-01,9.48038242311858181388e-01,1,0,0,47.5,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,12.5,NULL,NULL,9.48963123956159337879e-01,NULL);
+INSERT INTO "syncswitch_trials" VALUES(10,'generated-7c8c8559b032-871d8d11',0,100.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:06.056015','2026-11-21 15:29:06.056484','2026-11-21 15:29:06.049717','generated',26032,1795274940.53,NULL,9.47999587740763871579e-01,9.47999587740763871579e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.47999587740763871579e-01,20.0);
+INSERT INTO "syncswitch_trials" VALUES(11,'generated-7c8c8559b032-871d8d11',1,50.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:06.124681','2026-11-21 15:29:06.125189','2026-11-21 15:29:06.118486','generated',26032,1795274940.53,NULL,9.51441315817280530708e-01,9.51441315817280530708e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.47999587740763871579e-01,14.0);
+INSERT INTO "syncswitch_trials" VALUES(12,'generated-7c8c8559b032-871d8d11',2,25.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:06.196214','2026-11-21 15:29:06.196762','2026-11-21 15:29:06.188337','generated',26032,1795274940.53,NULL,9.50658436999705092063e-01,9.50658436999705092063e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.47999587740763871579e-01,11.0);
+INSERT INTO "syncswitch_trials" VALUES(13,'generated-7c8c8559b032-871d8d11',3,12.5,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:06.269457','2026-11-21 15:29:06.270903','2026-11-21 15:29:06.261155','generated',26032,1795274940.53,NULL,9.48897656799944422267e-01,9.48897656799944422267e-01,1,0,0,47.5,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,12.5,NULL,NULL,9.47999587740763871579e-01,9.5);
+INSERT INTO "syncswitch_trials" VALUES(14,'generated-7c8c8559b032-871d8d11',4,6.25,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:06.341160','2026-11-21 15:29:06.341674','2026-11-21 15:29:06.333731','generated',26032,1795274940.53,NULL,8.50280379073752312635e-01,8.50280379073752312635e-01,1,0,0,43.76,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,6.25,NULL,NULL,9.47999587740763871579e-01,NULL);
+INSERT INTO "syncswitch_trials" VALUES(15,'under-way',0,100.0,0,7,NULL,'failed',0,'2026-11-21 15:29:06.418703','2026-11-21 15:29:06.421531','2026-11-21 15:29:06.418703','golden',4321,1700000000.25,'the machine went away',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723',NULL,100.0,NULL,NULL,NULL,NULL);
+INSERT INTO "syncswitch_trials" VALUES(16,'under-way',1,100.0,0,7,'start.npz','running',1234,'2026-11-21 15:29:06.426264',NULL,'2026-11-21 15:29:06.427940','golden',4321,1700000000.25,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723',NULL,100.0,NULL,NULL,NULL,NULL);
 INSERT INTO "syncswitch_trials" VALUES(17,NULL,NULL,100.0,0,NULL,NULL,'complete',200,'2020-09-13 12:26:40.000000','2020-09-13 12:28:20.000000',NULL,NULL,NULL,NULL,NULL,0.5,0.5,0,0,0,100.0,0.0,0.0,NULL,'60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde','golden/whole',100.0,NULL,NULL,0.5,100.0);
 INSERT INTO "syncswitch_trials" VALUES(18,NULL,NULL,50.0,0,NULL,NULL,'complete',200,'2020-09-13 12:26:40.000000','2020-09-13 12:29:10.000000',NULL,NULL,NULL,NULL,NULL,0.75,0.75,0,0,0,150.0,0.0,0.0,NULL,'60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde','golden/switched',NULL,NULL,NULL,0.5,100.0);
 INSERT INTO "syncswitch_trials" VALUES(19,NULL,NULL,0.0,0,NULL,NULL,'complete',0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1,NULL,NULL,NULL,NULL,NULL,'60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde','golden: 2 workers, bsp,asp, 0 %, replicate 0',0.0,NULL,NULL,0.5,NULL);
-INSERT INTO "syncswitch_trials" VALUES(20,'under-way',2,50.0,1,7,'half.npz','running',0,'2026-11-21 13:56:37.218253',NULL,'2026-11-21 13:56:37.218253','golden',4321,1700000000.25,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723',NULL,50.0,16,50.0,NULL,NULL);
-INSERT INTO "syncswitch_trials" VALUES(21,'generated-7c8c8559b032-5258f1e0',0,100.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:37.414142','2026-11-21 13:56:37.414746','2026-11-21 13:56:37.400336','golden',8810,1795269390.35,NULL,9.47999587740763871579e-01,9.47999587740763871579e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.47999587740763871579e-01,20.0);
-INSERT INTO "syncswitch_trials" VALUES(22,'generated-7c8c8559b032-5258f1e0',1,50.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:37.492668','2026-11-21 13:56:37.493274','2026-11-21 13:56:37.481603','golden',8810,1795269390.35,NULL,9.51441315817280530708e-01,9.51441315817280530708e-01,1,0,0,70.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.47999587740763871579e-01,14.0);
-INSERT INTO "syncswitch_trials" VALUES(23,'generated-7c8c8559b032-5258f1e0',2,25.0,0,1875953128,NULL,'complete',3000,'2026-11-21 13:56:37.574208','2026-11-21 13:56:37.574765','2026-11-21 13:56:37.565560','golden',8810,1795269390.35,NULL,9.50658436999705092063e-01,9.50658436999705092063e-01,1,0,0,55.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.47999587740763871579e-01,11.0);
+INSERT INTO "syncswitch_trials" VALUES(20,'under-way',2,50.0,1,7,'half.npz','running',0,'2026-11-21 15:29:08.064852',NULL,'2026-11-21 15:29:08.064852','golden',4321,1700000000.25,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723',NULL,50.0,16,50.0,NULL,NULL);
+INSERT INTO "syncswitch_trials" VALUES(21,'generated-7c8c8559b032-5258f1e0',0,100.0,0,1875953128,NULL,'complete',3000,'2026-11-21 15:29:08.280732','2026-11-21 15:29:08.281237','2026-11-21 15:29:08.265170','golden',26032,1795274940.53,NULL,9.47999587740763871579e-01,9.47999587740763871579e-01,1,0,0,100.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,100.0,NULL,NULL,9.47999587740763871579e-01,20.0);
+INSERT INTO "syncswitch_trials" VALUES(22,'generated-7c8c8559b032-5258f1e0',1,50.0,0,1875953128,NULL,'complete',2400,'2026-11-21 15:29:08.414608','2026-11-21 15:29:08.415371','2026-11-21 15:29:08.405875','golden',26032,1795274940.53,NULL,9.51441315817280530708e-01,9.51441315817280530708e-01,1,0,1,62.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,50.0,NULL,NULL,9.47999587740763871579e-01,14.0);
+INSERT INTO "syncswitch_trials" VALUES(23,'generated-7c8c8559b032-5258f1e0',2,25.0,0,1875953128,NULL,'complete',2400,'2026-11-21 15:29:08.514317','2026-11-21 15:29:08.515530','2026-11-21 15:29:08.504841','golden',26032,1795274940.53,NULL,9.50658436999705092063e-01,9.50658436999705092063e-01,1,0,1,47.0,0.0,0.01,'{"syncswitch": "0"}','7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf',NULL,25.0,NULL,NULL,9.47999587740763871579e-01,11.0);
 CREATE TABLE "syncswitch_workloads" (
 	fingerprint VARCHAR(64) NOT NULL, 
 	name VARCHAR(255) NOT NULL, 
@@ -473,13 +471,13 @@ CREATE TABLE "syncswitch_workloads" (
 	second_protocol VARCHAR(64) NOT NULL, 
 	registered_at DATETIME NOT NULL, 
 	CONSTRAINT pk_syncswitch_workloads PRIMARY KEY (fingerprint), 
+	CONSTRAINT ck_syncswitch_workloads_workers CHECK (workers > 0), 
 	CONSTRAINT ck_syncswitch_workloads_total_worker_steps CHECK (total_worker_steps > 0), 
-	CONSTRAINT ck_syncswitch_workloads_batch_size CHECK (batch_size > 0), 
-	CONSTRAINT ck_syncswitch_workloads_workers CHECK (workers > 0)
+	CONSTRAINT ck_syncswitch_workloads_batch_size CHECK (batch_size > 0)
 );
-INSERT INTO "syncswitch_workloads" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','generated','generated','0000000000000000000000000000000000000000000000000000000000000000','none','none','{}',3000,32,0.1,0.9,'[[1500, 0.1]]','accuracy',50,4,'bsp','asp','2026-11-21 13:56:32.188342');
-INSERT INTO "syncswitch_workloads" VALUES('dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723','larger','job.py:larger','0000000000000000000000000000000000000000000000000000000000000000','none','none','{}',3000,32,0.1,0.9,'[[1500, 0.1]]','accuracy',50,8,'bsp','asp','2026-11-21 13:56:35.805101');
-INSERT INTO "syncswitch_workloads" VALUES('60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde','golden','golden',NULL,NULL,NULL,NULL,200,NULL,NULL,NULL,NULL,NULL,NULL,2,'bsp','asp','2026-11-21 13:56:37.175671');
+INSERT INTO "syncswitch_workloads" VALUES('7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf','generated','generated','0000000000000000000000000000000000000000000000000000000000000000','none','none','{}',3000,32,0.1,0.9,'[[1500, 0.1]]','accuracy',50,4,'bsp','asp','2026-11-21 15:29:02.552998');
+INSERT INTO "syncswitch_workloads" VALUES('dacf876316ae3913c7639d98864730332cf8872bc60f9b0c06b5e6567593d723','larger','job.py:larger','0000000000000000000000000000000000000000000000000000000000000000','none','none','{}',3000,32,0.1,0.9,'[[1500, 0.1]]','accuracy',50,8,'bsp','asp','2026-11-21 15:29:06.414793');
+INSERT INTO "syncswitch_workloads" VALUES('60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde','golden','golden',NULL,NULL,NULL,NULL,200,NULL,NULL,NULL,NULL,NULL,NULL,2,'bsp','asp','2026-11-21 15:29:07.992427');
 CREATE TABLE trial_heartbeats (
 	trial_heartbeat_id INTEGER NOT NULL, 
 	trial_id INTEGER NOT NULL, 
@@ -543,88 +541,88 @@ CREATE TABLE trial_user_attributes (
 	UNIQUE (trial_id, "key"), 
 	FOREIGN KEY(trial_id) REFERENCES trials (trial_id)
 );
-INSERT INTO "trial_user_attributes" VALUES(1,1,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(1,1,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(2,1,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(3,1,'replicate','0');
-INSERT INTO "trial_user_attributes" VALUES(4,2,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(4,2,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(5,2,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(6,2,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(7,2,'training_seconds','100.0');
 INSERT INTO "trial_user_attributes" VALUES(8,2,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(9,3,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(9,3,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(10,3,'seed','970604138');
 INSERT INTO "trial_user_attributes" VALUES(11,3,'replicate','1');
 INSERT INTO "trial_user_attributes" VALUES(12,3,'training_seconds','100.0');
 INSERT INTO "trial_user_attributes" VALUES(13,3,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(14,4,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(14,4,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(15,4,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(16,4,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(17,4,'training_seconds','70.0');
 INSERT INTO "trial_user_attributes" VALUES(18,4,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(19,5,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(19,5,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(20,5,'seed','970604138');
 INSERT INTO "trial_user_attributes" VALUES(21,5,'replicate','1');
 INSERT INTO "trial_user_attributes" VALUES(22,5,'training_seconds','70.0');
 INSERT INTO "trial_user_attributes" VALUES(23,5,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(24,6,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(24,6,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(25,6,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(26,6,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(27,6,'training_seconds','55.0');
 INSERT INTO "trial_user_attributes" VALUES(28,6,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(29,7,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(29,7,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(30,7,'seed','970604138');
 INSERT INTO "trial_user_attributes" VALUES(31,7,'replicate','1');
 INSERT INTO "trial_user_attributes" VALUES(32,7,'training_seconds','55.0');
 INSERT INTO "trial_user_attributes" VALUES(33,7,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(34,8,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(34,8,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(35,8,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(36,8,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(37,8,'training_seconds','47.5');
 INSERT INTO "trial_user_attributes" VALUES(38,8,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(39,9,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(39,9,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(40,9,'seed','970604138');
 INSERT INTO "trial_user_attributes" VALUES(41,9,'replicate','1');
 INSERT INTO "trial_user_attributes" VALUES(42,9,'training_seconds','47.5');
 INSERT INTO "trial_user_attributes" VALUES(43,9,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(44,10,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(44,10,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(45,10,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(46,10,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(47,10,'training_seconds','100.0');
 INSERT INTO "trial_user_attributes" VALUES(48,10,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(49,11,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(49,11,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(50,11,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(51,11,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(52,11,'training_seconds','70.0');
 INSERT INTO "trial_user_attributes" VALUES(53,11,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(54,12,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(54,12,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(55,12,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(56,12,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(57,12,'training_seconds','55.0');
 INSERT INTO "trial_user_attributes" VALUES(58,12,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(59,13,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(59,13,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(60,13,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(61,13,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(62,13,'training_seconds','47.5');
 INSERT INTO "trial_user_attributes" VALUES(63,13,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(64,14,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(64,14,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(65,14,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(66,14,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(67,14,'training_seconds','43.76');
 INSERT INTO "trial_user_attributes" VALUES(68,14,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(69,15,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(69,15,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(70,15,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(71,15,'replicate','0');
 INSERT INTO "trial_user_attributes" VALUES(72,15,'training_seconds','100.0');
 INSERT INTO "trial_user_attributes" VALUES(73,15,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(74,16,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(74,16,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(75,16,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(76,16,'replicate','0');
-INSERT INTO "trial_user_attributes" VALUES(77,16,'training_seconds','70.0');
+INSERT INTO "trial_user_attributes" VALUES(77,16,'training_seconds','62.0');
 INSERT INTO "trial_user_attributes" VALUES(78,16,'diverged','false');
-INSERT INTO "trial_user_attributes" VALUES(79,17,'owner','{"host": "vm", "process_id": 8810, "process_started_at": 1795269390.35}');
+INSERT INTO "trial_user_attributes" VALUES(79,17,'owner','{"host": "vm", "process_id": 26032, "process_started_at": 1795274940.53}');
 INSERT INTO "trial_user_attributes" VALUES(80,17,'seed','1875953128');
 INSERT INTO "trial_user_attributes" VALUES(81,17,'replicate','0');
-INSERT INTO "trial_user_attributes" VALUES(82,17,'training_seconds','55.0');
+INSERT INTO "trial_user_attributes" VALUES(82,17,'training_seconds','47.0');
 INSERT INTO "trial_user_attributes" VALUES(83,17,'diverged','false');
 CREATE TABLE trial_values (
 	trial_value_id INTEGER NOT NULL, 
@@ -662,23 +660,23 @@ CREATE TABLE trials (
 	PRIMARY KEY (trial_id), 
 	FOREIGN KEY(study_id) REFERENCES studies (study_id)
 );
-INSERT INTO "trials" VALUES(1,0,1,'FAIL','2026-11-21 13:56:32.437829','2026-11-21 13:56:32.517312');
-INSERT INTO "trials" VALUES(2,1,1,'COMPLETE','2026-11-21 13:56:34.536549','2026-11-21 13:56:34.601688');
-INSERT INTO "trials" VALUES(3,2,1,'COMPLETE','2026-11-21 13:56:34.619333','2026-11-21 13:56:34.670333');
-INSERT INTO "trials" VALUES(4,3,1,'COMPLETE','2026-11-21 13:56:34.684591','2026-11-21 13:56:34.746461');
-INSERT INTO "trials" VALUES(5,4,1,'COMPLETE','2026-11-21 13:56:34.767575','2026-11-21 13:56:34.832706');
-INSERT INTO "trials" VALUES(6,5,1,'COMPLETE','2026-11-21 13:56:34.851484','2026-11-21 13:56:34.913767');
-INSERT INTO "trials" VALUES(7,6,1,'COMPLETE','2026-11-21 13:56:34.932304','2026-11-21 13:56:34.994854');
-INSERT INTO "trials" VALUES(8,7,1,'COMPLETE','2026-11-21 13:56:35.008140','2026-11-21 13:56:35.061164');
-INSERT INTO "trials" VALUES(9,8,1,'COMPLETE','2026-11-21 13:56:35.075233','2026-11-21 13:56:35.132872');
-INSERT INTO "trials" VALUES(10,0,2,'COMPLETE','2026-11-21 13:56:35.285152','2026-11-21 13:56:35.366328');
-INSERT INTO "trials" VALUES(11,1,2,'COMPLETE','2026-11-21 13:56:35.389483','2026-11-21 13:56:35.471003');
-INSERT INTO "trials" VALUES(12,2,2,'COMPLETE','2026-11-21 13:56:35.488393','2026-11-21 13:56:35.562535');
-INSERT INTO "trials" VALUES(13,3,2,'COMPLETE','2026-11-21 13:56:35.584833','2026-11-21 13:56:35.646208');
-INSERT INTO "trials" VALUES(14,4,2,'COMPLETE','2026-11-21 13:56:35.663976','2026-11-21 13:56:35.748690');
-INSERT INTO "trials" VALUES(15,0,3,'COMPLETE','2026-11-21 13:56:37.342251','2026-11-21 13:56:37.433716');
-INSERT INTO "trials" VALUES(16,1,3,'COMPLETE','2026-11-21 13:56:37.448740','2026-11-21 13:56:37.510746');
-INSERT INTO "trials" VALUES(17,2,3,'COMPLETE','2026-11-21 13:56:37.531446','2026-11-21 13:56:37.596089');
+INSERT INTO "trials" VALUES(1,0,1,'FAIL','2026-11-21 15:29:02.903328','2026-11-21 15:29:03.033791');
+INSERT INTO "trials" VALUES(2,1,1,'COMPLETE','2026-11-21 15:29:05.059755','2026-11-21 15:29:05.174592');
+INSERT INTO "trials" VALUES(3,2,1,'COMPLETE','2026-11-21 15:29:05.215831','2026-11-21 15:29:05.301363');
+INSERT INTO "trials" VALUES(4,3,1,'COMPLETE','2026-11-21 15:29:05.324442','2026-11-21 15:29:05.396252');
+INSERT INTO "trials" VALUES(5,4,1,'COMPLETE','2026-11-21 15:29:05.418171','2026-11-21 15:29:05.487126');
+INSERT INTO "trials" VALUES(6,5,1,'COMPLETE','2026-11-21 15:29:05.506967','2026-11-21 15:29:05.570253');
+INSERT INTO "trials" VALUES(7,6,1,'COMPLETE','2026-11-21 15:29:05.592140','2026-11-21 15:29:05.662708');
+INSERT INTO "trials" VALUES(8,7,1,'COMPLETE','2026-11-21 15:29:05.680898','2026-11-21 15:29:05.741681');
+INSERT INTO "trials" VALUES(9,8,1,'COMPLETE','2026-11-21 15:29:05.757510','2026-11-21 15:29:05.822862');
+INSERT INTO "trials" VALUES(10,0,2,'COMPLETE','2026-11-21 15:29:05.999264','2026-11-21 15:29:06.071441');
+INSERT INTO "trials" VALUES(11,1,2,'COMPLETE','2026-11-21 15:29:06.090346','2026-11-21 15:29:06.136874');
+INSERT INTO "trials" VALUES(12,2,2,'COMPLETE','2026-11-21 15:29:06.154739','2026-11-21 15:29:06.211915');
+INSERT INTO "trials" VALUES(13,3,2,'COMPLETE','2026-11-21 15:29:06.230126','2026-11-21 15:29:06.285795');
+INSERT INTO "trials" VALUES(14,4,2,'COMPLETE','2026-11-21 15:29:06.302171','2026-11-21 15:29:06.356478');
+INSERT INTO "trials" VALUES(15,0,3,'COMPLETE','2026-11-21 15:29:08.186429','2026-11-21 15:29:08.327973');
+INSERT INTO "trials" VALUES(16,1,3,'COMPLETE','2026-11-21 15:29:08.364266','2026-11-21 15:29:08.436395');
+INSERT INTO "trials" VALUES(17,2,3,'COMPLETE','2026-11-21 15:29:08.458852','2026-11-21 15:29:08.541527');
 CREATE TABLE version_info (
 	version_info_id INTEGER NOT NULL, 
 	schema_version INTEGER, 
@@ -687,14 +685,14 @@ CREATE TABLE version_info (
 	CHECK (version_info_id=1)
 );
 INSERT INTO "version_info" VALUES(1,12,'5.0.0');
-CREATE INDEX ix_syncswitch_workloads_name ON syncswitch_workloads (name);
 CREATE INDEX ix_syncswitch_workloads_reference ON syncswitch_workloads (reference);
+CREATE INDEX ix_syncswitch_workloads_name ON syncswitch_workloads (name);
 CREATE INDEX ix_syncswitch_searches_fingerprint ON syncswitch_searches (fingerprint);
 CREATE INDEX ix_syncswitch_trials_fingerprint_setting_percent_state ON syncswitch_trials (fingerprint, setting_percent, state);
 CREATE INDEX ix_syncswitch_trials_parent_trial_id ON syncswitch_trials (parent_trial_id);
-CREATE VIEW syncswitch_trial_facts AS SELECT t.trial_id, w.name AS workload, t.fingerprint, w.workers, w.first_protocol, w.second_protocol, w.total_worker_steps, t.study, t.trial_number, t.source, t.setting_percent, t.switch_percent, t.replicate, t.seed, t.parent_trial_id, t.fork_percent, t.state, t.converged_accuracy, t.final_accuracy, t.converged, t.diverged, t.stopped_early, t.worker_steps, t.training_seconds, t.inherited_seconds, t.training_seconds - t.inherited_seconds AS paid_seconds, t.switch_overhead_seconds, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_worker_steps_per_second, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_worker_steps_per_second, t.target_accuracy, t.time_to_accuracy_seconds, CASE WHEN t.target_accuracy IS NOT NULL AND t.state = 'complete' THEN t.time_to_accuracy_seconds IS NULL END AS time_to_accuracy_is_censored, t.started_at, t.ended_at, t.host, t.failure, t.software FROM syncswitch_trials AS t JOIN syncswitch_workloads AS w ON w.fingerprint = t.fingerprint;
-CREATE INDEX ix_syncswitch_policies_workload_fingerprint ON syncswitch_policies (workload, fingerprint);
 CREATE UNIQUE INDEX uq_syncswitch_policies_study ON syncswitch_policies (study) WHERE imported_at IS NULL;
+CREATE INDEX ix_syncswitch_policies_workload_fingerprint ON syncswitch_policies (workload, fingerprint);
+CREATE VIEW syncswitch_trial_facts AS SELECT t.trial_id, w.name AS workload, t.fingerprint, w.workers, w.first_protocol, w.second_protocol, w.total_worker_steps, t.study, t.trial_number, t.source, t.setting_percent, t.switch_percent, t.replicate, t.seed, t.parent_trial_id, t.fork_percent, t.state, t.converged_accuracy, t.final_accuracy, t.converged, t.diverged, t.stopped_early, t.worker_steps, t.training_seconds, t.inherited_seconds, t.training_seconds - t.inherited_seconds AS paid_seconds, CASE WHEN t.diverged THEN NULL WHEN t.stopped_early AND t.worker_steps < w.total_worker_steps THEN t.training_seconds + (SELECT CASE WHEN p.seconds > 1e-9 AND p.end_worker_step > p.start_worker_step AND p.protocol = CASE WHEN t.switch_percent < 100 THEN w.second_protocol ELSE w.first_protocol END THEN (w.total_worker_steps - t.worker_steps) * p.seconds / (p.end_worker_step - p.start_worker_step) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id ORDER BY p.position DESC LIMIT 1) ELSE t.training_seconds END AS whole_run_seconds, t.switch_overhead_seconds, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_worker_steps_per_second, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_worker_steps_per_second, t.target_accuracy, t.time_to_accuracy_seconds, CASE WHEN t.target_accuracy IS NOT NULL AND t.state = 'complete' THEN t.time_to_accuracy_seconds IS NULL END AS time_to_accuracy_is_censored, t.started_at, t.ended_at, t.host, t.failure, t.software FROM syncswitch_trials AS t JOIN syncswitch_workloads AS w ON w.fingerprint = t.fingerprint;
 CREATE UNIQUE INDEX ix_studies_study_name ON studies (study_name);
 CREATE INDEX ix_trials_study_id ON trials (study_id);
 COMMIT;

@@ -3,7 +3,8 @@
 Each revision's file is written once, by the software of its time, and never again: it is what
 users have. It holds a finished search (a policy, its evidence, an alias), a second version, a
 failed run and one under way, since revision 0002 also imported runs, a fork and an imported policy,
-since revision 0003 also options, checkpoints and a confidence, beside Optuna's tables.
+since revision 0003 also options, checkpoints, a confidence and runs that were stopped, beside
+Optuna's tables.
 
 The policy files beside it are what `write_policy` wrote at each schema version.
 """
@@ -93,20 +94,37 @@ def add_imports(url: str, folder: Path) -> None:
         store.begin("under-way", 2, spec, owner, fork=Fork(1, 50.0))
 
 
-class LeavesCheckpoints(GeneratedTrainer):
-    """Says that each run left two."""
+class AdaptiveTrainer(GeneratedTrainer):
+    """Leaves two checkpoints of each run, and stops at 80 % of W those that switch."""
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         folder = Path(f"/golden/{spec.switch_percent:g}-{spec.replicate}")
         left = {percent: folder / f"{percent:g}.npz" for percent in (12.5, 50.0)}
-        return replace(super().train(spec, observer), checkpoints=left, host="golden")
+        record = replace(super().train(spec, observer), checkpoints=left, host="golden")
+        return record if spec.switch_percent == 100.0 else stopped(record)
+
+
+def stopped(record: TrialRecord) -> TrialRecord:
+    """The run as it was when 80 % of its worker-steps were done."""
+    first, second = record.phases
+    end = record.worker_steps * 8 // 10
+    part = (end - second.start_worker_step) / (record.worker_steps - second.start_worker_step)
+    second = replace(second, end_worker_step=end, seconds=part * second.seconds)
+    return replace(
+        record,
+        worker_steps=end,
+        evaluations=record.evaluations[:4],
+        phases=(first, second),
+        stopped_early=True,
+        training_seconds=first.seconds + second.seconds,
+    )
 
 
 def add_adaptive(url: str) -> None:
     """What an adaptive search leaves."""
     with open_database(url, create=False) as database:
         workload = identity()
-        Search(database, workload, SearchPlan(PaperRule(2, 1)), LeavesCheckpoints).run()
+        Search(database, workload, SearchPlan(PaperRule(2, 1)), AdaptiveTrainer).run()
         registry, store = PolicyRegistry(database), TrialStore(database)
         (policy,) = registry.lookup(workload.name)
         registry.publish(replace(policy, strategy="adaptive", study="adaptive", confidence=0.97))

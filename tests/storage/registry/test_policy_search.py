@@ -11,7 +11,12 @@ import pytest
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-from syncswitch.storage.registry.policy_search import known_facts, nearest_hint, suggest
+from syncswitch.storage.registry.policy_search import (
+    known_facts,
+    nearest_hint,
+    related_switches,
+    suggest,
+)
 from syncswitch.storage.registry.similarity import JobFacts
 from syncswitch.storage.trials import SearchInfo, TrialStore
 
@@ -38,7 +43,7 @@ def publish(database: Database, register: Add, policy: TimingPolicy) -> Add:
     """Registers a workload and publishes its policy."""
     registry = PolicyRegistry(database)
 
-    def add(**changes: Any) -> WorkloadIdentity:
+    def add(switch_percent: float = 12.5, **changes: Any) -> WorkloadIdentity:
         job = register(**changes)
         names = ("fingerprint", "workers", "total_worker_steps", "first_protocol")
         values = {name: getattr(job, name) for name in names}
@@ -47,6 +52,7 @@ def publish(database: Database, register: Add, policy: TimingPolicy) -> Add:
             replace(
                 policy,
                 **values,
+                switch_percent=switch_percent,
                 second_protocol=second,
                 workload=job.name,
                 study=f"policy-{job.fingerprint[:12]}",
@@ -159,3 +165,83 @@ def test_no_hint_is_no_error(url: str, database: Database, identity: WorkloadIde
     assert nearest_hint(f"{url}-that-is-not-there", identity) == ""
     with open_database(url, create=False):
         assert nearest_hint("nonsense", identity) == ""
+
+
+def test_related_jobs_give_a_start_the_most_similar_first(
+    database: Database, publish: Add, identity: WorkloadIdentity
+) -> None:
+    assert related_switches(database, identity) == ()
+    publish(50.0, workers=8)
+    publish(6.25, workers=4, learning_rate=0.2)
+    publish(25.0, workers=4, batch_size=64, learning_rate=0.2, total_worker_steps=500)
+    publish(3.125, workers=2, total_worker_steps=2000)
+    publish(6.25, workers=3)
+    assert related_switches(database, identity) == (6.25, 25.0, 6.25, 50.0, 3.125)
+
+
+def test_a_job_is_related_to_itself(
+    database: Database, publish: Add, identity: WorkloadIdentity, policy: TimingPolicy
+) -> None:
+    publish(25.0, workers=4, learning_rate=0.2)
+    publish(6.25)
+    assert related_switches(database, identity) == (6.25, 25.0)
+    registry = PolicyRegistry(database)
+    registry.publish(replace(policy, study="a second search", switch_percent=100.0))
+    assert related_switches(database, identity) == (100.0, 25.0)
+    registry.roll_back(identity.fingerprint)
+    assert related_switches(database, identity) == (6.25, 25.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workers": 32},
+        {"second_protocol": "ssp"},
+        {"data_set": "letters"},
+        {"name": "other", "model": "another model"},
+        {"total_worker_steps": 5000},
+        {"batch_size": 64, "learning_rate": 0.2, "total_worker_steps": 400},
+    ],
+)
+def test_what_trains_something_else_or_much_longer_is_not_related(
+    database: Database, publish: Add, identity: WorkloadIdentity, changes: dict[str, Any]
+) -> None:
+    publish(**changes)
+    assert related_switches(database, identity) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workers": 16},
+        {"workers": 1},
+        {"total_worker_steps": 4000},
+        {"name": "other"},
+        {"model": "another layer more"},
+        {"data_set": None},
+        {"momentum": 0.0, "loss": "hinge", "metric": "top 5"},
+    ],
+)
+def test_the_same_model_or_name_on_another_cluster_is_related(
+    database: Database, publish: Add, identity: WorkloadIdentity, changes: dict[str, Any]
+) -> None:
+    publish(**changes)
+    assert related_switches(database, identity) == (12.5,)
+
+
+def test_an_imported_job_is_known_by_its_name(
+    database: Database, publish: Add, identity: WorkloadIdentity
+) -> None:
+    imported = replace(identity, model=None, data_set=None, workers=8)
+    publish(25.0, model=None, data_set=None)
+    publish(50.0, model=None, data_set=None, name="other")
+    assert related_switches(database, imported) == (25.0,)
+
+
+def test_no_more_than_eight_and_a_workload_without_a_policy_gives_none(
+    database: Database, publish: Add, register: Add, identity: WorkloadIdentity
+) -> None:
+    register(learning_rate=0.1001)
+    for number in range(10):
+        publish(float(number), learning_rate=0.11 + 0.01 * number)
+    assert related_switches(database, identity) == tuple(map(float, range(8)))

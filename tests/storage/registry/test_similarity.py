@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -17,9 +18,12 @@ from syncswitch.storage.registry.similarity import (
     differences,
     distance,
     is_comparable,
+    is_related,
     nearest,
     not_compared,
+    ranked,
 )
+from tests.storage.conftest import IDENTITY
 
 START = datetime(2026, 1, 31, tzinfo=timezone.utc)
 REST = [field.name for field in fields(JobFacts) if field.name not in {"workers"}]
@@ -133,6 +137,40 @@ def test_the_order_of_the_candidates_does_not_matter(
     shuffled = list(found)
     order.shuffle(shuffled)
     assert nearest(wanted, shuffled) == nearest(wanted, found)
+    assert ranked(wanted, shuffled) == ranked(wanted, found)
+
+
+@settings(deadline=None)
+@given(wanted=jobs, found=candidates)
+def test_a_ranking_holds_what_is_comparable_from_near_to_far(
+    wanted: JobFacts, found: list[Candidate]
+) -> None:
+    order = ranked(wanted, found)
+    assert order[:1] == [best for best in [nearest(wanted, found)] if best is not None]
+    sizes = [distance(wanted, item.facts).size for item in order]
+    assert sizes == sorted(sizes)
+    comparable = [item for item in found if is_comparable(wanted, item.facts)]
+    assert Counter(map(repr, order)) == Counter(map(repr, comparable))
+
+
+@given(
+    changes=st.fixed_dictionaries(
+        {},
+        optional={
+            "name": st.just("other"),
+            "model": st.sampled_from([None, "another"]),
+            "data_set": st.sampled_from([None, "another"]),
+            "workers": st.sampled_from([1, 16, 17]),
+            "total_worker_steps": st.integers(1, 10**6),
+            "batch_size": st.integers(1, 1000),
+            "second_protocol": st.just("ssp"),
+        },
+    )
+)
+def test_to_be_related_is_mutual(changes: dict[str, Any]) -> None:
+    other = replace(IDENTITY, **changes)
+    assert is_related(IDENTITY, other) == is_related(other, IDENTITY)
+    assert is_related(other, other)
 
 
 @settings(deadline=None)

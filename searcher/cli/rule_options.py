@@ -1,0 +1,75 @@
+"""Options that say how to search, shared by `run` and `cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from syncswitch.searcher.rules.by_name import DEFAULT_STRATEGY, STRATEGIES
+
+__all__ = ["RULE_OPTIONS", "rule_options"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+RULE_OPTIONS = ("baseline_runs", "least_runs", "budget", "share_prefix", "early_stop")
+"""Parameters that not every strategy has; None where nothing was asked for."""
+
+
+def rule_options(function: _F) -> _F:
+    """Adds --strategy, --runs, --threshold and the options in `RULE_OPTIONS`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--strategy",
+        type=click.Choice(list(STRATEGIES)),
+        default=DEFAULT_STRATEGY,
+        show_default=True,
+        help="Rule of the search: adaptive = each run is chosen for what it tells per cost;"
+        " paper = binary search with R runs at each setting (Sync-Switch, Algorithm 1);"
+        " sequential = the same, and a setting's runs end when they are clear.",
+    ),
+    click.option(
+        "--runs",
+        type=int,
+        default=5,
+        show_default=True,
+        help="Runs of each setting (R); adaptive and sequential: at most.",
+    ),
+    click.option(
+        "--threshold",
+        type=float,
+        default=0.01,
+        show_default=True,
+        help="Accuracy that may be lost against the target (beta).",
+    ),
+    click.option(
+        "--baseline-runs",
+        type=int,
+        help="Runs of the first protocol alone (paper, sequential). Default of paper: as --runs.",
+    ),
+    click.option(
+        "--least-runs", type=int, help="Runs that the answer itself needs (adaptive). Default: 1."
+    ),
+    click.option(
+        "--budget",
+        type=float,
+        help="The most that the search may cost, in trainings with the first protocol alone"
+        " (adaptive).",
+    ),
+    click.option(
+        "--share-prefix/--no-share-prefix",
+        default=None,
+        help="Start runs from checkpoints of others with the same seed. Default: adaptive does.",
+    ),
+    click.option(
+        "--early-stop/--no-early-stop",
+        default=None,
+        help="End a run as soon as its accuracy is known. Default: adaptive does.",
+    ),
+]

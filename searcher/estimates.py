@@ -1,0 +1,53 @@
+"""Means, ratios and shares over many searches, with 95 % intervals; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Estimate", "mean", "ratio_of_means", "share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """Mean with Student's interval; without one for a single value."""
+    value = statistics.fmean(values)
+    half = _half_width(values)
+    return Estimate(value, value - half, value + half)
+
+
+def ratio_of_means(values: Sequence[float], units: Sequence[float]) -> Estimate:
+    """Ratio of the means of pairs; the interval is that of the linearised ratio."""
+    unit = statistics.fmean(units)
+    value = statistics.fmean(values) / unit
+    half = _half_width([a - value * b for a, b in zip(values, units, strict=True)]) / unit
+    return Estimate(value, value - half, value + half)
+
+
+def share(flags: Iterable[bool]) -> Estimate:
+    """Percent of flags that are true, with Wilson's interval."""
+    from scipy.stats import binomtest
+
+    known = list(flags)
+    result = binomtest(sum(known), len(known))
+    interval = result.proportion_ci(method="wilson")
+    return Estimate(100 * result.statistic, 100 * interval.low, 100 * interval.high)
+
+
+def _half_width(values: Sequence[float]) -> float:
+    n = len(values)
+    if n < 2:
+        return 0.0
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)

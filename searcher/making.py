@@ -1,0 +1,197 @@
+"""Makes one run of a search: begin, train, record, tell."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from syncswitch.searcher.decision import Rule
+from syncswitch.searcher.observed import MeasuredRun, measures
+from syncswitch.searcher.observer import RunObserver
+from syncswitch.searcher.prefixes import Prefix, Prefixes
+from syncswitch.searcher.reporting import Reporter, Run
+from syncswitch.searcher.stopping import StopRule, may_stop
+from syncswitch.searcher.study import Claim, SearchStudy
+from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
+from syncswitch.trainers.schedule import switch_worker_step
+from syncswitch.trainers.trainer import Observer, Trainer
+
+__all__ = ["RunMaker"]
+
+
+class RunMaker:
+    """Makes the runs that this process claimed."""
+
+    def __init__(
+        self,
+        identity: WorkloadIdentity,
+        rule: Rule,
+        study: SearchStudy,
+        store: TrialStore,
+        prefixes: Prefixes,
+        reporter: Reporter,
+        beat_seconds: float,
+    ) -> None:
+        """Takes what it needs.
+
+        Args:
+            identity: The job.
+            rule: Says whether runs share prefixes and may be stopped.
+            study: Is told the results.
+            store: Records them.
+            prefixes: The checkpoints of the search.
+            reporter: Is told how it goes on.
+            beat_seconds: Least time between two heartbeats.
+        """
+        self._identity = identity
+        self._rule = rule
+        self._study = study
+        self._store = store
+        self._prefixes = prefixes
+        self._reporter = reporter
+        self._beat_seconds = beat_seconds
+        self._owner = Owner.current()
+
+    def make(self, claim: Claim, trainer: Trainer) -> None:
+        """Makes one run: begin, train, record, tell, in this order (see `Repairer`).
+
+        Once it is recorded it is never given back: what cannot be told, the next repair tells.
+
+        Args:
+            claim: The run.
+            trainer: Trains.
+
+        Raises:
+            RetryableError: Infrastructure failed; the run is given back.
+            UserError: The trainer refuses the workload.
+        """
+        run = self._run_of(claim)
+        self._reporter.on_run(run)
+        try:
+            record, inherited = self._trained(claim, run, trainer)
+            _check(record)
+            self._store.complete(self._study.name, claim.number, record)
+        except BaseException as error:
+            self._give_back(claim.number, error)
+            if isinstance(error, RetryableError):
+                self._reporter.on_failed(run, str(error))
+            raise
+        self._reporter.on_finished(run, record)
+        measured = self._measured(record, record.spec, (*inherited, *record.evaluations))
+        self._study.note_result(claim.number, record.diverged, record.training_seconds, measured)
+        self._study.complete(claim.number, record.converged_accuracy)
+
+    def _trained(
+        self, claim: Claim, run: Run, trainer: Trainer
+    ) -> tuple[TrialRecord, tuple[Evaluation, ...]]:
+        """Begins and trains; the result, and the evaluations that were inherited."""
+        while True:
+            prefix = self._prefix_of(claim)
+            spec = self._spec(claim, prefix)
+            self._store.begin(self._study.name, claim.number, spec, self._owner, fork=prefix.fork)
+            if not self._study.is_running(claim.number):
+                raise RetryableError(f"trial {claim.number} was taken for lost before it began")
+            try:
+                record = trainer.train(spec, self._observer(run, spec, prefix))
+            except UserError as error:
+                if spec.fork_from is None:
+                    raise
+                # The run can be made without its checkpoint; a true fault shows again then.
+                self._prefixes.distrust(spec.fork_from)
+                self._reporter.on_failed(run, str(error))
+            else:
+                return record, prefix.evaluations
+
+    def _prefix_of(self, claim: Claim) -> Prefix:
+        if not self._rule.share_prefix:
+            return Prefix()
+        return self._prefixes.of(claim.number, claim.switch_percent, claim.replicate)
+
+    def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
+        return TrialSpec(
+            self._identity,
+            claim.switch_percent,
+            claim.seed,
+            claim.replicate,
+            fork_from=prefix.path,
+            checkpoint_percents=prefix.checkpoint_percents,
+            checkpoint_directory=prefix.checkpoint_directory,
+        )
+
+    def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> Observer:
+        def beat(worker_step: int) -> None:
+            # A heartbeat that is lost does no harm, a run that is lost for it does.
+            with contextlib.suppress(RetryableError):
+                self._store.beat(self._study.name, run.number, worker_step)
+
+        finished = self._study.finished()
+        stop = None
+        if may_stop(self._rule, spec.switch_percent, finished):
+            stop = self._stop_rule(self._rule.progress(finished).target_accuracy)
+        return RunObserver(
+            run,
+            self._reporter,
+            beat,
+            self._beat_seconds,
+            stop=stop,
+            inherited=prefix.evaluations,
+            switch_worker_step=_switch_worker_step(spec),
+        )
+
+    def _stop_rule(self, target_accuracy: float | None = None) -> StopRule:
+        boundaries = self._identity.learning_rate_boundaries
+        return StopRule.of(self._rule, boundaries, target_accuracy)
+
+    def _measured(
+        self, run: MeasuredRun, spec: TrialSpec, evaluations: Sequence[Evaluation]
+    ) -> dict[str, Any]:
+        plateau = None
+        if not run.stopped_early and not run.diverged:
+            plateau = self._stop_rule().plateau_accuracy(evaluations, _switch_worker_step(spec))
+        return measures(run, self._identity, plateau)
+
+    def measured(self, row: StoredTrial) -> dict[str, Any]:
+        """What the study keeps of a run that is recorded and was not told."""
+        spec = TrialSpec(self._identity, row.switch_percent, row.seed or 0, row.replicate)
+        evaluations = self._prefixes.evaluations(row.trial_number or 0, 100.0)
+        return self._measured(row, spec, evaluations)
+
+    def _run_of(self, claim: Claim) -> Run:
+        return Run(
+            number=claim.number,
+            switch_percent=claim.switch_percent,
+            repeat=claim.replicate + 1,
+            repeats=self._rule.repeats,
+            total_worker_steps=self._identity.total_worker_steps,
+            first_protocol=self._identity.first_protocol,
+        )
+
+    def _give_back(self, number: int, error: BaseException) -> None:
+        """Lets the run be made again; what cannot be written now, the next repair does."""
+        self._study.abandoned.add(number)
+        with contextlib.suppress(SyncSwitchError):
+            row = self._store.get(self._study.name, number)
+            if row is not None and row.state == "complete":
+                return  # the interruption came after the result: the next repair tells it
+            reason = " ".join(str(error).split()) or type(error).__name__
+            self._store.fail(self._study.name, number, reason[:500])
+            self._study.fail(number)
+
+
+def _switch_worker_step(spec: TrialSpec) -> int:
+    """Where the second protocol begins; 0 where it never does."""
+    switch = switch_worker_step(spec)
+    return 0 if switch >= spec.identity.total_worker_steps else switch
+
+
+def _check(record: TrialRecord) -> None:
+    # Optuna turns a NaN into a failed trial, which would be run again for ever.
+    if not (math.isfinite(record.converged_accuracy) and 0 <= record.converged_accuracy <= 1):
+        raise FatalError(
+            f"the trainer reported a converged accuracy of {record.converged_accuracy}, which is"
+            " not between 0 and 1; check the metric of the workload"
+        )

@@ -1,0 +1,67 @@
+"""Watches one run of a search: passes on what it reports, stops it when its result is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from syncswitch.searcher.reporting import Reporter, Run
+from syncswitch.searcher.stopping import StopRule
+from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.trainer import Verdict
+
+__all__ = ["RunObserver"]
+
+
+class RunObserver:
+    """Has the heart of a run beat, and answers its evaluations."""
+
+    def __init__(
+        self,
+        run: Run,
+        reporter: Reporter,
+        beat: Callable[[int], None],
+        beat_seconds: float,
+        *,
+        stop: StopRule | None = None,
+        inherited: Sequence[Evaluation] = (),
+        switch_worker_step: int = 0,
+    ) -> None:
+        """Takes what it needs.
+
+        Args:
+            run: For the reporter.
+            reporter: Is told.
+            beat: Records the worker-step.
+            beat_seconds: How often.
+            stop: Says when the run may end; None where it may not.
+            inherited: Evaluations of the part before the run's own.
+            switch_worker_step: Where the second protocol begins; 0 where it never does.
+        """
+        self._run = run
+        self._reporter = reporter
+        self._beat = beat
+        self._beat_seconds = beat_seconds
+        self._next_beat_at = time.monotonic() + beat_seconds
+        self._stop = stop
+        self._evaluations = list(inherited)
+        self._switch_worker_step = switch_worker_step
+
+    def on_progress(self, worker_step: int) -> None:
+        """Beats at most once per interval."""
+        now = time.monotonic()
+        if now >= self._next_beat_at:
+            self._next_beat_at = now + self._beat_seconds
+            self._beat(worker_step)
+        self._reporter.on_progress(self._run, worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """Ends the run where its accuracy is known, or hopeless."""
+        self._reporter.on_evaluation(self._run, evaluation)
+        if self._stop is None:
+            return Verdict.CONTINUE
+        self._evaluations.append(evaluation)
+        is_known = self._stop.knows(self._evaluations, self._switch_worker_step)
+        if is_known or self._stop.is_hopeless(self._evaluations):
+            return Verdict.STOP
+        return Verdict.CONTINUE

@@ -1,0 +1,109 @@
+"""Shared prefixes: where a run starts, and which checkpoints it leaves for those after it.
+
+All settings of a replicate have the same seed, so up to the earlier switch two of its runs are the
+same training. A run therefore starts from the latest checkpoint of its replicate that is not beyond
+its switch, and leaves one at each setting that it passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncswitch.storage.records import Evaluation
+from syncswitch.storage.trials import Fork, TrialStore
+
+__all__ = ["Prefix", "Prefixes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """How a run of a replicate begins, and what it leaves.
+
+    Attributes:
+        fork: The run that it is forked from; None where it starts afresh.
+        path: The checkpoint to start from.
+        checkpoint_percents: Where to write one.
+        checkpoint_directory: For them.
+        evaluations: Of the part that is inherited.
+    """
+
+    fork: Fork | None = None
+    path: Path | None = None
+    checkpoint_percents: tuple[float, ...] = ()
+    checkpoint_directory: Path | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+
+
+class Prefixes:
+    """The checkpoints of one search."""
+
+    def __init__(
+        self, store: TrialStore, study: str, grid: tuple[float, ...], directory: Path
+    ) -> None:
+        """Writes nothing.
+
+        Args:
+            store: Knows the checkpoints that there are.
+            study: Of the search.
+            grid: Its settings.
+            directory: Where new checkpoints go; those of the search get a folder of its own.
+        """
+        self._store = store
+        self._study = study
+        self._grid = grid
+        self._directory = directory.absolute() / study
+        self._unreadable: set[Path] = set()
+
+    def of(self, number: int, switch_percent: float, replicate: int) -> Prefix:
+        """What a run starts from; a checkpoint whose file is gone is passed over."""
+        fit = (
+            found
+            for found in self._store.checkpoints(self._study)
+            if found.replicate == replicate
+            and found.percent <= switch_percent
+            and self._is_there(found.path)
+        )
+        best = max(fit, key=lambda found: found.percent, default=None)
+        start = best.percent if best else 0.0
+        fork = Fork(best.trial_number, best.percent) if best else None
+        return Prefix(
+            fork=fork,
+            path=best.path if best else None,
+            checkpoint_percents=tuple(
+                percent for percent in self._grid[:-1] if start < percent <= switch_percent
+            ),
+            checkpoint_directory=self._directory / str(number),
+            evaluations=self.evaluations(fork.trial_number, fork.percent) if fork else (),
+        )
+
+    def distrust(self, path: Path) -> None:
+        """Never starts from this checkpoint again."""
+        self._unreadable.add(path)
+
+    def remove(self) -> None:
+        """Deletes the checkpoints of the search, which is decided."""
+        self._store.forget_checkpoints(self._study)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._directory.parent.rmdir()  # only where it is empty
+
+    def _is_there(self, path: Path) -> bool:
+        return path not in self._unreadable and path.is_file()
+
+    def evaluations(self, number: int, percent: float) -> tuple[Evaluation, ...]:
+        """Those of a run up to a percent of W, with what it inherited."""
+        rows = self._store.numbered(self._study)
+        numbers = {row.trial_id: number for number, row in rows.items()}
+        parts: list[list[Evaluation]] = []
+        at: int | None = number
+        while at is not None:
+            row = rows[at]
+            until = percent / 100 * row.total_worker_steps
+            found = self._store.evaluations(self._study, at)
+            parts.append([e for e in found if e.worker_step <= until])
+            at = numbers.get(row.parent_trial_id) if row.parent_trial_id else None
+            percent = row.fork_percent or 0.0
+        return tuple(evaluation for part in reversed(parts) for evaluation in part)

@@ -1,0 +1,84 @@
+"""Rules by the names that users and databases have for them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.searcher.decision import Rule
+from syncswitch.searcher.rules.adaptive import AdaptiveRule
+from syncswitch.searcher.rules.paper import PaperRule
+from syncswitch.searcher.rules.sequential import SequentialRule
+from syncswitch.storage.errors import UserError
+
+if TYPE_CHECKING:
+    from syncswitch.storage.trials import SearchInfo
+
+__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "make_rule", "stored_rule"]
+
+STRATEGIES: dict[str, type[Rule]] = {
+    "adaptive": AdaptiveRule,
+    "sequential": SequentialRule,
+    "paper": PaperRule,
+}
+DEFAULT_STRATEGY = "adaptive"
+
+
+def make_rule(
+    name: str,
+    *,
+    settings: int,
+    runs: int,
+    threshold: float,
+    target_accuracy: float | None,
+    **options: Any,
+) -> Rule:
+    """The rule of a strategy.
+
+    Args:
+        name: One of `STRATEGIES`.
+        settings: M.
+        runs: R, the most runs of a setting.
+        threshold: beta.
+        target_accuracy: A; None to measure it.
+        options: Further fields of the rule; None where nothing was asked for.
+
+    Raises:
+        UserError: The strategy has no such option.
+    """
+    kind = STRATEGIES[name]
+    known = _names(kind)
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in known:
+            able = " or ".join(
+                other for other, rule in STRATEGIES.items() if option in _names(rule)
+            )
+            raise UserError(
+                f"--{option.replace('_', '-')} is not for --strategy {name}; leave it out, or give"
+                f" --strategy {able}"
+            )
+    return kind(settings, runs, threshold, target_accuracy, **given)
+
+
+def stored_rule(search: SearchInfo) -> Rule:
+    """The rule that a stored search is made with."""
+    options: dict[str, Any] = {
+        option: tuple(value) if isinstance(value, list) else value
+        for option, value in search.options.items()
+    }
+    name = search.strategy
+    if name == PaperRule(two_sided=True).name:
+        name, options = "paper", {**options, "two_sided": True}
+    return make_rule(
+        name,
+        settings=search.settings,
+        runs=search.runs,
+        threshold=search.threshold,
+        target_accuracy=search.target_accuracy,
+        **options,
+    )
+
+
+def _names(rule: type[Rule]) -> set[str]:
+    return {field.name for field in fields(rule)}

@@ -1,0 +1,114 @@
+"""What is thought of a job before its first run, as draws from it.
+
+A draw is a curve of lost accuracy and a level of noise; see `belief` for what is assumed of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Floats", "Particles", "Prior", "draw_particles", "pairs"]
+
+Floats = NDArray[np.float64]
+
+_PARTICLES = 4096
+_SEED = 20_210_708
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is thought before the first run.
+
+    Attributes:
+        grid: Settings in percent, ascending; the last is the first protocol alone.
+        threshold: beta, the accuracy that may be lost. The scale of everything.
+        related: Switch points of related jobs; half of the prior mass of the knee then lies around
+            them, the other half stays where it was, so that observations always win.
+    """
+
+    grid: tuple[float, ...]
+    threshold: float
+    related: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Particles:
+    """Draws from the prior; P particles, m settings.
+
+    Attributes:
+        losses: (P, m) accuracy lost at each setting; it does not grow from one to the next.
+        products: (m + m * (m + 1) / 2, P) each setting's losses, then those of each two settings
+            multiplied: a quadratic function of the losses is a sum of these.
+        log_sd: (P,) logarithm of the standard deviation of a run's accuracy.
+        sd: (P,) itself.
+        log_weights: (P,) of the prior.
+    """
+
+    losses: Floats
+    products: Floats
+    log_sd: Floats
+    sd: Floats
+    log_weights: Floats
+
+    def first_within(self, limit: float) -> NDArray[np.intp]:
+        """(P,) index of the earliest setting that loses at most so much."""
+        return _first_within(self, limit)
+
+
+@functools.lru_cache(maxsize=32)
+def pairs(settings: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Indexes of each two settings, once for each pair, in the order of `Particles.products`."""
+    return np.triu_indices(settings)
+
+
+@functools.lru_cache(maxsize=256)
+def _first_within(particles: Particles, limit: float) -> NDArray[np.intp]:
+    earliest: NDArray[np.intp] = np.argmax(particles.losses <= limit, axis=1)
+    return earliest
+
+
+@functools.lru_cache(maxsize=32)
+def draw_particles(prior: Prior) -> Particles:
+    """The same draws at every call."""
+    from scipy.stats import norm, qmc
+
+    beta, settings = prior.threshold, len(prior.grid)
+    octaves = np.log2(prior.grid[-1] / np.array(prior.grid))
+    deepest = octaves[0] + 1
+    # Evenly spread points instead of random ones: a fourth as many do as well.
+    uniform = qmc.Sobol(4 + settings, seed=_SEED).random(_PARTICLES)
+    # Every k-th point of such a sequence lies in one corner; `information` takes every k-th.
+    uniform = np.random.default_rng(_SEED).permutation(uniform)
+    knee = uniform[:, 0] * deepest
+    slope = beta * np.exp(math.log(0.5) + uniform[:, 1] * math.log(30 / 0.5))
+    losses = slope[:, None] * np.maximum(0.0, octaves[None] - knee[:, None])
+    # Half of the curves are not quite flat above the knee.
+    steps = np.abs(np.diff(np.append(octaves, 0.0)))
+    bends = 0.15 * beta * -np.log1p(-uniform[:, 4:]) * steps
+    bends[:, -1] = 0.0
+    bends = np.cumsum(bends[:, ::-1], axis=1)[:, ::-1]
+    losses = losses + np.where(uniform[:, 3:4] < 0.5, bends, 0.0)
+    log_sd = math.log(beta / 2) + 0.4 * norm.ppf(uniform[:, 2].clip(1e-6, 1 - 1e-6))
+    first, second = pairs(settings)
+    return Particles(
+        losses=losses,
+        products=np.vstack([losses.T, losses.T[first] * losses.T[second]]),
+        log_sd=log_sd,
+        sd=np.exp(log_sd),
+        log_weights=_log_prior(prior, octaves, knee),
+    )
+
+
+def _log_prior(prior: Prior, octaves: Floats, knee: Floats) -> Floats:
+    if not prior.related:
+        return np.zeros(len(knee))
+    deepest = octaves[0] + 1
+    centres = np.log2(prior.grid[-1] / np.maximum(prior.related, prior.grid[-1] / 2**deepest))
+    bumps = np.exp(-0.5 * (knee[:, None] - centres[None]) ** 2).mean(axis=1)
+    log_weights: Floats = np.log(0.5 + 0.5 * bumps / bumps.mean())
+    return log_weights

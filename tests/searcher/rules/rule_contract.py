@@ -1,0 +1,313 @@
+"""What every rule keeps to, whatever it decides by; the test of each inherits it."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.searcher.decision import (
+    Decided,
+    Decision,
+    NextRun,
+    Observation,
+    Progress,
+    Rule,
+    RunCost,
+    Wait,
+)
+from syncswitch.searcher.rules.by_name import stored_rule
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.trials import SearchInfo
+
+# Dyadic, so that a shift is exact and no tie hangs on a rounded bit.
+STEP = 2.0**-12
+
+TARGETS = st.none() | st.sampled_from([0.875, 0.90625])
+SEEDS = st.integers(0, 10_000)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Training runs that nobody makes: a run depends on nothing but setting and replicate.
+
+    Attributes:
+        seed: Of all chance.
+        noise: Standard deviation of a run's accuracy.
+        diverging: Share of the runs that diverge; never one of the first protocol alone.
+        shift: What is added to every accuracy.
+    """
+
+    seed: int
+    noise: float
+    diverging: float = 0.0
+    shift: float = 0.0
+
+    def run(self, rule: Rule, percent: float, replicate: int, trial_number: int) -> Observation:
+        """One run of a search with a rule; some are stopped, and some might have been."""
+        share = (percent - rule.lowest_percent) / (rule.highest_percent - rule.lowest_percent)
+        chance = random.Random(f"{self.seed} {share:.9f} {replicate}")
+        diverged = share < 1 and chance.random() < self.diverging
+        accuracy = 0.9 - self._loss(share) + chance.gauss(0, self.noise)
+        missing, may_stop = STEP * chance.randrange(8), chance.random() < 0.5
+        is_stopped = rule.early_stop and may_stop and chance.random() < 0.5 and not diverged
+        accuracy = STEP * round(min(0.95, max(0.05, accuracy)) / STEP) + self.shift
+        return Observation(
+            percent,
+            accuracy - missing if is_stopped else accuracy,
+            diverged,
+            trial_number,
+            replicate,
+            stopped_early=is_stopped,
+            plateau_accuracy=accuracy - missing if may_stop and not is_stopped else None,
+            cost=RunCost(
+                paid_seconds=60 * share + 20 * (1 - share),
+                first_seconds=60.0,
+                second_seconds=20.0,
+                reached_percent=80.0 if is_stopped else 100.0,
+            ),
+        )
+
+    def _loss(self, share: float) -> float:
+        chance = random.Random(self.seed)
+        knee, slope = 2 ** -chance.uniform(0, 5), chance.uniform(0, 0.03)
+        return slope * max(0.0, math.log2(knee / share))
+
+
+JOBS = st.builds(
+    Job, seed=SEEDS, noise=st.sampled_from([0.0, 0.005, 0.3]), diverging=st.sampled_from([0, 0.1])
+)
+
+
+def searched(rule: Rule, job: Job, searchers: int = 1) -> list[Observation]:
+    """The runs of a whole search, in the order in which they ended.
+
+    Several searchers make as many runs at once; which of these ends next is chance.
+    """
+    finished: list[Observation] = []
+    under_way: list[Observation] = []
+    chance, grid = random.Random(job.seed), set(rule.grid())
+    while True:
+        decision = rule.decide(finished, [run.switch_percent for run in under_way])
+        if isinstance(decision, NextRun) and len(under_way) < searchers:
+            percent = decision.switch_percent
+            assert percent in grid
+            used = {run.replicate for run in finished + under_way if run.switch_percent == percent}
+            replicate = min(set(range(len(used) + 1)) - used)
+            number = len(finished) + len(under_way)
+            under_way.append(job.run(rule, percent, replicate, number))
+        elif under_way:
+            finished.append(under_way.pop(chance.randrange(len(under_way))))
+        else:
+            assert isinstance(decision, Decided), "nothing is under way, and yet it waits"
+            return finished
+        assert len(finished) + len(under_way) <= rule.most_runs
+
+
+def answer_of(rule: Rule, finished: Sequence[Observation]) -> Decided:
+    decision = rule.decide(finished)
+    assert isinstance(decision, Decided)
+    return decision
+
+
+def setting_of(decision: Decision, rule: Rule) -> tuple[type[Decision], int]:
+    """Kind of a decision, and index of its setting, which does not depend on the range."""
+    return type(decision), rule.grid().index(decision.switch_percent)
+
+
+def shifted(rule: Rule, shift: float) -> Rule:
+    target = rule.target_accuracy
+    return rule if target is None else replace(rule, target_accuracy=target + shift)
+
+
+def is_shifted(before: Progress, after: Progress, shift: float) -> bool:
+    """Whether nothing but the accuracies has changed, and these by the shift."""
+
+    def moved(accuracy: float | None) -> Any:
+        return None if accuracy is None else pytest.approx(accuracy + shift, abs=1e-9)
+
+    return after == replace(
+        before,
+        target_accuracy=moved(before.target_accuracy),
+        summaries=tuple(
+            replace(
+                summary,
+                mean_accuracy=moved(summary.mean_accuracy),
+                standard_deviation=None
+                if summary.standard_deviation is None
+                else pytest.approx(summary.standard_deviation, abs=1e-9),
+            )
+            for summary in before.summaries
+        ),
+    )
+
+
+class RuleContract:
+    kind: ClassVar[Callable[..., Rule]]
+    # Fields of its own, and what to try for them.
+    options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {}
+    # Ranges of switch points on which the same accuracies have to lead to the same settings.
+    like_ranges: ClassVar[Sequence[tuple[float, float]]] = ((0.0, 1.0),)
+
+    def draw(self, data: st.DataObject, **fixed: object) -> Rule:
+        """Any rule of this kind."""
+        fields: dict[str, st.SearchStrategy[Any]] = {
+            "settings": st.integers(1, 5),
+            "runs": st.integers(1, 4),
+            "threshold": st.sampled_from([0.0078125, 0.03125]),
+            "target_accuracy": TARGETS,
+            "share_prefix": st.booleans(),
+            "early_stop": st.booleans(),
+            **self.options,
+        }
+        values = data.draw(st.fixed_dictionaries(fields), label="rule")
+        return self.kind(**{**values, **fixed})
+
+    def moved(self, rule: Rule, lowest: float, highest: float) -> Rule:
+        """The same rule on another range."""
+        return rule.between(lowest, highest)
+
+    @given(st.data(), JOBS, st.integers(1, 4))
+    def test_every_search_ends(self, data: st.DataObject, job: Job, searchers: int) -> None:
+        ends = data.draw(st.sampled_from([(0.0, 100.0), (0.1, 0.9)]))
+        rule = self.draw(data).between(*ends)
+        finished = searched(rule, job, searchers)
+        grid = rule.grid()
+        assert list(grid) == sorted(set(grid))
+        assert grid[-1] == rule.highest_percent
+        for percent in grid[:-1]:
+            assert sum(run.switch_percent == percent for run in finished) <= rule.runs
+        answer, progress = answer_of(rule, finished), rule.progress(finished)
+        assert answer.switch_percent == progress.upper_percent
+        assert answer.target_accuracy == progress.target_accuracy
+        assert progress.open_percent is None
+        assert answer.confidence is None or 0 <= answer.confidence <= 1
+
+    @given(st.data(), JOBS, st.randoms(use_true_random=False))
+    def test_only_the_history_decides(
+        self, data: st.DataObject, job: Job, chance: random.Random
+    ) -> None:
+        rule = self.draw(data)
+        finished = searched(rule, job)
+        for count, run in enumerate(finished):
+            known = finished[:count]
+            progress = rule.progress(known)
+            chance.shuffle(known)
+            again = rule.decide(known)
+            assert isinstance(again, NextRun)
+            assert again.switch_percent == run.switch_percent == progress.open_percent
+            assert rule.progress(known) == progress
+            assert rule.lowest_percent <= progress.lower_percent < progress.upper_percent
+        in_flight = chance.choices(rule.grid(), k=3)
+        part = finished[: chance.randint(0, len(finished))]
+        decision = rule.decide(part, in_flight)
+        assert decision == rule.decide(part[::-1], sorted(in_flight))
+
+    @given(st.data(), JOBS)
+    def test_runs_in_flight_are_not_made_twice(self, data: st.DataObject, job: Job) -> None:
+        rule = self.draw(data)
+        finished = searched(rule, job)
+        known = finished[: data.draw(st.integers(0, len(finished)))]
+        in_flight: list[float] = []
+        while isinstance(decision := rule.decide(known, in_flight), NextRun):
+            assert decision.repeats >= 1
+            in_flight += [decision.switch_percent] * decision.repeats
+            assert len(known) + len(in_flight) <= rule.most_runs
+        assert isinstance(decision, Wait if in_flight else Decided)
+        everything = [percent for percent in rule.grid() for _ in range(rule.most_runs)]
+        assert not isinstance(rule.decide(known, everything), NextRun)
+
+    @given(st.data(), JOBS)
+    def test_as_many_repeats_as_it_says_are_needed(self, data: st.DataObject, job: Job) -> None:
+        rule = self.draw(data)
+        finished: list[Observation] = []
+        while isinstance(decision := rule.decide(finished), NextRun):
+            percent = decision.switch_percent
+            first = sum(run.switch_percent == percent for run in finished)
+            for repeat in range(decision.repeats):
+                run = job.run(rule, percent, first + repeat, len(finished))
+                finished.append(run)
+                if run.diverged:
+                    break
+                is_last = repeat + 1 == decision.repeats
+                assert is_last or rule.decide(finished) == NextRun(percent)
+        assert {run.trial_number for run in finished} == set(range(len(finished)))
+        assert finished == searched(rule, job)
+
+    @given(st.data(), JOBS, SEEDS)
+    def test_runs_at_foreign_settings_change_nothing(
+        self, data: st.DataObject, job: Job, seed: int
+    ) -> None:
+        rule = self.draw(data)
+        finished = searched(rule, job)
+        known = finished[: data.draw(st.integers(0, len(finished)))]
+        other = Job(seed, noise=0.3, diverging=0.2)
+        percents = [rule.lowest_percent, 33.3, 99.9, 100.1]
+        runs = [other.run(rule, 50.0, number, number) for number in range(len(percents))]
+        foreign = [
+            replace(run, switch_percent=percent)
+            for run, percent in zip(runs, percents, strict=True)
+        ]
+        assert rule.decide(known + foreign, percents) == rule.decide(known)
+        assert rule.progress(foreign + known) == rule.progress(known)
+
+    @given(st.data(), JOBS)
+    def test_a_diverged_baseline_is_the_users_to_mend(self, data: st.DataObject, job: Job) -> None:
+        rule = self.draw(data, target_accuracy=None)
+        first = replace(job.run(rule, rule.highest_percent, 0, 0), diverged=True)
+        candidate = job.run(rule, rule.grid()[0], 0, 1)
+        for call in (rule.decide, rule.progress):
+            with pytest.raises(UserError, match="learning rate is too high") as caught:
+                call([candidate, first])
+            assert len(str(caught.value).splitlines()) == 1
+
+    @given(st.data(), JOBS, st.sampled_from([-64, -8, 8, 64]))
+    def test_only_differences_of_accuracy_matter(
+        self, data: st.DataObject, job: Job, steps: int
+    ) -> None:
+        rule, shift = self.draw(data), steps * STEP
+        moved = shifted(rule, shift)
+        finished = searched(rule, job)
+        again = searched(moved, replace(job, shift=shift))
+        assert [run.switch_percent for run in again] == [run.switch_percent for run in finished]
+        assert is_shifted(rule.progress(finished), moved.progress(again), shift)
+
+    @given(st.data(), JOBS)
+    def test_another_range_is_searched_the_same_way(self, data: st.DataObject, job: Job) -> None:
+        rule = self.draw(data)
+        finished = searched(rule, job)
+        for ends in self.like_ranges:
+            other = self.moved(rule, *ends)
+            percents = dict(zip(rule.grid(), other.grid(), strict=True))
+            assert (other.lowest_percent, other.grid()[-1]) == ends
+            for count in range(len(finished) + 1):
+                known = finished[:count]
+                there = [replace(run, switch_percent=percents[run.switch_percent]) for run in known]
+                here = setting_of(rule.decide(known), rule)
+                assert here == setting_of(other.decide(there), other)
+
+    @given(st.data())
+    def test_a_search_goes_on_with_the_rule_that_it_was_begun_with(
+        self, data: st.DataObject
+    ) -> None:
+        rule = self.draw(data)
+        info = SearchInfo(
+            study="study",
+            fingerprint="0" * 64,
+            strategy=rule.name,
+            settings=rule.settings,
+            runs=rule.runs,
+            threshold=rule.threshold,
+            target_accuracy=rule.target_accuracy,
+            trainer="local",
+            base_seed=0,
+            options=json.loads(json.dumps(rule.options, allow_nan=False)),
+        )
+        assert stored_rule(info) == rule

@@ -1,0 +1,276 @@
+"""The adaptive strategy in the real loop, with its forks and its stops, on recorded runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
+
+from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.repair import Patience
+from syncswitch.searcher.result import SearchResult
+from syncswitch.searcher.rules.adaptive import AdaptiveRule
+from syncswitch.searcher.search import Search
+from syncswitch.searcher.simulation import PlayedRun, SimulatedSearch, played_run, search_with
+from syncswitch.searcher.stopping import StopRule
+from syncswitch.searcher.study import SearchStudy
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.trials import StoredTrial, TrialStore
+from syncswitch.trainers.recording import Recording
+from syncswitch.trainers.replay import ReplayTrainer
+from syncswitch.trainers.trainer import Observer
+
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, beat_seconds=0.0, orphan_seconds=0.5)
+RULE = AdaptiveRule()
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+def search(
+    url: str,
+    checkpoints: Path,
+    recording: Recording,
+    rule: AdaptiveRule = RULE,
+    trainer: ReplayTrainer | None = None,
+) -> SearchResult:
+    with open_database(url, create=True) as database:
+        return Search(
+            database,
+            recording.identity,
+            SearchPlan(rule, trainer="replay"),
+            lambda: trainer or ReplayTrainer(recording),
+            patience=QUICK,
+            checkpoints=checkpoints,
+        ).run()
+
+
+def simulated(recording: Recording, rule: AdaptiveRule = RULE) -> SimulatedSearch:
+    """The same search on the same draws, without a database."""
+    stop = StopRule.of(rule, recording.identity.learning_rate_boundaries)
+
+    def run_at(percent: float, replicate: int) -> PlayedRun | None:
+        run = recording.draw(percent, replicate)
+        return None if run is None else played_run(run, stop)
+
+    return search_with(rule, run_at)
+
+
+def completed(url: str) -> list[StoredTrial]:
+    with open_database(url, create=False) as database:
+        return [t for t in TrialStore(database).trials() if t.state == "complete"]
+
+
+def runs_of(url: str) -> list[tuple[float, int, float | None]]:
+    return [(t.switch_percent, t.replicate, t.converged_accuracy) for t in completed(url)]
+
+
+@pytest.mark.parametrize("knee_percent", GRID)
+def test_it_finds_the_knee_as_the_simulation_says(
+    url: str, checkpoints: Path, knee_percent: float
+) -> None:
+    recording = step_recording(knee_percent)
+    result = search(url, checkpoints, recording)
+    expected = simulated(recording)
+    assert result.policy.switch_percent == expected.switch_percent == knee_percent
+    assert result.policy.confidence == pytest.approx(expected.confidence, abs=1e-6)
+    assert result.cost.trials == expected.runs
+    assert result.cost.paid_seconds == pytest.approx(expected.seconds, rel=0.03)
+    assert result.policy.strategy == "adaptive"
+
+
+def test_a_known_target_needs_no_baseline(url: str, checkpoints: Path) -> None:
+    recording = step_recording(12.5)
+    rule = AdaptiveRule(target_accuracy=TARGET)
+    result = search(url, checkpoints, recording, rule)
+    assert result.policy.switch_percent == 12.5
+    assert result.cost.trials == simulated(recording, rule).runs
+    assert all(trial.switch_percent < 100 for trial in completed(url))
+
+
+def test_candidates_pay_only_what_comes_after_their_fork(url: str, checkpoints: Path) -> None:
+    search(url, checkpoints, step_recording(12.5))
+    trials = completed(url)
+    (baseline,) = [t for t in trials if t.switch_percent == 100 and t.replicate == 0]
+    siblings = [t for t in trials if t.switch_percent < 100 and t.replicate == 0]
+    assert siblings
+    for trial in siblings:
+        assert trial.parent_trial_id == baseline.trial_id
+        assert trial.fork_percent == trial.switch_percent
+        assert [phase.protocol for phase in trial.phases] == ["asp"]
+        inherited = FIRST_SECONDS * trial.switch_percent / 100
+        assert trial.inherited_seconds == pytest.approx(inherited, rel=0.05)
+
+
+def test_without_a_baseline_a_later_setting_goes_on_from_an_earlier_one(
+    url: str, checkpoints: Path
+) -> None:
+    search(url, checkpoints, step_recording(50.0), AdaptiveRule(target_accuracy=TARGET))
+    by_id = {trial.trial_id: trial for trial in completed(url)}
+    chained = [t for t in by_id.values() if t.fork_percent and t.fork_percent < t.switch_percent]
+    assert chained
+    for trial in chained:
+        assert trial.parent_trial_id is not None
+        parent = by_id[trial.parent_trial_id]
+        assert parent.replicate == trial.replicate
+        assert parent.switch_percent >= (trial.fork_percent or 0)
+        assert trial.phases[0].protocol == "bsp"
+
+
+def test_runs_end_when_their_accuracy_is_known(url: str, checkpoints: Path) -> None:
+    result = search(url, checkpoints, step_recording(12.5))
+    trials = completed(url)
+    baseline = next(t for t in trials if t.switch_percent == 100)
+    assert baseline.stopped_early
+    assert baseline.worker_steps < 0.75 * baseline.total_worker_steps
+    candidates = [t for t in trials if t.switch_percent < 100]
+    assert not candidates[0].stopped_early, "the first shows what stopping changes"
+    assert any(t.stopped_early for t in candidates[1:])
+    # The policy speaks of whole trainings all the same.
+    assert result.policy.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
+    assert result.cost.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
+
+
+@pytest.mark.parametrize("part", ["share_prefix", "early_stop"])
+def test_each_part_can_be_switched_off(url: str, checkpoints: Path, part: str) -> None:
+    rule = replace(RULE, **{part: False})
+    result = search(url, checkpoints, step_recording(12.5), rule)
+    trials = completed(url)
+    assert result.policy.switch_percent == 12.5
+    assert any(t.parent_trial_id for t in trials) == (part != "share_prefix")
+    assert any(t.stopped_early for t in trials) == (part != "early_stop")
+
+
+def test_diverged_settings_are_rejected(url: str, checkpoints: Path) -> None:
+    recording = step_recording(12.5, diverges_below_percent=10.0)
+    assert search(url, checkpoints, recording).policy.switch_percent == 12.5
+
+
+def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> None:
+    result = search(url, checkpoints, step_recording(12.5), AdaptiveRule(budget=1.2))
+    assert result.cost.bsp_multiples is not None
+    assert result.cost.bsp_multiples <= 1.25
+    assert result.policy.confidence is not None
+
+
+def test_checkpoints_are_gone_when_the_search_is_done(url: str, checkpoints: Path) -> None:
+    recording = step_recording(12.5)
+    seen: set[Path] = set()
+
+    class Looking(ReplayTrainer):
+        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+            record = super().train(spec, observer)
+            seen.update(record.checkpoints.values())
+            return record
+
+    result = search(url, checkpoints, recording, trainer=Looking(recording))
+    assert seen
+    assert not any(path.exists() for path in seen)
+    assert not checkpoints.exists()
+    with open_database(url, create=False) as database:
+        assert TrialStore(database).checkpoints(result.policy.study) == []
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_lost_checkpoint_costs_its_prefix_and_nothing_else(
+    url: str, checkpoints: Path, damage: str
+) -> None:
+    recording = step_recording(12.5)
+
+    class Careless(ReplayTrainer):
+        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+            record = super().train(spec, observer)
+            for path in record.checkpoints.values():
+                path.unlink() if damage == "missing" else path.write_text("{")
+            return record
+
+    result = search(url, checkpoints, recording, trainer=Careless(recording))
+    assert result.policy.switch_percent == 12.5
+    assert all(trial.inherited_seconds == 0 for trial in completed(url))
+
+
+@pytest.mark.parametrize("runs_before", [0, 1, 2, 4])
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
+    url: str, checkpoints: Path, tmp_path: Path, runs_before: int
+) -> None:
+    recording = step_recording(12.5)
+
+    class Interrupted(ReplayTrainer):
+        left = runs_before
+
+        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return super().train(spec, observer)
+
+    with pytest.raises(KeyboardInterrupt):
+        search(url, checkpoints, recording, trainer=Interrupted(recording))
+    assert len(completed(url)) == runs_before
+    whole = f"sqlite:///{tmp_path}/whole.db"
+    undisturbed = search(whole, tmp_path / "other", recording)
+    result = search(url, checkpoints, recording)
+    assert runs_of(url) == runs_of(whole)
+    assert result.policy.confidence == undisturbed.policy.confidence
+    assert result.cost.paid_seconds == pytest.approx(undisturbed.cost.paid_seconds)
+
+
+def test_a_run_that_could_not_be_told_is_told_with_all_that_it_measured(
+    url: str, checkpoints: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = step_recording(12.5)
+    lost = [True]
+    real = SearchStudy.note_result
+
+    def note_result(self: SearchStudy, *args: object) -> None:
+        if lost:
+            lost.pop()
+            raise RetryableError("database is locked")
+        real(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SearchStudy, "note_result", note_result)
+    search(url, checkpoints, recording)
+    whole = f"sqlite:///{tmp_path}/whole.db"
+    search(whole, tmp_path / "other", recording)
+    assert not lost
+    assert _attributes(url) == _attributes(whole)
+
+
+def _attributes(url: str) -> list[dict[str, object]]:
+    (name,) = optuna.get_all_study_names(url)
+    trials = optuna.load_study(study_name=name, storage=url).get_trials()
+    return [{k: v for k, v in t.user_attrs.items() if k != "owner"} for t in trials]
+
+
+def test_a_warm_start_keeps_what_it_started_from(url: str, checkpoints: Path) -> None:
+    recording = step_recording(6.25)
+    search(url, checkpoints, recording)
+    other = replace(recording.identity, learning_rate=0.2)
+    related = replace(recording, identity=other)
+
+    def warm() -> SearchResult:
+        with open_database(url, create=True) as database:
+            plan = SearchPlan(RULE, trainer="replay", warm_start=True)
+            return Search(
+                database,
+                other,
+                plan,
+                lambda: ReplayTrainer(related),
+                patience=QUICK,
+                checkpoints=checkpoints,
+            ).run()
+
+    result = warm()
+    assert result.policy.switch_percent == 6.25
+    with open_database(url, create=False) as database:
+        searches = {info.study: info for info in TrialStore(database).searches()}
+    assert searches[result.policy.study].options["related"] == [6.25]
+    # Now there are two related policies; the search goes on from what it began with.
+    assert warm() == result
