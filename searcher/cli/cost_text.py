@@ -54,7 +54,7 @@ def print_summaries(
             "R",
             "runs",
             f"cost / {first_protocol}",
-            "pays back after",
+            "pays back",
             "effective",
             "success %",
             "sure %",
@@ -65,8 +65,8 @@ def print_summaries(
     summary = summaries[0]
     print_text(
         f"{summary.simulations:,} searches with M = {rules[0].settings}, replayed on"
-        f" {len(recording.runs)} recorded runs; success: the answer is"
-        f" {summary.reference_percent:g} % (95 % interval in brackets)."
+        f" {len(recording.runs)} recorded runs; paid back after so many trainings; success: the"
+        f" answer is {summary.reference_percent:g} % (95 % interval in brackets)."
     )
     for note in _notes(rules, summary.reference_percent, recording):
         print_text(note)
@@ -97,7 +97,7 @@ def _cells(rule: Rule, summary: CostSummary) -> list[str]:
         f"{summary.search_cost.value:.2f}",
         f"{summary.amortized_recurrences.value:.2f}",
         f"{summary.effective_training.value:.2f}",
-        f"{success.value:.1f} ({success.low:.0f} to {success.high:.0f})",
+        f"{success.value:.1f} ({success.low:.0f}-{success.high:.0f})",
         "-" if confidence is None else f"{100 * confidence:.0f}",
     ]
 

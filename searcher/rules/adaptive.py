@@ -47,12 +47,12 @@ class AdaptiveRule(Rule):
     budget: float | None = None
     related: tuple[float, ...] = ()
     too_early: float = 0.14
-    too_late: float = 0.3
+    too_late: float = 0.35
     steady_runs: float = 2.5
     slack: float = 0.1
     least_information: float = 0.03
-    acceptance: float = 0.6
-    confirmation: float = 0.85
+    acceptance: float = 0.7
+    confirmation: float = 0.8
 
     @property
     def name(self) -> str:

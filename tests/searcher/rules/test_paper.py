@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -27,7 +29,10 @@ def searched_with_means(rule: PaperRule, means: dict[float, float]) -> list[Obse
 
 class TestPaperRule(RuleContract):
     kind = PaperRule
-    options = {"two_sided": st.booleans(), "baseline_runs": st.none() | st.integers(1, 5)}
+    options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
+        "two_sided": st.booleans(),
+        "baseline_runs": st.none() | st.integers(1, 5),
+    }
     like_ranges = ((0.0, 1.0), (0.1, 0.9), (30.0, 70.0))
 
     @pytest.mark.parametrize("runs", [1, 5])

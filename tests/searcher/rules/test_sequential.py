@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -26,7 +28,7 @@ def runs_at(percent: float, *accuracies: float, first: int = 0) -> list[Observat
 
 class TestSequentialRule(RuleContract):
     kind = SequentialRule
-    options = {
+    options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
         "baseline_runs": st.none() | st.integers(1, 5),
         "target_runs": st.integers(1, 9),
         "standard_errors": st.sampled_from([0.5, 1.7, 4.0]),
