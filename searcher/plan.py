@@ -46,6 +46,11 @@ class SearchPlan:
         _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
         _check_options(rule.options)
         target = rule.target_accuracy
+        if target is None and "target_runs" in rule.options:
+            raise UserError(
+                "--target-runs says how many runs stand behind --target-accuracy, which is not"
+                " given; give both or neither"
+            )
         if target is not None:
             _require(
                 0 < target <= 1, "--target-accuracy", target, "above 0 and at most 1, such as 0.92"

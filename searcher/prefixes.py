@@ -12,6 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import Evaluation
 from syncswitch.storage.trials import Fork, TrialStore
 
@@ -58,7 +59,12 @@ class Prefixes:
         self._unreadable: set[Path] = set()
 
     def of(self, number: int, switch_percent: float, replicate: int) -> Prefix:
-        """What a run starts from; a checkpoint whose file is gone is passed over."""
+        """What a run starts from; a checkpoint whose file is gone is passed over.
+
+        Raises:
+            UserError: The folder for new ones cannot be made.
+        """
+        self._make_directory()
         fit = (
             found
             for found in self._store.checkpoints(self._study)
@@ -89,6 +95,17 @@ class Prefixes:
         shutil.rmtree(self._directory, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._directory.parent.rmdir()  # only where it is empty
+
+    def _make_directory(self) -> None:
+        """Before anything is trained for nothing."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the folder for checkpoints {self._directory.parent} cannot be used:"
+                f" {error.strerror or error}; name another with --checkpoints, or give"
+                " --no-share-prefix"
+            ) from error
 
     def _is_there(self, path: Path) -> bool:
         return path not in self._unreadable and path.is_file()

@@ -27,8 +27,9 @@ def url(folder: Path) -> str:
 
 
 @pytest.fixture
-def invoke(url: str, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+def invoke(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the program in this process on a database of its own."""
+    monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
     monkeypatch.setitem(compose.TRAINERS, "local", generated_job)
     monkeypatch.setenv(console.STORAGE_VARIABLE, url)
 

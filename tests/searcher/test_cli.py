@@ -151,6 +151,15 @@ def test_every_strategy_finds_the_knee_and_is_named_in_the_policy(
     assert (policy["confidence"] is not None) == (strategy == "adaptive")
 
 
+def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("run", "digits", "--checkpoints", str(tmp_path / "file" / "folder"))
+    assert result.exit_code == 2
+    assert "--no-share-prefix" in error_line(result)
+
+
 def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invoke: Invoke) -> None:
     result = invoke("run", "digits", "--settings", "4")
     assert "% sure that this is the earliest switch that keeps it" in " ".join(
@@ -173,6 +182,7 @@ def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invok
         (["--budget", "nan"], "--budget is nan"),
         (["--least-runs", "0"], "--least-runs is 0"),
         (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
+        (["--target-runs", "3"], "--target-runs says how many runs stand behind"),
     ],
 )
 def test_an_option_of_another_strategy_is_refused_in_one_line(

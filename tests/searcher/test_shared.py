@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
@@ -24,10 +25,20 @@ ADAPTIVE = SearchPlan(AdaptiveRule(settings=3))
 PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
 
 
-def search(url: str, delay_seconds: float, plan: SearchPlan = PLAN) -> TimingPolicy:
+def search(
+    url: str, delay_seconds: float, plan: SearchPlan = PLAN, checkpoints: Path = Path("unused")
+) -> TimingPolicy:
     trainer = GeneratedTrainer(delay_seconds=delay_seconds)
     with open_database(url, create=True) as database:
-        return Search(database, identity(), plan, lambda: trainer, patience=PATIENCE).run().policy
+        job = Search(
+            database,
+            identity(),
+            plan,
+            lambda: trainer,
+            patience=PATIENCE,
+            checkpoints=checkpoints,
+        )
+        return job.run().policy
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
@@ -71,10 +82,10 @@ def test_four_searchers_on_a_server_make_each_run_once(
 
 @pytest.mark.slow
 def test_four_adaptive_searchers_publish_one_answer_and_repeat_no_run(
-    postgresql_url: str,
+    postgresql_url: str, tmp_path: Path
 ) -> None:
     def work() -> None:
-        found = search(postgresql_url, 0.2, ADAPTIVE)
+        found = search(postgresql_url, 0.2, ADAPTIVE, tmp_path)
         assert (found.switch_percent, found.version) == (12.5, 1)
 
     together(work)
@@ -84,6 +95,6 @@ def test_four_adaptive_searchers_publish_one_answer_and_repeat_no_run(
         (policy,) = PolicyRegistry(database).policies()
     assert policy.confidence is not None
     # Whatever ended after the answer, the same search still gives it, and trains nothing.
-    assert search(postgresql_url, 0.0, ADAPTIVE) == policy
+    assert search(postgresql_url, 0.0, ADAPTIVE, tmp_path) == policy
     assert len(runs_of(postgresql_url)) == len(runs)
     assert check_database(postgresql_url) == []
