@@ -67,7 +67,7 @@ class TestAdaptiveRule(RuleContract):
     def moved(self, rule: Rule, lowest: float, highest: float) -> Rule:
         assert isinstance(rule, AdaptiveRule)
         related = tuple(percent * highest / rule.highest_percent for percent in rule.related)
-        return replace(rule.between(lowest, highest), related=related)
+        return replace(rule, related=related).between(lowest, highest)
 
     @pytest.mark.parametrize("edge", GRID)
     def test_a_plain_edge_is_found_with_few_runs(self, edge: float) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.stats import entropy, multivariate_normal
 
 from syncswitch.searcher.rules.belief import Belief, Datum, Known, Prior, information, update
@@ -62,7 +63,7 @@ def test_each_curve_weighs_what_its_likelihood_says(
 
 def log_posterior(
     belief: Belief,
-    chosen: Sequence[int],
+    chosen: NDArray[np.intp],
     prior: Prior,
     data: Sequence[Datum],
     known: Known | None,

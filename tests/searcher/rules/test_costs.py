@@ -48,8 +48,14 @@ def test_runs_are_expected_to_end_where_others_did() -> None:
     costs = RunCosts.of([run(100, reached_percent=80), run(50, reached_percent=60)], 100.0, True)
     assert costs.next(100, 1) == pytest.approx(0.7)
     assert costs.next(25, 1) == pytest.approx(0.25 + (0.7 - 0.25) * 0.4)
-    # The stopped one left checkpoints up to there, so one more would cost next to nothing.
+    # One more of the replicate that was stopped at 80 % would cost next to nothing.
     assert costs.next(100, 0) == 0.02
+
+
+def test_a_stopped_run_has_checkpoints_up_to_where_it_ended() -> None:
+    runs = [run(100, reached_percent=50), run(100, replicate=1)]
+    costs = RunCosts.of(runs, 100.0, share_prefix=True)
+    assert costs.next(100, 0) == pytest.approx(0.75 - 0.5)
 
 
 def test_a_diverged_run_is_paid_and_says_nothing_of_the_pace() -> None:

@@ -19,11 +19,12 @@ RUNS = st.lists(
         switch_percent=st.sampled_from([*GRID, 33.0]),
         accuracy=st.floats(0, 1),
         diverged=st.booleans(),
-        trial_number=st.integers(0, 5),
+        trial_number=st.integers(0, 50),
         replicate=st.integers(0, 3),
         plateau_accuracy=st.none() | st.floats(0, 1),
     ),
     max_size=12,
+    unique_by=lambda run: run.trial_number,
 )
 IN_FLIGHT = st.lists(st.sampled_from([*GRID, 33.0]), max_size=5)
 

@@ -15,10 +15,17 @@ from syncswitch.searcher.rules.paper import PaperRule
 from tests.searcher.rules.rule_contract import JOBS, Job, RuleContract, answer_of, searched
 
 # Mean converged accuracies of the paper's setup 1 (Sync-Switch, Table II).
-PAPER_SETUP_1 = {100: 0.9188, 50: 0.9202, 25: 0.9178, 12.5: 0.9142, 6.25: 0.9182, 3.125: 0.9037}
+PAPER_SETUP_1: Mapping[float, float] = {
+    100: 0.9188,
+    50: 0.9202,
+    25: 0.9178,
+    12.5: 0.9142,
+    6.25: 0.9182,
+    3.125: 0.9037,
+}
 
 
-def searched_with_means(rule: PaperRule, means: dict[float, float]) -> list[Observation]:
+def searched_with_means(rule: PaperRule, means: Mapping[float, float]) -> list[Observation]:
     """Every run of a setting measures its mean."""
     finished: list[Observation] = []
     while isinstance(decision := rule.decide(finished), NextRun):
@@ -46,7 +53,7 @@ class TestPaperRule(RuleContract):
         assert [s.accepted for s in rule.progress(finished).summaries] == [True] * 5 + [False]
 
     def test_the_printed_band_rejects_a_better_candidate(self) -> None:
-        means = {100: 0.90, 50: 0.95, 75: 0.90}
+        means: Mapping[float, float] = {100: 0.90, 50: 0.95, 75: 0.90}
         rule = PaperRule(settings=1, runs=1, two_sided=True)
         assert rule.decide(searched_with_means(rule, means)) == Decided(100, 0.90)
         rule = PaperRule(settings=1, runs=1)
@@ -144,6 +151,7 @@ class TestPaperRule(RuleContract):
     @given(st.data(), JOBS)
     def test_a_decision_is_stable_under_further_runs(self, data: st.DataObject, job: Job) -> None:
         rule = self.draw(data, early_stop=False)
+        assert isinstance(rule, PaperRule)
         finished = searched(rule, job)
         full = {
             percent

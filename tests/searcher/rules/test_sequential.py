@@ -102,6 +102,7 @@ class TestSequentialRule(RuleContract):
         self, data: st.DataObject, job: Job
     ) -> None:
         rule = self.draw(data, standard_errors=1e9)
+        assert isinstance(rule, SequentialRule)
         paper = PaperRule(
             rule.settings,
             rule.runs,
