@@ -90,7 +90,7 @@ class RunMaker:
     ) -> tuple[TrialRecord, tuple[Evaluation, ...]]:
         """Begins and trains; the result, and the evaluations that were inherited."""
         while True:
-            prefix = self._prefix_of(claim)
+            prefix = self._prefixes.of(claim.number, claim.switch_percent, claim.replicate)
             spec = self._spec(claim, prefix)
             self._store.begin(self._study.name, claim.number, spec, self._owner, fork=prefix.fork)
             if not self._study.is_running(claim.number):
@@ -105,11 +105,6 @@ class RunMaker:
                 self._reporter.on_failed(run, str(error))
             else:
                 return record, prefix.evaluations
-
-    def _prefix_of(self, claim: Claim) -> Prefix:
-        if not self._rule.share_prefix:
-            return Prefix()
-        return self._prefixes.of(claim.number, claim.switch_percent, claim.replicate)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
         return TrialSpec(
@@ -131,7 +126,10 @@ class RunMaker:
         finished = self._study.finished()
         stop = None
         if may_stop(self._rule, spec.switch_percent, finished):
-            stop = self._stop_rule(self._rule.progress(finished).target_accuracy)
+            is_candidate = spec.switch_percent < self._rule.highest_percent
+            target = self._rule.progress(finished).target_accuracy
+            # What measures the target is never hopeless.
+            stop = self._stop_rule(target if is_candidate else None)
         return RunObserver(
             run,
             self._reporter,

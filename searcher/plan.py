@@ -46,6 +46,13 @@ class SearchPlan:
         _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
         _check_options(rule.options)
         target = rule.target_accuracy
+        if target is not None and "baseline_runs" in rule.options:
+            raise UserError(
+                "--baseline-runs says how often to measure the accuracy that --target-accuracy"
+                " gives; leave one of them out"
+            )
+        least = rule.options.get("least_runs", 1)
+        _require(least <= rule.runs, "--least-runs", least, f"at most --runs, {rule.runs}")
         if target is None and "target_runs" in rule.options:
             raise UserError(
                 "--target-runs says how many runs stand behind --target-accuracy, which is not"

@@ -12,11 +12,15 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from syncswitch.searcher.decision import Rule
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import Evaluation
 from syncswitch.storage.trials import Fork, TrialStore
 
-__all__ = ["Prefix", "Prefixes"]
+__all__ = ["DEFAULT_FOLDER", "Prefix", "Prefixes"]
+
+DEFAULT_FOLDER = Path("syncswitch-checkpoints")
+"""In the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +45,18 @@ class Prefix:
 class Prefixes:
     """The checkpoints of one search."""
 
-    def __init__(
-        self, store: TrialStore, study: str, grid: tuple[float, ...], directory: Path
-    ) -> None:
+    def __init__(self, store: TrialStore, study: str, rule: Rule, directory: Path) -> None:
         """Writes nothing.
 
         Args:
             store: Knows the checkpoints that there are.
             study: Of the search.
-            grid: Its settings.
+            rule: Its rule; where that shares no prefixes, there are none.
             directory: Where new checkpoints go; those of the search get a folder of its own.
         """
         self._store = store
         self._study = study
-        self._grid = grid
+        self._rule = rule
         self._directory = directory.absolute() / study
         self._unreadable: set[Path] = set()
 
@@ -64,6 +66,8 @@ class Prefixes:
         Raises:
             UserError: The folder for new ones cannot be made.
         """
+        if not self._rule.share_prefix:
+            return Prefix()
         self._make_directory()
         fit = (
             found
@@ -79,7 +83,7 @@ class Prefixes:
             fork=fork,
             path=best.path if best else None,
             checkpoint_percents=tuple(
-                percent for percent in self._grid[:-1] if start < percent <= switch_percent
+                percent for percent in self._rule.grid()[:-1] if start < percent <= switch_percent
             ),
             checkpoint_directory=self._directory / str(number),
             evaluations=self.evaluations(fork.trial_number, fork.percent) if fork else (),
@@ -91,10 +95,16 @@ class Prefixes:
 
     def remove(self) -> None:
         """Deletes the checkpoints of the search, which is decided."""
+        if not self._rule.share_prefix:
+            return
         self._store.forget_checkpoints(self._study)
         shutil.rmtree(self._directory, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self._directory.parent.rmdir()  # only where it is empty
+        ours = self._directory.parent
+        # A folder that the user named stays, even where it is empty.
+        is_default = ours.parent.name == DEFAULT_FOLDER.name
+        for folder in (ours, ours.parent) if is_default else (ours,):
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # only where it is empty
 
     def _make_directory(self) -> None:
         """Before anything is trained for nothing."""

@@ -6,6 +6,8 @@ database.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,15 +16,21 @@ from pathlib import Path
 from syncswitch.searcher.decision import Decided, NextRun
 from syncswitch.searcher.making import RunMaker
 from syncswitch.searcher.plan import SearchPlan, study_name
-from syncswitch.searcher.prefixes import Prefixes
+from syncswitch.searcher.prefixes import DEFAULT_FOLDER, Prefixes
 from syncswitch.searcher.repair import Patience, Repairer
 from syncswitch.searcher.reporting import Reporter, SilentReporter
-from syncswitch.searcher.result import SearchResult, cost_of, draft_policy, settings_of
+from syncswitch.searcher.result import (
+    SearchResult,
+    SettingResult,
+    cost_of,
+    draft_policy,
+    settings_of,
+)
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.study import SearchStudy
 from syncswitch.storage.engine import Database
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 from syncswitch.storage.registry.policy_search import related_switches
@@ -49,7 +57,7 @@ class Search:
         reference: str | None = None,
         reporter: Reporter | None = None,
         patience: Patience | None = None,
-        checkpoints: Path = Path("syncswitch-checkpoints"),
+        checkpoints: Path = DEFAULT_FOLDER,
     ) -> None:
         """Opens the study.
 
@@ -89,7 +97,9 @@ class Search:
                 "strategy": self._rule.name,
             }
         )
-        prefixes = Prefixes(self._store, self.study_name, self._rule.grid(), checkpoints)
+        # Equal searches of two databases have equal names.
+        place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
+        prefixes = Prefixes(self._store, self.study_name, self._rule, checkpoints / place)
         self._maker = RunMaker(
             identity,
             self._rule,
@@ -129,9 +139,11 @@ class Search:
     def _step(self) -> TimingPolicy | None:
         """The policy, if there is one now; else one run, where one is wanted."""
         self._repair()
-        self._report_state()
         # A run that ended after the decision may make a rule doubt it; the answer stands.
         published = self._registry.published(self._identity.fingerprint, self.study_name)
+        # Not even a baseline that diverged since then takes it away.
+        with contextlib.suppress(UserError) if published else contextlib.nullcontext():
+            self._report_state()
         if published is not None:
             return published
         decision = self._study.decision()
@@ -181,9 +193,12 @@ class Search:
         self._prefixes.remove()
         self._study.describe({"policy_switch_percent": policy.switch_percent})
         finished, rows = self._study.finished(), self._store.numbered(self.study_name)
+        settings: tuple[SettingResult, ...] = ()
+        with contextlib.suppress(UserError):
+            settings = settings_of(self._rule, finished, rows)
         return SearchResult(
             policy=policy,
-            settings=settings_of(self._rule, finished, rows),
+            settings=settings,
             cost=cost_of(self._rule, self._identity, finished, rows),
         )
 

@@ -34,16 +34,13 @@ class StopRule:
 
     Attributes:
         precision: The span, in accuracy.
-        not_before_worker_step: Evaluations up to here say nothing: the first known decay of the
-            learning rate, or 0 where nobody knows.
-        last_decay_worker_step: After it nothing lifts the accuracy any more; None where nobody
-            knows.
+        not_before_worker_step: Evaluations up to here say nothing: the last known decay of the
+            learning rate, as each may lift the accuracy; 0 where nobody knows.
         hopeless_below: An accuracy that need not be told from worse ones; None where there is none.
     """
 
     precision: float
     not_before_worker_step: int = 0
-    last_decay_worker_step: int | None = None
     hopeless_below: float | None = None
 
     @classmethod
@@ -61,8 +58,7 @@ class StopRule:
         return cls(
             # Half of the threshold: the decision still has to see a difference of that size.
             precision=rule.threshold / 2,
-            not_before_worker_step=min(decays, default=0),
-            last_decay_worker_step=max(decays, default=None),
+            not_before_worker_step=max(decays, default=0),
             hopeless_below=None if target is None else target - rule.threshold,
         )
 
@@ -76,8 +72,7 @@ class StopRule:
         n = CONVERGENCE_EVALUATIONS
         if len(evaluations) < n + 3:
             return False
-        last = evaluations[-1].worker_step
-        if last <= switch_worker_step or evaluations[-n].worker_step < self.not_before_worker_step:
+        if evaluations[-n].worker_step <= max(switch_worker_step, self.not_before_worker_step):
             return False
         accuracies = [evaluation.accuracy for evaluation in evaluations]
         window, before = accuracies[-n:], accuracies[:-n]
@@ -92,11 +87,11 @@ class StopRule:
         After the last decay, with more to go than twice the span of the last 5 evaluations.
         """
         window = evaluations[-CONVERGENCE_EVALUATIONS:]
-        if self.hopeless_below is None or self.last_decay_worker_step is None:
+        if self.hopeless_below is None or not self.not_before_worker_step:
             return False
         if len(window) < CONVERGENCE_EVALUATIONS:
             return False
-        if window[0].worker_step < self.last_decay_worker_step:
+        if window[0].worker_step <= self.not_before_worker_step:
             return False
         accuracies = [evaluation.accuracy for evaluation in window]
         span = max(accuracies) - min(accuracies)

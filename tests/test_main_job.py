@@ -212,7 +212,7 @@ def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path
     assert "100 % BSP, run 1" in process.stderr.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert list(tmp_path.glob("syncswitch-checkpoints/*/*/*.npz"))
+    assert list(tmp_path.glob("syncswitch-checkpoints/*/*/*/*.npz"))
 
     done = run(*search, folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -25,7 +25,7 @@ class AdaptiveRule(Rule):
         target_runs: How many runs stand behind `target_accuracy`: so sure is it.
         least_runs: Runs that the answer itself needs.
         budget: The most that the search may cost, in trainings with the first protocol alone;
-            None for no limit. A run that would go beyond is not begun.
+            None for no limit. After the first run none is begun that would go beyond.
         related: Switch points of related jobs, for a warm start.
         too_early: The answer loses too much with at most this probability.
         too_late: An earlier setting would do with at most this probability.
@@ -46,12 +46,12 @@ class AdaptiveRule(Rule):
     least_runs: int = 1
     budget: float | None = None
     related: tuple[float, ...] = ()
-    too_early: float = 0.14
+    too_early: float = 0.12
     too_late: float = 0.35
     steady_runs: float = 2.5
     slack: float = 0.1
     least_information: float = 0.03
-    acceptance: float = 0.7
+    acceptance: float = 0.8
     confirmation: float = 0.8
 
     @property

@@ -138,9 +138,14 @@ class Assessment:
         return None
 
     def _best_answer(self, belief: Belief) -> int:
-        """Where nothing is sure."""
+        """Where nothing is sure; a setting without a run only while it may still get one."""
         acceptable = belief.acceptable()
-        likely = (i for i, p in enumerate(acceptable) if p >= self._rule.acceptance)
+        likely = (
+            index
+            for index, probability in enumerate(acceptable)
+            if probability >= self._rule.acceptance
+            and (self._history.taken(index) or self._may_run(index))
+        )
         return next(likely, self._highest)
 
     def _unproven(self, answer: int, belief: Belief, runs: Callable[[int], int]) -> int | None:

@@ -16,6 +16,8 @@ __all__ = ["Floats", "Particles", "Prior", "draw_particles", "pairs"]
 
 Floats = NDArray[np.float64]
 
+# Of curves that fall by one step at the knee, instead of ever more below it.
+_STEP_SHARE = 0.2
 _PARTICLES = 4096
 _SEED = 20_210_708
 
@@ -81,15 +83,19 @@ def draw_particles(prior: Prior) -> Particles:
     octaves = np.log2(prior.grid[-1] / np.array(prior.grid))
     deepest = octaves[0] + 1
     # Evenly spread points instead of random ones: a fourth as many do as well.
-    uniform = qmc.Sobol(4 + settings, seed=_SEED).random(_PARTICLES)
+    uniform = qmc.Sobol(6 + settings, seed=_SEED).random(_PARTICLES)
     # Every k-th point of such a sequence lies in one corner; `information` takes every k-th.
     uniform = np.random.default_rng(_SEED).permutation(uniform)
     knee = uniform[:, 0] * deepest
     slope = beta * np.exp(math.log(0.5) + uniform[:, 1] * math.log(30 / 0.5))
     losses = slope[:, None] * np.maximum(0.0, octaves[None] - knee[:, None])
+    # Of the others the loss is the same wherever the switch comes too early.
+    step = beta * np.exp(math.log(0.3) + uniform[:, 5] * math.log(90 / 0.3))
+    steps_down = np.where(octaves[None] > knee[:, None], step[:, None], 0.0)
+    losses = np.where(uniform[:, 4:5] < _STEP_SHARE, steps_down, losses)
     # Half of the curves are not quite flat above the knee.
     steps = np.abs(np.diff(np.append(octaves, 0.0)))
-    bends = 0.15 * beta * -np.log1p(-uniform[:, 4:]) * steps
+    bends = 0.15 * beta * -np.log1p(-uniform[:, 6:]) * steps
     bends[:, -1] = 0.0
     bends = np.cumsum(bends[:, ::-1], axis=1)[:, ::-1]
     losses = losses + np.where(uniform[:, 3:4] < 0.5, bends, 0.0)

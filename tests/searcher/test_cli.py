@@ -182,6 +182,11 @@ def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invok
         (["--budget", "nan"], "--budget is nan"),
         (["--least-runs", "0"], "--least-runs is 0"),
         (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
+        (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
+        (
+            ["--strategy", "paper", "--target-accuracy", "0.9", "--baseline-runs", "2"],
+            "--baseline-runs says how often",
+        ),
         (["--target-runs", "3"], "--target-runs says how many runs stand behind"),
     ],
 )

@@ -126,12 +126,12 @@ def test_a_recorded_run_is_known_where_its_curve_says() -> None:
             PhaseRecord("asp", 1000, 2000, 80.0, 3.0, 9),
         ),
     )
-    # The fifth evaluation after the jump is the thirteenth: at 120 s, beyond the switch.
+    # The switch is at the tenth evaluation, and the fifth after it, at 150 s, settles it.
     played = played_run(run, StopRule(0.005))
-    assert played == PlayedRun(0.912, False, 200.0, 120.0, pytest.approx(0.91), 120.0)
+    assert played == PlayedRun(0.912, False, 200.0, 120.0, pytest.approx(0.91), 150.0)
     assert played_run(run, None) == PlayedRun(0.912, False, 200.0, 120.0)
-    late = replace(run, phases=(run.phases[0], replace(run.phases[1], start_worker_step=1500)))
-    assert played_run(late, StopRule(0.005)).stopped_seconds == 160.0
+    alone = replace(run, phases=run.phases[:1])
+    assert played_run(alone, StopRule(0.005)).stopped_seconds == 120.0
     diverged = replace(run, diverged=True)
     assert played_run(diverged, StopRule(0.005)) == PlayedRun(0.912, True, 200.0, 120.0)
 

@@ -57,13 +57,13 @@ class TestKnowing:
     def test_what_keeps_a_run_from_being_known(self, accuracies: list[float], why: str) -> None:
         assert not RULE.knows(curve(accuracies)), why
 
-    def test_no_run_is_known_before_its_switch_and_the_first_decay(self) -> None:
+    def test_all_five_are_after_the_switch_and_the_last_decay(self) -> None:
         known = curve(STEP[:15])
-        assert RULE.knows(known, switch_worker_step=known[-1].worker_step - 1)
-        assert not RULE.knows(known, switch_worker_step=known[-1].worker_step)
         first = known[10].worker_step
-        assert replace(RULE, not_before_worker_step=first).knows(known)
-        assert not replace(RULE, not_before_worker_step=first + 1).knows(known)
+        assert RULE.knows(known, switch_worker_step=first - 1)
+        assert not RULE.knows(known, switch_worker_step=first)
+        assert replace(RULE, not_before_worker_step=first - 1).knows(known)
+        assert not replace(RULE, not_before_worker_step=first).knows(known)
 
     def test_the_last_evaluation_saves_nothing(self) -> None:
         assert RULE.known_at(curve(STEP[:15])) is None
@@ -108,7 +108,7 @@ class TestKnowing:
 
 
 class TestHopelessness:
-    RULE = StopRule(0.005, DECAY, DECAY, hopeless_below=0.90)
+    RULE = StopRule(0.005, DECAY, hopeless_below=0.90)
 
     @pytest.mark.parametrize(
         ("accuracies", "expected"),
@@ -125,19 +125,18 @@ class TestHopelessness:
         assert self.RULE.is_hopeless(after) is expected
 
     def test_nothing_is_hopeless_before_the_last_decay_or_without_a_target(self) -> None:
-        low = curve([0.1] * 14)
-        assert low[-5].worker_step == DECAY
+        low = curve([0.1] * 15)
+        assert low[-5].worker_step == DECAY + INTERVAL
         assert self.RULE.is_hopeless(low)
         assert not self.RULE.is_hopeless(low[:-1])
-        assert not replace(self.RULE, last_decay_worker_step=None).is_hopeless(low)
+        assert not replace(self.RULE, not_before_worker_step=0).is_hopeless(low)
         assert not replace(self.RULE, hopeless_below=None).is_hopeless(low)
 
 
 def test_the_rule_of_a_search_follows_from_beta_and_the_schedule() -> None:
     rule = PaperRule(threshold=0.02)
-    assert StopRule.of(rule, [(400, 0.1), (600, 0.01)], 0.9) == StopRule(
-        0.01, 400, 600, pytest.approx(0.88)
-    )
+    found = StopRule.of(rule, [(400, 0.1), (600, 0.01)], 0.9)
+    assert found == StopRule(0.01, 600, pytest.approx(0.88))
     assert StopRule.of(rule, None) == StopRule(0.01)
 
 

@@ -29,6 +29,7 @@ SURE = 0.86
 SHARED_CORRELATION = 0.3
 DIVERGED_LOG_ODDS = -6.0
 TOO_BAD = 5 * BETA
+STEP_SHARE = 0.3
 
 BASELINE = Datum(LAST, 0, 0.92)
 SIBLINGS = [BASELINE, Datum(3, 0, 0.913), Datum(2, 0, 0.911), Datum(3, 1, 0.916)]
@@ -128,6 +129,9 @@ def drawn_curves(number: int) -> tuple[Floats, Floats]:
     knee = chance.uniform(0, octaves[0] + 1, (number, 1))
     slope = BETA * np.exp(chance.uniform(math.log(0.5), math.log(30), (number, 1)))
     losses = slope * np.maximum(0, octaves - knee)
+    step = BETA * np.exp(chance.uniform(math.log(0.3), math.log(90), (number, 1)))
+    is_step = chance.random((number, 1)) < STEP_SHARE
+    losses = np.where(is_step, step * (octaves > knee), losses)
     bends = 0.15 * BETA * chance.exponential(size=(number, LAST))
     bends *= chance.random((number, 1)) < 0.5
     losses[:, :-1] += np.cumsum(bends[:, ::-1], axis=1)[:, ::-1]
