@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from syncswitch.searcher.study import SearchStudy
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records import TrialRecord, TrialSpec
-from syncswitch.storage.trials import StoredTrial, TrialStore
+from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
 from syncswitch.trainers.recording import Recording
 from syncswitch.trainers.replay import ReplayTrainer
 from syncswitch.trainers.trainer import Observer
@@ -274,3 +275,42 @@ def test_a_warm_start_keeps_what_it_started_from(url: str, checkpoints: Path) ->
     assert searches[result.policy.study].options["related"] == [6.25]
     # Now there are two related policies; the search goes on from what it began with.
     assert warm() == result
+
+
+@pytest.mark.parametrize("lost", [0.015, 0.03, 0.06, 0.3])
+@pytest.mark.parametrize("below_percent", [25.0, 100.0])
+def test_a_loss_that_comes_in_one_step_is_not_explained_away(
+    lost: float, below_percent: float
+) -> None:
+    def run_at(percent: float, replicate: int) -> PlayedRun:
+        noise = random.Random(f"{percent} {replicate}").gauss(0, 0.002)
+        accuracy = TARGET + noise - (lost if percent < below_percent else 0.0)
+        return PlayedRun(accuracy, False, percent + 0.3 * (100 - percent), percent)
+
+    assert search_with(RULE, run_at).switch_percent == below_percent
+
+
+def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
+    url: str, checkpoints: Path
+) -> None:
+    recording = step_recording(12.5)
+    first = search(url, checkpoints, recording)
+    with open_database(url, create=False) as database:
+        study = SearchStudy.open(database.url, first.policy.study, RULE, 0)
+        trial = optuna.load_study(study_name=first.policy.study, storage=url).ask()
+        trial.suggest_float("switch_percent", 100.0, 100.0)
+        study.note_result(trial.number, True, 1.0, {})
+        study.complete(trial.number, 0.1)
+        spec = TrialSpec(recording.identity, 100.0, 0, 1)
+        store = TrialStore(database)
+        store.begin(first.policy.study, trial.number, spec, Owner.current())
+        run = recording.draw(100.0, 1)
+        assert run is not None
+        record = ReplayTrainer(recording).train(spec)
+        store.complete(first.policy.study, trial.number, replace(record, diverged=True))
+    assert search(url, checkpoints, recording).policy == first.policy
+
+
+def test_too_small_a_budget_answers_only_what_was_measured(url: str, checkpoints: Path) -> None:
+    result = search(url, checkpoints, step_recording(12.5), AdaptiveRule(budget=0.3))
+    assert result.policy.switch_percent == 100.0
