@@ -15,7 +15,7 @@ __all__ = ["SequentialRule"]
 _PRIOR_DEGREES = 4
 # An error in A is in every comparison, but a run of the baseline is dear. On generated jobs 4 are
 # the fewest with which the answers are about as good as the paper's with 5 runs everywhere: 2 save
-# a tenth of the cost, and one answer in twenty is worse for it.
+# 8 % of the cost, and one answer in twenty is worse for it.
 _BASELINE_RUNS = 4
 
 
