@@ -29,7 +29,7 @@ SURE = 0.86
 SHARED_CORRELATION = 0.3
 DIVERGED_LOG_ODDS = -6.0
 TOO_BAD = 5 * BETA
-STEP_SHARE = 0.3
+STEP_SHARE = 0.2
 
 BASELINE = Datum(LAST, 0, 0.92)
 SIBLINGS = [BASELINE, Datum(3, 0, 0.913), Datum(2, 0, 0.911), Datum(3, 1, 0.916)]
@@ -104,6 +104,7 @@ def log_posterior(
         [(LAST, 0.92), (2, 0.9), (3, 0.918), (3, 0.91), (LAST, 0.925), (2, 0.893)],
         [(LAST, 0.92), (0, 0.92), (0, 0.913)],
         [(LAST, 0.92), (4, 0.91), (4, 0.912), (LAST, 0.921)],
+        [(LAST, 0.92), (2, 0.67), (3, 0.92)],
     ],
 )
 def test_the_answer_is_as_likely_as_among_a_hundred_times_as_many_curves(
