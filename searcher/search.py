@@ -89,8 +89,10 @@ class Search:
         # Who began the search also said what a warm start starts from.
         self._rule = stored_rule(known)
         self._study = SearchStudy.open(database.url, self.study_name, self._rule, plan.base_seed)
+        digest = identity.simulated_cluster
         self._study.describe(
             {
+                **({} if digest is None else {"simulated_cluster": digest}),
                 "workload": identity.name,
                 "workers": identity.workers,
                 "protocols": f"{identity.first_protocol},{identity.second_protocol}",

@@ -31,6 +31,7 @@ TRIAL_FACTS = Table(
     Column("workload", String, nullable=False, comment="name of the workload"),
     Column("fingerprint", String, nullable=False, comment="of the workload on its cluster"),
     Column("workers", Integer, nullable=False, comment="n, size of the cluster"),
+    Column("simulated_cluster", String, comment="digest of its profile; null for a real one"),
     Column("first_protocol", String, nullable=False, comment="before the switch"),
     Column("second_protocol", String, nullable=False, comment="after the switch"),
     Column("total_worker_steps", BigInteger, nullable=False, comment="W, length of the job"),

@@ -62,7 +62,7 @@ class Base(DeclarativeBase):
 class WorkloadRow(Base):
     """A workload on a cluster of one size, with one pair of protocols.
 
-    What nobody recorded of an imported job is null.
+    What nobody recorded of an imported job is null. `simulated_cluster` is null for a real one.
     """
 
     __tablename__ = "syncswitch_workloads"
@@ -89,6 +89,7 @@ class WorkloadRow(Base):
     workers: Mapped[int]
     first_protocol: Mapped[str] = mapped_column(String(64))
     second_protocol: Mapped[str] = mapped_column(String(64))
+    simulated_cluster: Mapped[str | None] = mapped_column(String(64))
     registered_at: Mapped[datetime]
 
 

@@ -261,11 +261,15 @@ class PolicyRegistry:
         with self._database.session(read_only=True) as session:
             for alias in session.scalars(aliases.order_by(PolicyAliasRow.alias)):
                 names[alias.fingerprint, alias.version].append(alias.alias)
+            wanted = query.with_only_columns(PolicyRow.fingerprint)
+            workloads = select(WorkloadRow).where(WorkloadRow.fingerprint.in_(wanted))
+            jobs = {row.fingerprint: row for row in session.scalars(workloads)}
             return [
                 PolicyEntry(
                     policy=policy,
                     aliases=tuple(names[row.fingerprint, row.version]),
                     imported_at=None if row.imported_at is None else row.imported_at.isoformat(),
+                    identity=registered_workload(jobs[row.fingerprint]).identity,
                 )
                 for row, policy in read_policies(session, query)
             ]

@@ -5,7 +5,8 @@
 ```
 
 The checksum is over the values, so a file may be reformatted but not altered. With the workload
-another database can take the policy. Files of version 2, which lack the policy's confidence, and of
+another database can take the policy; `simulated_cluster` is there only where it was a simulated
+one. Files of version 2, which lack the policy's confidence, and of
 version 1, which lack the workload, too, are still read.
 `policy_model` says what the values may be.
 """

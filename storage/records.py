@@ -49,6 +49,7 @@ class WorkloadIdentity:
         workers: n, the size of the cluster.
         first_protocol: Protocol before the switch, for example `bsp`.
         second_protocol: Protocol after the switch, for example `asp`.
+        simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
     """
 
     name: str
@@ -66,6 +67,13 @@ class WorkloadIdentity:
     workers: int
     first_protocol: str
     second_protocol: str
+    simulated_cluster: str | None = None
+
+    @property
+    def cluster(self) -> str:
+        """Size, kind and protocols in words, for example `4 simulated workers, bsp,asp`."""
+        kind = "" if self.simulated_cluster is None else "simulated "
+        return f"{self.workers} {kind}workers, {self.first_protocol},{self.second_protocol}"
 
     @property
     def fingerprint(self) -> str:
@@ -73,6 +81,8 @@ class WorkloadIdentity:
         content = {name: getattr(self, name) for name in self.__dataclass_fields__}
         if self.model is not None:
             del content["name"]
+        if self.simulated_cluster is None:  # a real job is known by what it was always known by
+            del content["simulated_cluster"]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -268,7 +278,10 @@ class TimingPolicy:
 
     @property
     def cluster(self) -> str:
-        """Size and protocols in words, for example `4 workers, bsp,asp`."""
+        """Size and protocols in words, for example `4 workers, bsp,asp`.
+
+        Whether the cluster is simulated, the workload alone knows.
+        """
         return f"{self.workers} workers, {self.first_protocol},{self.second_protocol}"
 
     @property

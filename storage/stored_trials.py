@@ -16,6 +16,7 @@ __all__ = ["read_trials"]
 _OF_WORKLOAD = {
     "workload": WorkloadRow.name,
     "workers": WorkloadRow.workers,
+    "simulated_cluster": WorkloadRow.simulated_cluster,
     "first_protocol": WorkloadRow.first_protocol,
     "second_protocol": WorkloadRow.second_protocol,
     "total_worker_steps": WorkloadRow.total_worker_steps,

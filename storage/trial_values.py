@@ -117,6 +117,7 @@ class StoredTrial:
     workload: str
     fingerprint: str
     workers: int
+    simulated_cluster: str | None
     first_protocol: str
     second_protocol: str
     setting_percent: float | None

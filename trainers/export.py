@@ -31,8 +31,8 @@ def check_model_path(path: Path) -> None:
 
 def load_model(workload: Workload, checkpoint_path: Path) -> Any:
     """The workload's Keras model with the values of a checkpoint."""
-    from syncswitch.trainers.cluster.checkpoint import read_checkpoint
-    from syncswitch.trainers.cluster.program import restored_model
+    from syncswitch.trainers.model.checkpoint import read_checkpoint
+    from syncswitch.trainers.model.state import restored_model
 
     checkpoint = read_checkpoint(checkpoint_path)
     return restored_model(workload, checkpoint.parameters, checkpoint.statistics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from types import FunctionType
 from typing import Any
 
@@ -16,11 +17,14 @@ __all__ = [
     "build_metric",
     "build_model",
     "build_optimizer",
+    "build_schedule",
+    "describe_learning_rate",
     "describe_loss",
     "describe_metric",
     "describe_model",
     "describe_optimizer",
     "loss_settings",
+    "schedule_boundaries",
 ]
 
 # Names are counted up in a process, seeds do not matter, connections are described apart.
@@ -107,10 +111,51 @@ def build_optimizer(workload: Workload) -> Any:
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
         raise WorkloadError(
             f"workload {workload.name!r}: the optimizer has a "
-            f"{type(built._learning_rate).__name__}; give a plain learning rate there and the "
-            "decays as learning_rate_boundaries"
+            f"{type(built._learning_rate).__name__}; give a plain learning rate there, and the "
+            "workload a learning_rate that is a function which builds the schedule"
         )
     return built
+
+
+def build_schedule(workload: Workload) -> Any:
+    """Makes the learning-rate schedule; None where the workload's rate is a number.
+
+    Raises:
+        WorkloadError: It is no Keras schedule, or gives no rate above 0 at the start.
+    """
+    if not callable(workload.learning_rate):
+        return None
+    import keras
+
+    with users_code(workload, "learning_rate"):
+        built = workload.learning_rate()
+        is_schedule = isinstance(built, keras.optimizers.schedules.LearningRateSchedule)
+        first = float(built(0)) if is_schedule else math.nan
+    if not is_schedule:
+        raise WorkloadError(
+            f"workload {workload.name!r}: learning_rate() returned a {type(built).__name__}; "
+            "return a keras.optimizers.schedules.LearningRateSchedule over worker-steps"
+        )
+    if not (math.isfinite(first) and first >= 0):
+        raise WorkloadError(
+            f"workload {workload.name!r}: learning_rate() gives {first} at worker-step 0; "
+            "give 0 or more"
+        )
+    return built
+
+
+def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], ...]] | None:
+    """First rate, and from which worker-step on which factor; None for a rate without steps."""
+    import keras
+
+    if type(schedule) is not keras.optimizers.schedules.PiecewiseConstantDecay:
+        return None
+    first, *later = map(float, schedule.values)
+    if first <= 0:
+        return None
+    # Keras keeps the value before a boundary at the boundary itself.
+    starts = [int(boundary) + 1 for boundary in schedule.boundaries]
+    return first, tuple((start, rate / first) for start, rate in zip(starts, later, strict=True))
 
 
 def build_metric(workload: Workload) -> Any:
@@ -152,11 +197,37 @@ def describe_loss(workload: Workload) -> str:
     return _canonical({"class": type(built).__name__, **_settings(loss_settings(built))})
 
 
-def describe_optimizer(workload: Workload) -> str:
-    """The optimizer and its settings, without the learning rate, as canonical text."""
+def describe_optimizer(workload: Workload, workers: int) -> str:
+    """The optimizer and its settings, without a learning rate in numbers, as canonical text.
+
+    What else makes its updates is told where it matters with so many workers: a schedule without
+    steps, a momentum that changes at the switch, a limit of the linear scaling. What is usual is
+    left out, so that fingerprints outlive new settings.
+    """
     if workload.optimizer is None:
-        return _canonical({"class": "SGD"})
-    return _describe(build_optimizer(workload))
+        described: dict[str, Any] = {"class": "SGD"}
+    else:
+        described = _description(build_optimizer(workload))
+    schedule = build_schedule(workload)
+    if schedule is not None and schedule_boundaries(schedule) is None:
+        described["learning_rate_schedule"] = _description(schedule)
+    if workload.momentum_after_switch != "same":
+        described["momentum_after_switch"] = workload.momentum_after_switch
+    if workload.largest_scaling is not None and workers > workload.largest_scaling:
+        described["largest_scaling"] = workload.largest_scaling
+    return _canonical(described)
+
+
+def describe_learning_rate(
+    workload: Workload,
+) -> tuple[float, tuple[tuple[int, float], ...] | None]:
+    """First learning rate, and its steps; None for steps where it changes in another way."""
+    schedule = build_schedule(workload)
+    if schedule is None:
+        assert not callable(workload.learning_rate)
+        boundaries = ((int(step), float(f)) for step, f in workload.learning_rate_boundaries)
+        return float(workload.learning_rate), tuple(boundaries)
+    return schedule_boundaries(schedule) or (float(schedule(0)), None)
 
 
 def describe_metric(workload: Workload) -> str:
@@ -172,7 +243,11 @@ def loss_settings(loss: Any) -> dict[str, Any]:
 
 
 def _describe(built: Any) -> str:
-    return _canonical({"class": type(built).__name__, **_settings(built.get_config())})
+    return _canonical(_description(built))
+
+
+def _description(built: Any) -> dict[str, Any]:
+    return {"class": type(built).__name__, **_settings(built.get_config())}
 
 
 def _describe_layer(layer: Any) -> list[Any]:

@@ -167,9 +167,12 @@ def read_recording(
 
 
 def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
-    clusters = {trial.fingerprint: trial.workers for trial in trials}
+    clusters = {trial.fingerprint: trial for trial in trials}
     if len(clusters) > 1:
-        found = ", ".join(f"{name[:12]} ({size} workers)" for name, size in clusters.items())
+        found = ", ".join(
+            f"{name[:12]} ({one.workers}{' simulated' if one.simulated_cluster else ''} workers)"
+            for name, one in clusters.items()
+        )
         raise UserError(
             f"{workload!r} names {len(clusters)} workloads: {found}; choose with --workers or the"
             " fingerprint"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers import console
 from syncswitch.trainers.local import (
@@ -128,13 +128,14 @@ def main(
     """
     from syncswitch.trainers.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.run_policy import fitting_policy, real_policies
 
     if output is not None:
         check_model_path(output)
     pair = None if protocols is None else parse_pair(protocols)
-    candidates = _candidates(reference, choice, workers, pair, storage_url)
+    candidates = real_policies(reference, choice, workers, pair, storage_url)
     workload = load_local_workload(reference, max(policy.workers for policy in candidates))
-    policy, identity = _fitting(candidates, workload, reference, choice, storage_url)
+    policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
     output = output or Path(f"{workload.name}.keras")
     check_model_path(output)
     try:
@@ -147,78 +148,6 @@ def main(
     else:
         _print(report)
     return console.EXIT_OK
-
-
-def _candidates(
-    reference: str,
-    choice: str,
-    workers: int | None,
-    pair: tuple[str, str] | None,
-    storage_url: str,
-) -> list[TimingPolicy]:
-    """Policies that may be meant, newest first; at least one."""
-    from syncswitch.trainers.workload import find_module, normal_reference
-
-    find_module(reference)
-    if choice.endswith(".json") or Path(choice).is_file():
-        from syncswitch.storage.policy_file import read_policy_file
-
-        found = [read_policy_file(choice).policy]
-    else:
-        found = _stored(normal_reference(reference), choice, storage_url)
-    fitting = [
-        policy
-        for policy in found
-        if workers in (None, policy.workers)
-        and pair in (None, (policy.first_protocol, policy.second_protocol))
-    ]
-    if not fitting:
-        have = "; ".join(policy.cluster for policy in found)
-        options = f" --workers {workers}" if workers else ""
-        options += f" --protocols {','.join(pair)}" if pair else ""
-        raise PolicyError(
-            f"no policy {choice!r} of workload {reference!r}"
-            + (f" for{options}" if options else "")
-            + (f" (there is one for {have})" if have else "")
-            + f"; find one with: syncswitch-search run {reference}{options}"
-        )
-    return fitting
-
-
-def _stored(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
-
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        if choice.isdecimal():
-            policies = registry.policies(workload=name)
-            return [policy for policy in policies if policy.version == int(choice)]
-        return registry.lookup(name, alias=choice)
-
-
-def _fitting(
-    candidates: list[TimingPolicy],
-    workload: Workload,
-    reference: str,
-    choice: str,
-    storage_url: str,
-) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """The first policy that was found for exactly this job."""
-    for policy in candidates:
-        identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
-        if identity.fingerprint == policy.fingerprint:
-            return policy, identity
-    from syncswitch.storage.registry.policy_search import nearest_hint
-
-    policy = candidates[0]
-    raise PolicyError(
-        f"policy {choice!r} is for workload {policy.workload!r} as it was with "
-        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
-        f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
-        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference} "
-        f"--workers {policy.workers}{nearest_hint(storage_url, identity)}"
-    )
 
 
 def _train(

@@ -1,8 +1,10 @@
 """From a timing policy to phases, learning rates and batch sizes; pure.
 
-The configuration policy (Sync-Switch paper, section IV-B): a protocol that aggregates uses the
-global batch n*B and the learning rate n*eta with the mean gradient, the others batch B and eta; the
-momentum stays the same. Everything is counted in worker-steps, never in optimizer steps.
+The configuration policy (Sync-Switch paper, section IV-B): a protocol of rounds uses the global
+batch n*B and the learning rate n*eta with the mean gradient, the others batch B and eta; the
+momentum stays the same unless the workload says otherwise. Replicas that are averaged move together
+as far as a round does, so each takes steps of n*eta. Everything is counted in worker-steps, never
+in optimizer steps.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.records import TrialSpec
-from syncswitch.trainers.protocols import PROTOCOLS
+from syncswitch.trainers.protocols import choose_protocol
 
 __all__ = [
     "Segment",
@@ -24,7 +26,6 @@ __all__ = [
     "percent_to_worker_steps",
     "segments",
     "switch_worker_step",
-    "worker_step_rate",
 ]
 
 
@@ -113,7 +114,7 @@ def switch_worker_step(spec: TrialSpec) -> int:
 
 
 def _round_size(spec: TrialSpec, protocol: str) -> int:
-    return spec.identity.workers if PROTOCOLS[protocol].aggregates else 1
+    return choose_protocol(protocol).exchange.gradients_per_update(spec.identity.workers)
 
 
 def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> float:
@@ -125,13 +126,3 @@ def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> f
 def last_boundary(boundaries: Iterable[tuple[int, float]]) -> int:
     """Worker-step of the last learning-rate decay; 0 where there is none."""
     return max((step for step, _ in boundaries), default=0)
-
-
-def worker_step_rate(
-    learning_rate: float, boundaries: Sequence[tuple[int, float]], worker_step: int, gradients: int
-) -> float:
-    """Learning rate of an update with the mean of `gradients` gradients of B examples each.
-
-    Linear scaling: n' * eta for n' gradients (also for a cluster that lost members), eta for one.
-    """
-    return gradients * learning_rate * decay_factor(boundaries, worker_step)

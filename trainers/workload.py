@@ -13,15 +13,23 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.trainers.data import Data
 
-__all__ = ["Workload", "find_module", "load_workload", "normal_reference", "users_code"]
+__all__ = ["Momentum", "Workload", "find_module", "load_workload", "normal_reference", "users_code"]
 
-BUILT_IN = {"digits": "syncswitch.trainers.workloads.digits:workload"}
+BUILT_IN = {
+    "digits": "syncswitch.trainers.workloads.digits:workload",
+    "resnet32-cifar10": "syncswitch.trainers.workloads.resnet32_cifar10:workload",
+    "resnet50-cifar100": "syncswitch.trainers.workloads.resnet50_cifar100:workload",
+}
+
+
+Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
+"""What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class Workload:
         data_set: Name of the data set; part of the fingerprint.
         total_worker_steps: W; a worker-step is one gradient of one worker.
         batch_size: B, examples per worker-step.
-        learning_rate: eta, of one worker; a round of n workers uses n * eta.
+        learning_rate: eta, of one worker; a round of n workers uses n * eta. Or a function that
+            builds a Keras learning-rate schedule, whose steps are worker-steps.
         evaluation_interval_worker_steps: Test this often; the last 5 tests make the converged
             accuracy.
         momentum: Of SGD, which is used where `optimizer` is not given.
@@ -46,6 +55,10 @@ class Workload:
         optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
         loss: Name of a Keras loss, or a function that builds one.
         metric: Builds a Keras metric between 0 and 1; None for accuracy as it fits the labels.
+        momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
+            `scaled` (mu/n), `ramped` or `additive` (growing back to mu with each epoch).
+        largest_scaling: The rate of an update grows with its number of gradients up to this number,
+            as linear scaling has its limits; None for no limit.
     """
 
     name: str
@@ -54,13 +67,15 @@ class Workload:
     data_set: str
     total_worker_steps: int
     batch_size: int
-    learning_rate: float
+    learning_rate: float | Callable[[], Any]
     evaluation_interval_worker_steps: int
     momentum: float = 0.9
     learning_rate_boundaries: tuple[tuple[int, float], ...] = ()
     optimizer: Callable[[], Any] | None = None
     loss: str | Callable[[], Any] = "sparse_categorical_crossentropy"
     metric: Callable[[], Any] | None = None
+    momentum_after_switch: Momentum = "same"
+    largest_scaling: int | None = None
 
     def __post_init__(self) -> None:
         for field in ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps"):
@@ -69,10 +84,31 @@ class Workload:
                 raise WorkloadError(
                     f"workload {self.name!r}: {field} is {value!r}; give a whole number from 1 on"
                 )
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+        rate = self.learning_rate
+        if not callable(rate) and not (math.isfinite(rate) and rate > 0):
             raise WorkloadError(
-                f"workload {self.name!r}: learning_rate is {self.learning_rate!r}; "
-                "give a number above 0"
+                f"workload {self.name!r}: learning_rate is {rate!r}; give a number above 0, or a "
+                "function that builds a Keras schedule"
+            )
+        if callable(rate) and self.learning_rate_boundaries:
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate is a schedule, and there are "
+                "learning_rate_boundaries as well; give one of the two"
+            )
+        if self.momentum_after_switch not in get_args(Momentum):
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum_after_switch is "
+                f"{self.momentum_after_switch!r}; give one of {', '.join(get_args(Momentum))}"
+            )
+        if self.optimizer is not None and self.momentum_after_switch != "same":
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum_after_switch is for the built-in SGD, and this "
+                "workload has an optimizer; leave one of the two out"
+            )
+        if self.largest_scaling is not None and self.largest_scaling < 1:
+            raise WorkloadError(
+                f"workload {self.name!r}: largest_scaling is {self.largest_scaling}; give a "
+                "number of gradients from 1 on"
             )
         if not 0 <= self.momentum < 1:
             raise WorkloadError(
@@ -111,25 +147,25 @@ class Workload:
         """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
         from syncswitch.trainers.keras_parts import (
             build_model,
+            describe_learning_rate,
             describe_loss,
             describe_metric,
             describe_model,
             describe_optimizer,
         )
 
+        rate, boundaries = describe_learning_rate(self)
         return WorkloadIdentity(
             name=self.name,
             model=_digest(describe_model(build_model(self))),
             data_set=self.data_set,
             loss=describe_loss(self),
-            optimizer=describe_optimizer(self),
+            optimizer=describe_optimizer(self, workers),
             total_worker_steps=self.total_worker_steps,
             batch_size=self.batch_size,
-            learning_rate=float(self.learning_rate),
+            learning_rate=rate,
             momentum=0.0 if self.optimizer else float(self.momentum),
-            learning_rate_boundaries=tuple(
-                (int(step), float(factor)) for step, factor in self.learning_rate_boundaries
-            ),
+            learning_rate_boundaries=boundaries,
             metric=describe_metric(self),
             evaluation_interval_worker_steps=self.evaluation_interval_worker_steps,
             workers=workers,

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.render import workers_text
 from syncswitch.searcher.observed import measures, observation
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import TimingPolicy
+    from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
     from syncswitch.storage.trials import SearchInfo, StoredTrial
 
 __all__ = ["status"]
@@ -32,18 +33,19 @@ def status(reference: str | None, storage_url: str, as_json: bool) -> int:
 
     selector = selector_of(reference)
     with open_database(storage_url, create=False) as database:
-        store = TrialStore(database)
-        policies = {
-            p.study: p for p in PolicyRegistry(database).policies(workload=selector, imported=False)
-        }
+        store, registry = TrialStore(database), PolicyRegistry(database)
+        policies = {p.study: p for p in registry.policies(workload=selector, imported=False)}
         known = store.searches(workload=selector)
         states: dict[str, dict[str, Any]] = {}
         for fingerprint in {search.fingerprint for search in known}:
             numbered = _by_study(store.trials(fingerprint=fingerprint))
+            workload = registry.workload(fingerprint)
+            assert workload is not None  # every search refers to one
             for search in known:
                 if search.fingerprint == fingerprint:
                     policy = policies.get(search.study)
-                    states[search.study] = _search_state(search, numbered[search.study], policy)
+                    rows = numbered[search.study]
+                    states[search.study] = _search_state(search, workload.identity, rows, policy)
         searches = [states[search.study] for search in known]
     if as_json:
         print_json(searches)
@@ -64,7 +66,10 @@ def _by_study(rows: Iterable[StoredTrial]) -> defaultdict[str, dict[int, StoredT
 
 
 def _search_state(
-    search: SearchInfo, rows: dict[int, StoredTrial], policy: TimingPolicy | None
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    rows: dict[int, StoredTrial],
+    policy: TimingPolicy | None,
 ) -> dict[str, Any]:
     from syncswitch.searcher.liveness import state_of
 
@@ -94,8 +99,10 @@ def _search_state(
     if policy is not None:
         state = "done"
     return {
-        "workload": policy.workload if policy else next((r.workload for r in rows.values()), None),
+        "workload": policy.workload if policy else identity.name,
         "fingerprint": search.fingerprint,
+        "workers": identity.workers,
+        "simulated_cluster": identity.simulated_cluster,
         "study": search.study,
         "strategy": search.strategy,
         "state": state,
@@ -113,7 +120,9 @@ def _search_state(
 
 def _print_searches(searches: list[dict[str, Any]]) -> None:
     rows = []
+    has_simulated = any(search["simulated_cluster"] for search in searches)
     for search in searches:
+        workers = workers_text(search["workers"], search["simulated_cluster"])
         lower, upper = search["lower_percent"], search["upper_percent"]
         answer = "-" if lower is None else f"{lower:g} to {upper:g} %"
         if search["policy_version"] is not None:
@@ -121,6 +130,7 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
         rows.append(
             [
                 search["study"],
+                *([workers] if has_simulated else []),
                 search["state"],
                 str(search["finished_runs"])
                 + (f" of {search['most_runs']}" if search["most_runs"] else ""),
@@ -129,4 +139,5 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
                 answer,
             ]
         )
-    print_table(["search", "state", "runs", "in flight", "failed", "switch at"], rows)
+    columns = ["search", *(["workers"] if has_simulated else []), "state", "runs", "in flight"]
+    print_table([*columns, "failed", "switch at"], rows)

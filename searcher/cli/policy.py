@@ -23,6 +23,7 @@ from syncswitch.searcher.cli.policy_selection import (
     version_option,
 )
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
+from syncswitch.searcher.cli.render import workers_text
 from syncswitch.trainers.console import (
     EXIT_FAILED,
     EXIT_OK,
@@ -35,6 +36,7 @@ from syncswitch.trainers.console import (
 if TYPE_CHECKING:
     from syncswitch.storage.engine import Database
     from syncswitch.storage.policies import PolicyEntry
+    from syncswitch.storage.records import WorkloadIdentity
     from syncswitch.storage.registry.similarity import JobFacts
 
 __all__ = ["policy"]
@@ -79,11 +81,11 @@ def lookup(
         found = find(registry, selection, alias)
         if not found:
             return _suggest(database, selection, alias, storage_url, as_json)
-        best = newest(found)
+        best = newest(registry, found)
         entry = registry.entry(best.fingerprint, best.version)
     assert entry is not None  # a version is never removed
     if as_json:
-        print_json(policy_to_dict(best))
+        print_json({**policy_to_dict(best), **_simulated(entry.identity)})
     else:
         print_policy(entry)
     return EXIT_OK
@@ -134,7 +136,7 @@ def show(
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        best = newest(existing(registry, Selection(reference, workers, protocols)))
+        best = newest(registry, existing(registry, Selection(reference, workers, protocols)))
         chosen = version_of(registry, best, version)
         entry = registry.entry(chosen.fingerprint, chosen.version)
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
@@ -170,7 +172,10 @@ def _suggest(
     suggestion = None if wanted is None else suggest(database, wanted)
     if suggestion is not None and as_json:
         content = {
-            "policy": policy_to_dict(suggestion.policy),
+            "policy": {
+                **policy_to_dict(suggestion.policy),
+                **_simulated(suggestion.identity),
+            },
             "differences": list(suggestion.differences),
         }
         print_json({"policy": None, "suggestion": content})
@@ -211,6 +216,12 @@ def _none_found(selection: Selection, storage_url: str) -> str:
     )
 
 
+def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
+    """What JSON says besides the policy: of a real cluster nothing, it is a policy alone."""
+    digest = identity.simulated_cluster
+    return {} if digest is None else {"simulated_cluster": digest}
+
+
 def _as_json(entry: PolicyEntry) -> dict[str, object]:
     from syncswitch.storage.policy_file import policy_to_dict
 
@@ -218,16 +229,18 @@ def _as_json(entry: PolicyEntry) -> dict[str, object]:
         **policy_to_dict(entry.policy),
         "aliases": list(entry.aliases),
         "imported_at": entry.imported_at,
+        "simulated_cluster": entry.identity.simulated_cluster,
     }
 
 
 def _cells(entry: PolicyEntry) -> list[str]:
     found = entry.policy
     accuracy = found.mean_accuracy
+    workers = workers_text(found.workers, entry.identity.simulated_cluster)
     return [
         f"{found.workload} [{found.fingerprint[:8]}]",
         " ".join([str(found.version), *entry.aliases]),
-        f"{found.workers} {found.first_protocol},{found.second_protocol}",
+        f"{workers} {found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
         "-" if accuracy is None else f"{accuracy:.4f}",
         found.created_at[:10],

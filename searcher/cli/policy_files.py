@@ -58,7 +58,7 @@ def export(
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        chosen = only(existing(registry, Selection(reference, workers, protocols)))
+        chosen = only(registry, existing(registry, Selection(reference, workers, protocols)))
         found = version_of(registry, chosen, version)
         workload = registry.workload(found.fingerprint)
     assert workload is not None  # every policy refers to one
@@ -123,6 +123,7 @@ def _as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
         "version": policy.version,
         "is_new": imported.is_new,
         "current_version": imported.current_version,
+        "simulated_cluster": imported.identity.simulated_cluster,
     }
 
 
@@ -135,6 +136,7 @@ def _sentence(file: str, imported: ImportedPolicy, make_current: bool) -> str:
         current = f"current is version {imported.current_version}"
         current += "" if make_current else " (--make-current changes that)"
     return (
-        f"{file}: {added} as version {policy.version} of {policy.workload} ({policy.cluster});"
+        f"{file}: {added} as version {policy.version} of {policy.workload}"
+        f" ({imported.identity.cluster});"
         f" {current}"
     )

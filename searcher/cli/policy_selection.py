@@ -13,7 +13,7 @@ from syncswitch.trainers.console import protocols_option, workers_option
 
 if TYPE_CHECKING:
     from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.records import TimingPolicy
+    from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 
 __all__ = [
     "Selection",
@@ -116,18 +116,21 @@ def existing(registry: PolicyRegistry, selection: Selection) -> list[TimingPolic
     return found
 
 
-def newest(found: list[TimingPolicy]) -> TimingPolicy:
-    """For people, who are told of the others."""
-    if len(found) > 1:
-        click.echo(
-            f"the newest of {len(found)}, for {found[0].cluster}; others:"
-            f" {_named(found[1:])}; {_HOW_TO_CHOOSE}",
-            err=True,
-        )
-    return found[0]
+def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
+    """The newest one, of real clusters before simulated ones; people are told of the others."""
+    if len(found) == 1:
+        return found[0]
+    chosen, *others = sorted(found, key=lambda policy: _is_simulated(registry, policy))
+    which = "the newest" if chosen is found[0] else "the newest real one"
+    click.echo(
+        f"{which} of {len(found)}, for {_cluster(registry, chosen)}; others:"
+        f" {_named(registry, others)}; {_HOW_TO_CHOOSE}",
+        err=True,
+    )
+    return chosen
 
 
-def only(found: list[TimingPolicy]) -> TimingPolicy:
+def only(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
     """For what is going to be used: there the newest of several would be a guess.
 
     Raises:
@@ -135,7 +138,8 @@ def only(found: list[TimingPolicy]) -> TimingPolicy:
     """
     if len(found) > 1:
         raise PolicyError(
-            f"{len(found)} policies of {found[0].workload!r} fit: {_named(found)}; {_HOW_TO_CHOOSE}"
+            f"{len(found)} policies of {found[0].workload!r} fit: {_named(registry, found)};"
+            f" {_HOW_TO_CHOOSE}"
         )
     return found[0]
 
@@ -176,11 +180,25 @@ def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
     others = find(registry, Selection(selection.reference, None, None))
     if not others:
         return ""
-    return f" (there is one for {'; '.join(other.cluster for other in others)})"
+    return f" (there is one for {'; '.join(_cluster(registry, other) for other in others)})"
 
 
-def _named(found: list[TimingPolicy]) -> str:
-    return "; ".join(f"{other.cluster} [{other.fingerprint[:12]}]" for other in found)
+def _named(registry: PolicyRegistry, found: list[TimingPolicy]) -> str:
+    return "; ".join(f"{_cluster(registry, other)} [{other.fingerprint[:12]}]" for other in found)
+
+
+def _cluster(registry: PolicyRegistry, policy: TimingPolicy) -> str:
+    return _identity(registry, policy).cluster
+
+
+def _is_simulated(registry: PolicyRegistry, policy: TimingPolicy) -> bool:
+    return _identity(registry, policy).simulated_cluster is not None
+
+
+def _identity(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentity:
+    workload = registry.workload(policy.fingerprint)
+    assert workload is not None  # every policy refers to one
+    return workload.identity
 
 
 def _check_text(what: str, text: str) -> None:

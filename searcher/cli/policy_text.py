@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.cli.render import policy_sentence
+from syncswitch.searcher.cli.render import policy_sentence, workers_text
 from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def print_policy(entry: PolicyEntry) -> None:
         ("workload", policy.workload),
         ("fingerprint", policy.fingerprint),
         ("version", f"{policy.version} (aliases: {names})"),
-        ("workers", str(policy.workers)),
+        ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {len(policy.evidence)} runs, study {policy.study}"),
@@ -92,8 +92,8 @@ def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
         suggestion: The policy and what differs.
         wanted: What was asked for, as words of a command line.
     """
-    policy = suggestion.policy
-    click.echo(f"SUGGESTION, found for something else: {policy.workload}, {policy.cluster}")
+    policy, cluster = suggestion.policy, suggestion.identity.cluster
+    click.echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
     click.echo()
     print_text(policy_sentence(policy))
     click.echo()

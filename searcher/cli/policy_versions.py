@@ -132,7 +132,7 @@ def _moved(
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        found = only(existing(registry, selection))
+        found = only(registry, existing(registry, selection))
         before, version = move(registry, found.fingerprint)
     if as_json:
         print_json(
@@ -206,9 +206,9 @@ def _side(
 def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:
     """The policy with that version or alias."""
     if which.isdecimal() and len(which) <= _MOST_DIGITS:
-        return version_of(registry, only(existing(registry, selection)), int(which))
+        return version_of(registry, only(registry, existing(registry, selection)), int(which))
     found = find(registry, selection, which)
     if not found:
         existing(registry, selection)
         raise PolicyError(str(no_alias(registry, selection, which)))
-    return only(found)
+    return only(registry, found)

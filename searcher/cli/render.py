@@ -19,6 +19,7 @@ __all__ = [
     "policy_sentence",
     "print_result",
     "result_as_json",
+    "workers_text",
 ]
 
 # Below this a policy is slower by more than the noise of a few runs.
@@ -29,6 +30,11 @@ _VERDICTS = {True: "yes", False: "no", None: "open"}
 def finite(value: float) -> float | None:
     """A value for JSON, which has no infinity: what is never paid back is null."""
     return value if math.isfinite(value) else None
+
+
+def workers_text(workers: int, simulated_cluster: str | None) -> str:
+    """The size of a cluster, for example `4 simulated`."""
+    return f"{workers}" if simulated_cluster is None else f"{workers} simulated"
 
 
 def result_as_json(result: SearchResult) -> dict[str, Any]:

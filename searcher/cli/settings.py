@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.render import workers_text
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def _print_settings(found: list[SettingStatistics]) -> None:
             click.echo()
         is_first = False
         click.echo(
-            f"{one.workload}, {one.workers} workers, {one.first_protocol},{one.second_protocol}"
-            f" [{fingerprint[:12]}]"
+            f"{one.workload}, {workers_text(one.workers, one.simulated_cluster)} workers,"
+            f" {one.first_protocol},{one.second_protocol} [{fingerprint[:12]}]"
         )
         baseline = "time / BSP" if one.first_protocol == "bsp" else "time / first"
         has_stopped = any(setting.stopped_runs for setting in of_workload)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.render import workers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK, common_options, print_table
 
@@ -159,27 +160,36 @@ def _print_trials(database: Database, selector: str | None, nothing: str) -> Non
     if not newest:
         click.echo(nothing)
         return
-    has_forks = any(trial.fork for trial in newest)
-    columns = ["run", "setting", *(["from"] if has_forks else []), "end", "accuracy", "seconds"]
-    print_table(columns, [_cells(trial, has_forks) for trial in newest])
+    optional = {
+        "workers": any(trial.facts["simulated_cluster"] for trial in newest),
+        "from": any(trial.fork for trial in newest),
+    }
+    columns = [
+        name
+        for name in ("run", "workers", "setting", "from", "end", "accuracy", "seconds")
+        if optional.get(name, True)
+    ]
+    rows = map(_cells, newest)
+    print_table(columns, [[row[name] for name in columns] for row in rows])
     if number > _MOST_ROWS:
         click.echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
 
 
-def _cells(trial: TrialDetails, has_forks: bool) -> list[str]:
+def _cells(trial: TrialDetails) -> dict[str, str]:
     from syncswitch.searcher.liveness import state_of
 
     facts = trial.facts
     accuracy, seconds = facts["converged_accuracy"], facts["training_seconds"]
     number = f"{facts['study']} {facts['trial_number']}"
-    return [
-        facts["source"] or number,
-        _setting(facts["setting_percent"], facts["switch_percent"]),
-        *([_origin(trial.fork)] if has_forks else []),
-        trial.end or state_of(trial),
-        "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",
-        "-" if seconds is None else f"{seconds:.1f}",
-    ]
+    return {
+        "run": facts["source"] or number,
+        "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
+        "setting": _setting(facts["setting_percent"], facts["switch_percent"]),
+        "from": _origin(trial.fork),
+        "end": trial.end or state_of(trial),
+        "accuracy": "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",
+        "seconds": "-" if seconds is None else f"{seconds:.1f}",
+    }
 
 
 def _origin(fork: Fork | None) -> str:

@@ -27,6 +27,7 @@ class EvaluationFacts:
     trial_id: Annotated[int, "number of the trial in this database"]
     workload: Annotated[str, "name of the workload"]
     workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     setting_percent: Annotated[float | None, "setting the run counts for; null if for none"]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     replicate: Annotated[int, "number of this repeat of the setting"]
@@ -44,6 +45,7 @@ class AccuracyTime:
     trial_id: Annotated[int, "number of the trial in this database"]
     workload: Annotated[str, "name of the workload"]
     workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     setting_percent: Annotated[float | None, "setting the run counts for; null if for none"]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     replicate: Annotated[int, "number of this repeat of the setting"]
@@ -64,6 +66,7 @@ _KEYS = (
     _FACTS.trial_id,
     _FACTS.workload,
     _FACTS.workers,
+    _FACTS.simulated_cluster,
     _FACTS.setting_percent,
     _FACTS.switch_percent,
     _FACTS.replicate,

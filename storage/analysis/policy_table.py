@@ -24,6 +24,7 @@ class PolicyVersion:
     aliases: Annotated[str, "names that point at it, with commas between; empty without one"]
     workload: Annotated[str, "name of the workload when it was published"]
     workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     total_worker_steps: Annotated[int, "W, length of the job"]
     first_protocol: Annotated[str, "before the switch"]
     second_protocol: Annotated[str, "after the switch"]
@@ -69,6 +70,7 @@ def policy_versions(
     query = (
         select(
             *(PolicyRow.__table__.c[name] for name in names),
+            WorkloadRow.simulated_cluster,
             evidence_runs.label("evidence_runs"),
             PolicyAliasRow.alias,
         )

@@ -30,6 +30,7 @@ class StudyCost:
     workload: Annotated[str, "name of the workload"]
     fingerprint: Annotated[str, "of the workload on its cluster"]
     workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     first_protocol: Annotated[str, "before the switch"]
     second_protocol: Annotated[str, "after the switch"]
     strategy: Annotated[str, "rule that decides"]
@@ -125,6 +126,7 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
         WorkloadRow.name.label("workload"),
         SearchRow.fingerprint,
         WorkloadRow.workers,
+        WorkloadRow.simulated_cluster,
         WorkloadRow.first_protocol,
         WorkloadRow.second_protocol,
         SearchRow.strategy,

@@ -41,6 +41,7 @@ class SettingStatistics:
     workload: Annotated[str, "name of the workload"]
     fingerprint: Annotated[str, "of the workload on its cluster"]
     workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     first_protocol: Annotated[str, "before the switch"]
     second_protocol: Annotated[str, "after the switch"]
     setting_percent: Annotated[float, "the setting: percent of W in the first protocol"]
@@ -178,6 +179,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         for column in (
             _FACTS.workload,
             _FACTS.workers,
+            _FACTS.simulated_cluster,
             _FACTS.first_protocol,
             _FACTS.second_protocol,
         )

@@ -19,7 +19,7 @@ from syncswitch.storage.models import (
     WorkloadRow,
 )
 from syncswitch.storage.policy_file import PolicyFile, job_mismatch
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 from syncswitch.storage.registry.policy_rows import (
     CURRENT,
     add_version,
@@ -39,11 +39,13 @@ class ImportedPolicy:
         policy: The policy as it is in this database now.
         is_new: False where it was there already.
         current_version: Which version of its workload is current now.
+        identity: The workload that it was found for.
     """
 
     policy: TimingPolicy
     is_new: bool
     current_version: int
+    identity: WorkloadIdentity
 
 
 def import_policies(
@@ -69,11 +71,18 @@ def import_policies(
 
     def operation(session: Session) -> list[ImportedPolicy]:
         # In one order, so that two imports cannot wait for each other.
-        for file in sorted(files, key=lambda file: file.policy.fingerprint):
-            _register_and_lock(session, file)
+        identities = {
+            file.policy.fingerprint: _register_and_lock(session, file)
+            for file in sorted(files, key=lambda file: file.policy.fingerprint)
+        }
         added = [_add(session, file, make_current) for file in files]
         return [
-            ImportedPolicy(policy, is_new, _current(session, policy.fingerprint) or policy.version)
+            ImportedPolicy(
+                policy,
+                is_new,
+                _current(session, policy.fingerprint) or policy.version,
+                identities[policy.fingerprint],
+            )
             for policy, is_new in added
         ]
 
@@ -100,7 +109,8 @@ def _check_texts(file: PolicyFile) -> None:
                 )
 
 
-def _register_and_lock(session: Session, file: PolicyFile) -> None:
+def _register_and_lock(session: Session, file: PolicyFile) -> WorkloadIdentity:
+    """The workload of a policy, which is known then, and locked."""
     fingerprint = file.policy.fingerprint
     row = lock_workload(session, fingerprint)
     if row is None:
@@ -113,9 +123,11 @@ def _register_and_lock(session: Session, file: PolicyFile) -> None:
         row = workload_row(file.workload)
         session.add(row)
         session.flush()
-    mismatch = job_mismatch(file.policy, registered_workload(row).identity)
+    identity = registered_workload(row).identity
+    mismatch = job_mismatch(file.policy, identity)
     if mismatch:
         raise PolicyError(f"policy file {file.path} was altered: {mismatch}")
+    return identity
 
 
 def _add(session: Session, file: PolicyFile, make_current: bool) -> tuple[TimingPolicy, bool]:

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 
@@ -126,6 +133,15 @@ class WorkloadContent(_Content):
     first_protocol: _Name
     second_protocol: _Name
     reference: _Name
+    simulated_cluster: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what only a simulated cluster has: the files of real ones stay as they were."""
+        content: dict[str, Any] = dump(self)
+        if self.simulated_cluster is None:
+            del content["simulated_cluster"]
+        return content
 
 
 class Document(_Content):

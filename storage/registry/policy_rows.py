@@ -11,7 +11,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.models import EvidenceRow, PolicyAliasRow, PolicyRow
-from syncswitch.storage.records import Evidence, TimingPolicy
+from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
 
 __all__ = [
     "CURRENT",
@@ -35,11 +35,13 @@ class PolicyEntry:
         policy: The policy.
         aliases: That point at it, in alphabetical order.
         imported_at: ISO 8601, UTC; None where a search in this database published it.
+        identity: The workload that it was found for.
     """
 
     policy: TimingPolicy
     aliases: tuple[str, ...]
     imported_at: str | None
+    identity: WorkloadIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 from syncswitch.storage.registry.policy_model import LARGEST_INTEGER
 from syncswitch.storage.registry.similarity import (
     LARGEST_SIZE_RATIO,
+    REAL,
     Candidate,
     JobFacts,
     differences,
@@ -36,11 +37,13 @@ class Suggestion:
 
     Attributes:
         policy: The policy.
+        identity: The workload that it was found for.
         differences: In words: in what its job differs, what matters most first, and at the end
             what could not be compared.
     """
 
     policy: TimingPolicy
+    identity: WorkloadIdentity
     differences: tuple[str, ...]
 
 
@@ -62,8 +65,9 @@ def known_facts(
 ) -> JobFacts | None:
     """What is known of a workload that somebody asks for.
 
-    Of a name that is registered, most is known, from the row that is most like what was asked for;
-    of another one, only the arguments.
+    Of a name that is registered, most is known, from the row that is most like what was asked for,
+    that of a real cluster before that of a simulated one; of another name, only the arguments, and
+    that a real cluster is meant.
 
     Args:
         database: Knows the workload, or does not.
@@ -82,14 +86,15 @@ def known_facts(
     with database.session(read_only=True) as session:
         identities = [registered_workload(row).identity for row in session.scalars(query)]
 
-    def fits(identity: WorkloadIdentity) -> tuple[bool, bool]:
+    def fits(identity: WorkloadIdentity) -> tuple[bool, bool, bool]:
         pair = (identity.first_protocol, identity.second_protocol)
-        return identity.workers == workers, pair == protocols
+        is_real = identity.simulated_cluster is None
+        return identity.workers == workers, pair == protocols, is_real
 
     if identities:
         facts = JobFacts.of(max(identities, key=fits))  # of equals the newest, which is first
     elif workers is not None:
-        facts = JobFacts(workers=workers)
+        facts = JobFacts(workers=workers, simulated_cluster=REAL)
     else:
         return None
     if workers is not None:
@@ -106,9 +111,9 @@ def suggest(database: Database, wanted: JobFacts) -> Suggestion | None:
     )
     if found is None:
         return None
-    policy = PolicyRegistry(database).get(found.fingerprint, found.version)
-    assert policy is not None  # a version is never removed
-    return Suggestion(policy, _in_words(wanted, found.facts))
+    entry = PolicyRegistry(database).entry(found.fingerprint, found.version)
+    assert entry is not None  # a version is never removed
+    return Suggestion(entry.policy, entry.identity, _in_words(wanted, found.facts))
 
 
 def related_switches(database: Database, identity: WorkloadIdentity) -> tuple[float, ...]:
@@ -148,7 +153,7 @@ def nearest_hint(url: str, identity: WorkloadIdentity) -> str:
     policy = found.policy
     return (
         f"; the nearest policy is version {policy.version} of {policy.workload!r} for"
-        f" {policy.cluster} ({policy.switch_percent:g} %), but:"
+        f" {found.identity.cluster} ({policy.switch_percent:g} %), but:"
         f" {'; '.join(found.differences) or 'nothing known differs'}"
     )
 

@@ -13,6 +13,9 @@ The choices here, and why:
   measured. Sizes and rates count by ratio: the weight is that of a factor of 2.
 - A policy is a first guess for a search only where the job is much the same (`is_related`): other
   jobs are suggested to people, who see what differs.
+- A simulated cluster trains with real gradients, as stale as there are workers, but its speeds are
+  a model's. So a policy found there says something of a real cluster of the same size, and less
+  than one found on a real cluster: as much less as one for a job of twice the length.
 - What one side does not know is not compared. But of two candidates that one is preferred of which
   more is known, so half the weight of what a candidate leaves open speaks against it.
 """
@@ -30,6 +33,7 @@ from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 __all__ = [
     "LARGEST_RELATED_REST",
     "LARGEST_SIZE_RATIO",
+    "REAL",
     "Candidate",
     "Difference",
     "Distance",
@@ -46,6 +50,9 @@ __all__ = [
 LARGEST_SIZE_RATIO = 4
 """Of two clusters that may say anything about each other."""
 
+REAL = "real"
+"""In place of the digest of a simulated cluster; None is unknown."""
+
 LARGEST_RELATED_REST = 8.0
 """Of two jobs of which one gives the other a start: that of a job four times as long, or of one
 with half the length at twice the batch size and twice the learning rate."""
@@ -58,7 +65,8 @@ _SMALLEST = 1e-9  # of two numbers that differ, however close
 class JobFacts:
     """What is known of a job; None is unknown. The fields are those of a WorkloadIdentity.
 
-    The name is left out: it is for people, and says nothing of what is trained.
+    The name is left out: it is for people, and says nothing of what is trained. A real cluster is
+    `REAL`, since None is unknown.
     """
 
     workers: int
@@ -75,6 +83,7 @@ class JobFacts:
     learning_rate_boundaries: tuple[tuple[int, float], ...] | None = None
     metric: str | None = None
     evaluation_interval_worker_steps: int | None = None
+    simulated_cluster: str | None = None
 
     @classmethod
     def of(cls, job: WorkloadIdentity | TimingPolicy) -> JobFacts:
@@ -82,6 +91,8 @@ class JobFacts:
         known: dict[str, Any] = {
             field.name: getattr(job, field.name, None) for field in fields(cls)
         }
+        if isinstance(job, WorkloadIdentity) and job.simulated_cluster is None:
+            known["simulated_cluster"] = REAL
         return cls(**known)
 
 
@@ -160,7 +171,16 @@ def _boundaries(wanted: Any, known: Any) -> str:
     return f"learning-rate schedule {_short(shown(known))} instead of {_short(shown(wanted))}"
 
 
+def _kind_of_cluster(wanted: str, known: str) -> str:
+    if known == REAL:
+        return "a real cluster instead of a simulated one"
+    if wanted == REAL:
+        return "a simulated cluster instead of a real one: its speeds are a model's"
+    return "another simulated cluster"
+
+
 _TRAITS = (
+    _Trait("simulated_cluster", "kind of cluster", 4.0, False, _kind_of_cluster),
     _Trait(
         "total_worker_steps",
         "worker-steps",

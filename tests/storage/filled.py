@@ -17,7 +17,7 @@ from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from tests.recordings import COLUMNS, write_manifest, write_run
-from tests.storage.golden.make import fill
+from tests.storage.golden.make import add_simulated, fill
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 
@@ -29,7 +29,7 @@ def fill_all(
     record: TrialRecord,
     folder: Path,
 ) -> None:
-    """Finished and open searches, forks, diverged, failed, running and imported runs."""
+    """Finished and open searches, forks, diverged, failed, running, imported and simulated runs."""
     fill(database.url)
     store = TrialStore(database)
     store.register(identity, "digits", search)
@@ -59,6 +59,7 @@ def fill_all(
     store.begin(search.study, 4, record.spec, OWNER)
     store.beat(search.study, 4, 250)
     import_runs(database, folder)
+    add_simulated(database.url)
 
 
 def complete(

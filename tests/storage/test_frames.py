@@ -290,7 +290,7 @@ def test_an_impossible_target_is_refused(filled: Database, target: float) -> Non
 def test_policies_are_those_of_the_registry(filled: Database) -> None:
     registry = PolicyRegistry(filled)
     frame = frames.policies(filled)
-    assert len(frame) == 2
+    assert len(frame) == 3
     for row in frame.to_dict("records"):
         policy = registry.get(row["fingerprint"], row["version"])
         assert policy is not None
@@ -298,17 +298,27 @@ def test_policies_are_those_of_the_registry(filled: Database) -> None:
         assert row["speed_up"] == policy.speed_up
         assert row["evidence_runs"] == len(policy.evidence) > 0
         assert row["created_at"].isoformat() == policy.created_at
-    assert dict(zip(frame["version"], frame["aliases"], strict=True)) == {
+        workload = registry.workload(row["fingerprint"])
+        assert workload is not None
+        simulated = workload.identity.simulated_cluster
+        assert (
+            None if pd.isna(row["simulated_cluster"]) else row["simulated_cluster"]
+        ) == simulated
+    is_real = frame["simulated_cluster"].isna()
+    real, simulated = frame[is_real], frame[~is_real]
+    assert dict(zip(real["version"], real["aliases"], strict=True)) == {
         1: "pinned",
         2: "current,tried",
     }
+    assert [*simulated["aliases"]] == ["current"]
     pd.testing.assert_frame_equal(frames.policies(filled, workload="generated"), frame)
     assert len(frames.policies(filled, workload="larger")) == 0
 
 
 def test_search_costs_are_chosen(filled: Database) -> None:
     everything = frames.search_costs(filled)
-    assert len(everything) == 4
+    assert len(everything) == 5
+    assert [*everything[everything["simulated_cluster"].notna()]["trainer"]] == ["simulated"]
     for choice, column in (
         ({"workload": "larger"}, "workload"),
         ({"study": "under-way"}, "study"),

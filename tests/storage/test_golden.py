@@ -14,6 +14,7 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.migrations import configuration
-from syncswitch.storage.models import Base
+from syncswitch.storage.models import Base, WorkloadRow
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.trials import TrialStore
+from syncswitch.storage.workload_rows import registered_workload
 from tests.conftest import make_database
 from tests.storage.schema import schema
 
@@ -253,7 +255,7 @@ def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> No
     assert {row["imported_at"] for row in after["syncswitch_policies"]} == {None}
 
 
-@every_older_revision
+@pytest.mark.parametrize("file", GOLDEN[:2], ids=lambda file: file.stem)
 def test_revision_0003_says_nothing_of_what_was_there(file: Path, loaded: Load) -> None:
     url = loaded(file)
     upgrade_database(url)
@@ -267,6 +269,7 @@ def test_revision_0003_says_nothing_of_what_was_there(file: Path, loaded: Load) 
 
 def test_revision_0003_has_options_checkpoints_and_a_confidence(loaded: Load) -> None:
     url = loaded(GOLDEN[2])
+    upgrade_database(url)
     with open_database(url, create=False) as database:
         store = TrialStore(database)
         (options,) = [search.options for search in store.searches() if search.options]
@@ -283,7 +286,9 @@ def test_revision_0003_has_options_checkpoints_and_a_confidence(loaded: Load) ->
 
 def test_revision_0003_says_how_long_a_stopped_run_would_have_taken(loaded: Load) -> None:
     columns = (TRIAL_FACTS.c.switch_percent, TRIAL_FACTS.c.whole_run_seconds)
-    with open_database(loaded(GOLDEN[2]), create=False) as database:
+    url = loaded(GOLDEN[2])
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
         trials = [trial for trial in TrialStore(database).trials() if trial.stopped_early]
         with database.session(read_only=True) as session:
             shown = session.execute(select(*columns).where(TRIAL_FACTS.c.stopped_early)).all()
@@ -292,6 +297,49 @@ def test_revision_0003_says_how_long_a_stopped_run_would_have_taken(loaded: Load
     assert {trial.switch_percent: trial.whole_run_seconds for trial in trials} == wholes
     assert dict(map(tuple, shown)) == wholes
     assert [trial.training_seconds for trial in trials] == pytest.approx([62.0, 47.0])
+
+
+@every_revision
+def test_a_workload_is_known_by_the_fingerprint_that_it_always_had(
+    file: Path, loaded: Load
+) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        with database.session(read_only=True) as session:
+            rows = session.scalars(select(WorkloadRow)).all()
+            found = {row.fingerprint: registered_workload(row).identity for row in rows}
+        assert len(found) >= 2
+        for fingerprint, identity in found.items():
+            assert identity.fingerprint == fingerprint
+
+
+@every_older_revision
+def test_revision_0004_takes_what_was_there_for_real(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        with database.session(read_only=True) as session:
+            for column in (WorkloadRow.simulated_cluster, TRIAL_FACTS.c.simulated_cluster):
+                assert set(session.scalars(select(column))) == {None}
+        assert {trial.simulated_cluster for trial in TrialStore(database).trials()} == {None}
+
+
+def test_revision_0004_tells_a_simulated_job_from_the_same_real_one(loaded: Load) -> None:
+    with open_database(loaded(GOLDEN[3]), create=False) as database:
+        with database.session(read_only=True) as session:
+            query = select(TRIAL_FACTS).where(TRIAL_FACTS.c.simulated_cluster.is_not(None))
+            shown = session.execute(query).all()
+        registry = PolicyRegistry(database)
+        (simulated,) = {row.fingerprint for row in shown}
+        workload = registry.workload(simulated)
+        assert workload is not None
+        assert workload.identity.simulated_cluster == "5" * 64
+        assert {row.simulated_cluster for row in shown} == {"5" * 64}
+        real = replace(workload.identity, simulated_cluster=None).fingerprint
+        (search,) = [info for info in TrialStore(database).searches() if info.trainer != "local"]
+        assert (search.fingerprint, search.trainer) == (simulated, "simulated")
+        assert {policy.fingerprint for policy in registry.lookup("generated")} == {simulated, real}
 
 
 @contextmanager

@@ -286,15 +286,15 @@ def test_several_who_roll_back_at_once_go_no_further_than_they_say(
 
 
 def test_entries_name_the_aliases_of_each_version(
-    registry: PolicyRegistry, policy: TimingPolicy
+    registry: PolicyRegistry, policy: TimingPolicy, identity: WorkloadIdentity
 ) -> None:
     first = registry.publish(policy)
     second = registry.publish(replace(policy, study="digits-2"))
     registry.set_alias(policy.fingerprint, "pinned", 2)
     registry.set_alias(policy.fingerprint, "old", 1)
     newer, older = (
-        PolicyEntry(second, (CURRENT, "pinned"), None),
-        PolicyEntry(first, ("old",), None),
+        PolicyEntry(second, (CURRENT, "pinned"), None, identity),
+        PolicyEntry(first, ("old",), None, identity),
     )
     assert registry.entries() == registry.entries(workload="digits") == [newer, older]
     assert registry.entry(policy.fingerprint, 1) == older

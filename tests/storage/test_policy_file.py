@@ -191,11 +191,46 @@ def test_the_file_says_its_schema_version(file: Path) -> None:
 
 def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity) -> None:
     content = json.loads(file.read_text())["workload"]
-    assert list(content) == [
-        *[field.name for field in dataclasses.fields(WorkloadIdentity)],
-        "reference",
-    ]
+    names = [field.name for field in dataclasses.fields(WorkloadIdentity)]
+    assert list(content) == [*names[:-1], "reference"]
+    assert names[-1] == "simulated_cluster"  # which a real job has not
     assert content["reference"] == "digits.py:job"
+
+
+def test_the_file_of_a_simulated_job_says_so(
+    tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity
+) -> None:
+    simulated = replace(identity, simulated_cluster="5" * 64)
+    workload = RegisteredWorkload(simulated, "digits.py:job")
+    path = tmp_path / "policy.json"
+    write_policy(path, replace(policy, fingerprint=simulated.fingerprint), workload)
+    content = json.loads(path.read_text())
+    assert content["schema_version"] == SCHEMA_VERSION == 3
+    assert content["workload"]["simulated_cluster"] == "5" * 64
+    assert read_policy_file(path).workload == workload
+    # Nobody makes a real job of it, nor one on another simulated cluster.
+    del content["workload"]["simulated_cluster"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyError, match="altered"):
+        read_policy_file(path)
+    values = {name: content[name] for name in ("workload", "policy")}
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    content["checksum"] = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyError, match="altered: fingerprint"):
+        read_policy_file(path)
+
+
+@pytest.mark.parametrize("digest", ["", "5" * 65, 5])
+def test_an_impossible_simulated_cluster_is_refused(
+    policy: TimingPolicy, identity: WorkloadIdentity, digest: Any
+) -> None:
+    simulated = replace(identity, simulated_cluster=digest)
+    with pytest.raises(PolicyError, match="impossible workload: simulated_cluster"):
+        policy_text(
+            replace(policy, fingerprint=simulated.fingerprint),
+            RegisteredWorkload(simulated, "digits.py:job"),
+        )
 
 
 def test_every_schema_version_has_a_golden_file() -> None:

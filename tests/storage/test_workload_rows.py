@@ -24,6 +24,8 @@ from syncswitch.storage.workload_rows import registered_workload, workload_row
             "learning_rate": None,
             "learning_rate_boundaries": None,
         },
+        {"simulated_cluster": "5" * 64},
+        {"simulated_cluster": "5" * 64, "model": None},
         {"optimizer": '{"name":"Ünï\\u2028"}', "total_worker_steps": 2**62},
     ],
 )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec, WorkloadIdentity
 from syncswitch.trainers.phases import cut_phases
-from syncswitch.trainers.protocols import PROTOCOLS
+from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.recording import RecordedRun, Recording
 from syncswitch.trainers.schedule import segments
 
@@ -74,7 +74,7 @@ def _phases(spec: TrialSpec) -> Iterator[PhaseRecord]:
     workers = spec.identity.workers
     for segment in segments(spec):
         steps = segment.end_worker_step - segment.start_worker_step
-        is_stale = not PROTOCOLS[segment.protocol].aggregates
+        is_stale = choose_protocol(segment.protocol).exchange is Exchange.PUSH
         yield PhaseRecord(
             segment.protocol,
             segment.start_worker_step,
@@ -100,7 +100,7 @@ def _evaluations(identity: WorkloadIdentity, run: RecordedRun) -> Iterator[Evalu
 def _after_the_round(identity: WorkloadIdentity, run: RecordedRun, worker_step: int) -> int:
     """A test that is due waits for the end of its round."""
     phase = next(one for one in run.phases if worker_step <= one.end_worker_step)
-    size = identity.workers if PROTOCOLS[phase.protocol].aggregates else 1
+    size = choose_protocol(phase.protocol).exchange.gradients_per_update(identity.workers)
     rounds = math.ceil((worker_step - phase.start_worker_step) / size)
     return min(phase.start_worker_step + rounds * size, phase.end_worker_step)
 

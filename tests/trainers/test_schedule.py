@@ -11,7 +11,6 @@ from syncswitch.trainers.schedule import (
     last_boundary,
     percent_to_worker_steps,
     segments,
-    worker_step_rate,
 )
 
 
@@ -218,8 +217,3 @@ class TestLearningRate:
 
     def test_the_last_boundary(self) -> None:
         assert last_boundary(self.BOUNDARIES) == 750
-
-    def test_the_rate_grows_with_the_number_of_gradients(self) -> None:
-        assert worker_step_rate(0.1, self.BOUNDARIES, 0, 8) == pytest.approx(0.8)
-        assert worker_step_rate(0.1, self.BOUNDARIES, 0, 1) == pytest.approx(0.1)
-        assert worker_step_rate(0.1, self.BOUNDARIES, 600, 5) == pytest.approx(0.05)

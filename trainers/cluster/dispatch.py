@@ -2,83 +2,33 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from syncswitch.trainers.protocols import SyncProtocol
+from syncswitch.trainers.running_counts import LossMean, StalenessCount
+from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
 
-__all__ = ["Dispatcher", "LossMean", "StalenessCount", "Ticket"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Permission for one worker to do one worker-step.
-
-    Attributes:
-        worker_step: Number of the step in the job, from 0; also the number of its batch.
-        aggregates: The gradient goes into the worker's slot instead of being applied.
-    """
-
-    worker_step: int
-    aggregates: bool
-
-
-@dataclass
-class StalenessCount:
-    """Sum and maximum of what was measured at each push."""
-
-    pushes: int = 0
-    total: int = 0
-    maximum: int = 0
-
-    def add(self, staleness: int) -> None:
-        """Counts one push."""
-        self.pushes += 1
-        self.total += staleness
-        self.maximum = max(self.maximum, staleness)
-
-
-@dataclass
-class LossMean:
-    """Mean training loss since it was last taken."""
-
-    pushes: int = 0
-    total: float = 0.0
-
-    def add(self, loss: float) -> None:
-        """Counts one push."""
-        self.pushes += 1
-        self.total += loss
-
-    def take(self) -> float:
-        """The mean, from which the next one starts anew; NaN where nothing was pushed."""
-        mean = self.total / self.pushes if self.pushes else math.nan
-        self.pushes, self.total = 0, 0.0
-        return mean
+__all__ = ["Dispatcher"]
 
 
 @dataclass
 class Dispatcher:
-    """The protocol behind a lock.
-
-    No ticket is handed out beyond the end of a segment, so there is no overshoot; a segment is over
-    when no ticket is out (drained).
+    """The worker-steps of a segment behind a lock.
 
     Attributes:
         workers: Numbers of the workers.
-        apply_round: `(workers, first worker-step)`: applies the mean of their gradients.
+        join: `(workers, first worker-step)`: joins the work of a group, see `Release.groups`.
         on_done: `(worker-steps done)`: called after each update, while the lock is held.
         done: Worker-steps whose gradient has been applied.
         inboxes: Tickets for each worker; None tells its thread to end.
     """
 
     workers: Sequence[int]
-    apply_round: Callable[[Sequence[int], int], None]
+    join: Callable[[Sequence[int], int], None]
     on_done: Callable[[int], None]
     done: int = 0
     inboxes: dict[int, queue.SimpleQueue[Ticket | None]] = field(init=False)
@@ -90,35 +40,37 @@ class Dispatcher:
         self.inboxes = {worker: queue.SimpleQueue() for worker in self.workers}
         self._lock = threading.Lock()
         self._drained = threading.Condition(self._lock)
-        self._protocol: SyncProtocol | None = None
-        self._participants: list[int] = []
+        self._steps: SegmentSteps | None = None
         self._in_flight = 0
-        self._next_step = self._end_step = self.done
         self._stopping = False
         self.error: BaseException | None = None
 
     def begin(self, protocol: SyncProtocol, end_step: int) -> None:
         """Starts a segment that ends with worker-step `end_step`. The cluster must be drained."""
         with self._lock:
-            self._protocol = protocol
-            self._participants = []
-            self._next_step, self._end_step = self.done, end_step
+            self._steps = SegmentSteps(protocol, self.done, end_step)
+            if self._stopping:
+                self._steps.stop()
             self.staleness = StalenessCount()
-            self._hand_out(protocol.start())
+            self._hand_out(self._steps.start().tickets)
 
-    def acknowledge(self, worker: int, ticket: Ticket, loss: float, staleness: int) -> None:
-        """Takes note of a finished worker-step, applies a complete round, releases workers."""
+    def acknowledge(self, worker: int, loss: float, staleness: int | None) -> None:
+        """Takes note of a finished worker-step, joins complete groups, releases workers."""
         with self._lock:
-            assert self._protocol is not None
+            assert self._steps is not None
             self.loss.add(loss)
-            self.staleness.add(staleness)
-            self._participants.append(worker)
-            released = self._protocol.on_push(worker, time.monotonic())
-            if not ticket.aggregates or released:
-                self._count_update(ticket.aggregates)
+            if staleness is not None:
+                self.staleness.add(staleness)
+            advance = self._steps.push(worker, time.monotonic())
+            for group in advance.groups:
+                self.join(group, self.done)
+            if self._steps.done != self.done:
+                self.done = self._steps.done
+                self.last_update_seconds = time.perf_counter()
+                self.on_done(self.done)
             # Not before: an update that raises is reported to `fail`, which counts it off as well.
             self._in_flight -= 1
-            self._hand_out(released)
+            self._hand_out(advance.tickets)
             self._drained.notify_all()
 
     def fail(self, error: BaseException) -> None:
@@ -126,12 +78,13 @@ class Dispatcher:
         with self._lock:
             self._in_flight -= 1
             self.error = self.error or error
-            self._stopping = True
+            self._stop_steps()
             self._drained.notify_all()
 
     def stop(self) -> None:
         """Hands out no further tickets, now or in a later segment."""
-        self._stopping = True
+        # Without the lock, which the caller may hold.
+        self._stop_steps()
 
     @property
     def stopping(self) -> bool:
@@ -148,23 +101,12 @@ class Dispatcher:
         for inbox in self.inboxes.values():
             inbox.put(None)
 
-    def _count_update(self, aggregates: bool) -> None:
-        if aggregates:
-            self.apply_round(sorted(self._participants), self.done)
-        self.done += len(self._participants)
-        self._participants = []
-        self.last_update_seconds = time.perf_counter()
-        self.on_done(self.done)
+    def _stop_steps(self) -> None:
+        self._stopping = True
+        if self._steps is not None:
+            self._steps.stop()
 
-    def _hand_out(self, released: Sequence[int]) -> None:
-        assert self._protocol is not None
-        waiting = deque(released)
-        while waiting:
-            worker = waiting.popleft()
-            if self._next_step < self._end_step and not self._stopping:
-                self.inboxes[worker].put(Ticket(self._next_step, self._protocol.aggregates))
-                self._next_step += 1
-                self._in_flight += 1
-            else:
-                # Nothing is left for it to do in this segment: nobody must wait for it.
-                waiting.extend(self._protocol.remove(worker))
+    def _hand_out(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            self.inboxes[ticket.worker].put(ticket)
+            self._in_flight += 1

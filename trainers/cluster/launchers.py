@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.trainers.cluster.tensorflow_api import is_initialized, tf
+from syncswitch.trainers.model.tensorflow_api import is_initialized, tf
 
 __all__ = ["Devices", "InProcessLauncher", "Launcher", "reserve_logical_devices"]
 

@@ -6,7 +6,7 @@ executed under the device of whichever worker calls it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,32 +14,16 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.launchers import Devices
-from syncswitch.trainers.cluster.layout import FlatLayout, Vector, assign
-from syncswitch.trainers.cluster.model_function import ModelFunction, moving_variables
-from syncswitch.trainers.cluster.optimizer import FlatOptimizer, FusedMomentum, KerasOptimizer
-from syncswitch.trainers.cluster.tensorflow_api import tf
+from syncswitch.trainers.cluster.replicas import Replicas
+from syncswitch.trainers.cluster.shared_update import SharedState, make_shared_update
 from syncswitch.trainers.data import Data
-from syncswitch.trainers.keras_parts import build_model, build_optimizer
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.optimizer import make_optimizer
+from syncswitch.trainers.model.state import ModelState, StateForm
+from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.workload import Workload
 
-__all__ = ["ModelState", "Program", "Push", "restored_model"]
-
-
-@dataclass(frozen=True)
-class ModelState:
-    """All that changes while training, as flat vectors.
-
-    Attributes:
-        parameters: Trained variables.
-        slots: The optimizer's variables.
-        statistics: Variables that are not trained: moving means and variances.
-        updates: Updates applied.
-    """
-
-    parameters: Vector
-    slots: Vector
-    statistics: Vector
-    updates: int = 0
+__all__ = ["Program", "Push"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +49,25 @@ class Program:
         self._workload = workload
         self._devices = devices
         self.function = ModelFunction(workload, data)
-        self.parameters = self.function.parameters
-        self.statistics = self.function.statistics
         with tf.device(devices.parameter_server):
+            self._optimizer = make_optimizer(workload, self.function.parameters)
+            self.form = StateForm(workload, self.function, self._optimizer)
             self._place_state()
-            self._optimizer = self._make_optimizer()
-        self.slots = self._optimizer.layout
         self._kept_hyper_parameters: dict[int, tuple[Any, Any]] = {}
+        self._replicas: Replicas | None = None
         # Devices of one process share what one of them holds.
         everything = tf.constant(data.train_inputs), tf.constant(data.train_labels)
         self._worker_data = [_placed(everything, device) for device in devices.workers]
         self._trace()
 
-    def initial_state(self, seed: int) -> ModelState:
-        """Fresh values, as the workload's model function makes them under `seed`."""
-        import keras
-
-        keras.utils.set_random_seed(seed)
-        model = build_model(self._workload)
-        return ModelState(
-            self.parameters.pack(model.trainable_variables),
-            self._optimizer.initial_slots(),
-            self.statistics.pack(moving_variables(model)),
-        )
+    @property
+    def replicas(self) -> Replicas:
+        """Copies of the state on the workers; made and traced when they are first asked for."""
+        if self._replicas is None:
+            self._replicas = Replicas(
+                self._workload, self.function, self._devices, self._worker_data
+            )
+        return self._replicas
 
     def load(self, state: ModelState) -> None:
         """Puts a state onto the parameter server. Blocks until it is there."""
@@ -102,11 +82,12 @@ class Program:
 
     def state(self) -> ModelState:
         """Copies the state from the parameter server; consistent only while nobody trains."""
+        state = self._state
         return ModelState(
-            self._parameters.numpy(),
-            self._optimizer.slots(),
-            self._statistics.numpy(),
-            int(self._updates.numpy()),
+            state.parameters.numpy(),
+            state.slots.numpy(),
+            state.statistics.numpy(),
+            int(state.updates.numpy()),
         )
 
     def snapshot(self) -> tuple[Any, Any]:
@@ -159,24 +140,20 @@ class Program:
         return tensor
 
     def _place_state(self) -> None:
-        P, S = self.parameters.size, self.statistics.size
-        self._parameters = tf.Variable(tf.zeros(P), name="parameters")
-        self._statistics = tf.Variable(tf.zeros(S), name="statistics")
-        self._updates = tf.Variable(tf.zeros([], tf.int64), name="updates")
+        form = self.form
+        P, S = form.parameters.size, form.statistics.size
+        self._state = SharedState(
+            tf.Variable(tf.zeros(P), name="parameters"),
+            tf.Variable(tf.zeros(form.slots.size), name="slots"),
+            tf.Variable(tf.zeros(S), name="statistics"),
+            tf.Variable(tf.zeros([], tf.int64), name="updates"),
+        )
+        self._update = make_shared_update(self._optimizer, self._state)
         # A slot of its own for each worker: a sum in arrival order would not be repeatable.
         self._gradient_slots = [
             tf.Variable(tf.zeros(P + S + 1), name=f"gradient_{worker}")
             for worker in range(len(self._devices.workers))
         ]
-
-    def _make_optimizer(self) -> FlatOptimizer:
-        if self._workload.optimizer is None:
-            return FusedMomentum(self.parameters, self._parameters, self._updates)
-        variables = build_model(self._workload).trainable_variables
-        optimizer = build_optimizer(self._workload)
-        return KerasOptimizer(
-            optimizer, variables, self.parameters, self._parameters, self._updates
-        )
 
     def _trace(self) -> None:
         """Traces everything and executes it once on each worker, so that no trial pays for it."""
@@ -198,7 +175,10 @@ class Program:
                 f"{one_line(error)}"
             ) from error
         self._load = tf.function(self._traced_load, autograph=False).get_concrete_function(
-            *(tf.zeros(layout.size) for layout in (self.parameters, self.slots, self.statistics)),
+            *(
+                tf.zeros(layout.size)
+                for layout in (self.form.parameters, self.form.slots, self.form.statistics)
+            ),
             tf.zeros([], tf.int64),
         )
         self._copy = tf.function(self._traced_copy, autograph=False).get_concrete_function()
@@ -209,17 +189,18 @@ class Program:
 
     def _traced_load(self, parameters: Any, slots: Any, statistics: Any, updates: Any) -> Any:
         with tf.device(self._devices.parameter_server):
-            self._optimizer.load(parameters, slots, updates)
             # Functions run stateful operations in the order in which they were traced.
-            self._parameters.assign(parameters)
-            self._statistics.assign(statistics)
-            self._updates.assign(updates)
-            return self._updates.read_value()
+            self._state.parameters.assign(parameters)
+            self._state.slots.assign(slots)
+            self._state.statistics.assign(statistics)
+            self._state.updates.assign(updates)
+            return self._state.updates.read_value()
 
     def _traced_copy(self) -> Any:
         with tf.device(self._devices.parameter_server):
-            state = (self._parameters, self._statistics, self._updates)
-            return [tf.identity(variable.read_value()) for variable in state]
+            state = self._state
+            copied = (state.parameters, state.statistics, state.updates)
+            return [tf.identity(variable.read_value()) for variable in copied]
 
     def _traced_step_and_apply(
         self, inputs: Any, labels: Any, step_and_seed: Any, hyper_parameters: Any
@@ -230,7 +211,7 @@ class Program:
             computed, rate, momentum = tf.split(message, [computed.shape[0], 1, 1])
             gradient, change, loss = self._parts(computed)
             with tf.control_dependencies(self._moved(change)):
-                pushed = self._optimizer.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
+                pushed = self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
             return _acknowledgement(loss, pulled, pushed)
 
     def _traced_step_to_slot(self, inputs: Any, labels: Any, step_and_seed: Any, slot: Any) -> Any:
@@ -238,7 +219,7 @@ class Program:
         with tf.device(self._devices.parameter_server):
             written = tf.raw_ops.AssignVariableOp(resource=slot, value=computed)
             with tf.control_dependencies([written]):
-                pushed = self._updates.read_value()
+                pushed = self._state.updates.read_value()
             return _acknowledgement(self._parts(computed)[2], pulled, pushed)
 
     def _traced_apply_mean(self, active_rate_momentum: Any) -> Any:
@@ -250,7 +231,7 @@ class Program:
             mean = tf.reduce_mean(tf.boolean_mask(slots, active > 0), axis=0)
             gradient, change, _ = self._parts(mean)
             with tf.control_dependencies(self._moved(change)):
-                return self._optimizer.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
+                return self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
 
     def _compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> tuple[Any, Any]:
         """Traces pulling the state and computing one batch.
@@ -263,43 +244,33 @@ class Program:
             change of the statistics, and loss as one vector.
         """
         with tf.device(self._devices.parameter_server):
-            pulled = self._updates.read_value()
+            pulled = self._state.updates.read_value()
             # The count is read first: staleness may be counted one too high, never too low.
             with tf.control_dependencies([pulled]):
-                state = self._parameters.read_value()
-                if self.statistics.size:
-                    state = tf.concat([state, self._statistics.read_value()], 0)
+                state = self._state.parameters.read_value()
+                if self.function.statistics.size:
+                    state = tf.concat([state, self._state.statistics.read_value()], 0)
         # Onto the worker: what follows would otherwise run where the variables are.
         state = tf.identity(state)
-        parameters, statistics = tf.split(state, [self.parameters.size, self.statistics.size])
+        parameters, statistics = tf.split(
+            state, [self.function.parameters.size, self.function.statistics.size]
+        )
         batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
         loss, gradient, change = self.function.gradient(parameters, statistics, *batch)
         return pulled, tf.concat([gradient, change, [tf.cast(loss, tf.float32)]], 0)
 
     def _moved(self, change: Any) -> list[Any]:
         """Traces adding a change to the statistics; the operations to depend on."""
-        if not self.statistics.size:
+        if not self.function.statistics.size:
             return []
-        return [self._statistics.assign_add(change, use_locking=True, read_value=False)]
+        return [self._state.statistics.assign_add(change, use_locking=True, read_value=False)]
 
     def _parts(self, computed: Any) -> tuple[Any, Any, Any]:
         """Gradient, change of the statistics, and loss of what `_compute` joined."""
-        gradient, change, loss = tf.split(computed, [self.parameters.size, self.statistics.size, 1])
+        gradient, change, loss = tf.split(
+            computed, [self.function.parameters.size, self.function.statistics.size, 1]
+        )
         return gradient, change, tf.squeeze(loss)
-
-
-def restored_model(
-    workload: Workload, parameters: Mapping[str, Vector], statistics: Mapping[str, Vector]
-) -> Any:
-    """The workload's Keras model with values by logical name."""
-    model = build_model(workload)
-    for variables, named, what in (
-        (model.trainable_variables, parameters, "parameter"),
-        (moving_variables(model), statistics, "statistic"),
-    ):
-        layout = FlatLayout.of(variables, what)
-        assign(variables, layout.split(layout.from_named(named)))
-    return model
 
 
 def _placed(tensors: tuple[Any, Any], device: str) -> tuple[Any, Any]:

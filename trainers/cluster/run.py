@@ -6,46 +6,32 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
-from syncswitch.trainers.cluster.checkpoint import Checkpoint, write_checkpoint
 from syncswitch.trainers.cluster.dispatch import Dispatcher
-from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator, ModelTester
-from syncswitch.trainers.cluster.program import Program, Push
-from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor
+from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.program import Program
+from syncswitch.trainers.configuration import Configuration
+from syncswitch.trainers.model.checkpoint import Checkpoint, write_checkpoint
+from syncswitch.trainers.model.tensorflow_api import executor_scope, new_executor
+from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.phases import joined_phases
-from syncswitch.trainers.protocols import PROTOCOLS
-from syncswitch.trainers.schedule import (
-    Segment,
-    checkpoint_path,
-    segments,
-    switch_worker_step,
-    worker_step_rate,
+from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.run_record import (
+    RunResult,
+    evaluation_after,
+    is_after_first_decay,
+    phase_record,
 )
+from syncswitch.trainers.schedule import Segment, checkpoint_path, segments
 from syncswitch.trainers.trainer import Observer, Verdict
-from syncswitch.trainers.workload import Workload
 
-__all__ = ["RunResult", "TrainingRun"]
+__all__ = ["TrainingRun"]
 
 _PROGRESS_SECONDS = 0.2
 # A worker that does not come back holds a lost server; its thread dies with the process.
 _LEAVE_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run leaves behind; see `TrialRecord` for the fields."""
-
-    worker_steps: int
-    evaluations: tuple[Evaluation, ...]
-    phases: tuple[PhaseRecord, ...]
-    diverged: bool
-    stopped_early: bool
-    training_seconds: float
-    switch_overhead_seconds: float
-    checkpoints: dict[float, Path]
 
 
 class TrainingRun:
@@ -53,14 +39,14 @@ class TrainingRun:
 
     def __init__(
         self,
-        workload: Workload,
+        configuration: Configuration,
         program: Program,
         tester: ModelTester,
         spec: TrialSpec,
         observer: Observer,
         start: Checkpoint | None = None,
     ) -> None:
-        self._workload = workload
+        self._configuration = configuration
         self._program = program
         self._tester = tester
         self._spec = spec
@@ -71,11 +57,12 @@ class TrainingRun:
         self._segment_start_seconds: float | None = None
         self._dispatcher = Dispatcher(
             range(spec.identity.workers),
-            self._apply_round,
+            self._join,
             self._request_due_evaluation,
             done=start.worker_step if start else 0,
         )
         self._segments = segments(spec, self._dispatcher.done)
+        self._exchange = Exchange.PUSH
         self._evaluator = Evaluator(tester, self._on_evaluation)
         self._evaluations: list[Evaluation] = []
         self._requested_step = -1
@@ -115,7 +102,10 @@ class TrainingRun:
         return self._result()
 
     def _run_segment(self, segment: Segment) -> None:
-        protocol = PROTOCOLS[segment.protocol](self._dispatcher.workers)
+        protocol = choose_protocol(segment.protocol).machine(self._dispatcher.workers)
+        self._exchange = protocol.exchange
+        if self._exchange is Exchange.REPLICA:
+            self._program.replicas.scatter(self._program.state())
         before = self._dispatcher.last_update_seconds
         switching = bool(self._phases) and self._phases[-1].protocol != segment.protocol
         self._segment_start_seconds = time.perf_counter()
@@ -128,6 +118,8 @@ class TrainingRun:
             self._report_progress()
         if self._dispatcher.error is not None:
             raise self._dispatcher.error
+        if self._exchange is Exchange.REPLICA:
+            self._program.load(self._program.replicas.mean())
         seconds = self._last_update_seconds() - self._elapsed_seconds
         self._segment_start_seconds = None
         self._elapsed_seconds += seconds
@@ -148,46 +140,43 @@ class TrainingRun:
             inbox = self._dispatcher.inboxes[worker]
             while (ticket := inbox.get()) is not None:
                 try:
-                    push = self._push(worker, ticket.worker_step, ticket.aggregates)
-                    own_update = 0 if ticket.aggregates else 1
-                    staleness = push.pushed_updates - own_update - push.pulled_updates
-                    if not math.isfinite(push.loss):
+                    loss, staleness = self._do(worker, ticket.worker_step)
+                    if not math.isfinite(loss):
                         self._diverge()
-                    self._dispatcher.acknowledge(worker, ticket, push.loss, staleness)
+                    self._dispatcher.acknowledge(worker, loss, staleness)
                 except BaseException as error:
                     self._dispatcher.fail(error)
 
-    def _push(self, worker: int, worker_step: int, aggregates: bool) -> Push:
-        if aggregates:
-            return self._program.push_gradient(worker, worker_step, self._spec.seed)
-        return self._program.push_update(
-            worker,
-            worker_step,
-            self._spec.seed,
-            self._rate(worker_step, 1),
-            self._workload.momentum,
-        )
+    def _do(self, worker: int, worker_step: int) -> tuple[float, int | None]:
+        """One worker-step; its loss and, where parameters are shared, its staleness."""
+        program, seed = self._program, self._spec.seed
+        if self._exchange is Exchange.ROUND:
+            push = program.push_gradient(worker, worker_step, seed)
+            return push.loss, push.pushed_updates - push.pulled_updates
+        gradients = self._exchange.gradients_per_update(len(self._dispatcher.workers))
+        rate = self._configuration.rate(worker_step, gradients)
+        momentum = self._configuration.momentum(worker_step)
+        if self._exchange is Exchange.REPLICA:
+            return program.replicas.step(worker, worker_step, seed, rate, momentum), None
+        push = program.push_update(worker, worker_step, seed, rate, momentum)
+        return push.loss, push.pushed_updates - 1 - push.pulled_updates
 
-    def _apply_round(self, workers: Sequence[int], worker_step: int) -> None:
-        self._program.apply_round(
-            workers, self._rate(worker_step, len(workers)), self._workload.momentum
-        )
-
-    def _rate(self, worker_step: int, gradients: int) -> float:
-        return worker_step_rate(
-            self._workload.learning_rate,
-            self._workload.learning_rate_boundaries,
-            worker_step,
-            gradients,
-        )
+    def _join(self, workers: Sequence[int], worker_step: int) -> None:
+        if self._exchange is Exchange.REPLICA:
+            self._program.replicas.average(workers)
+            return
+        configuration = self._configuration
+        rate = configuration.rate(worker_step, len(workers))
+        self._program.apply_round(workers, rate, configuration.momentum(worker_step))
 
     def _diverge(self) -> None:
         self._diverged = True
         self._dispatcher.stop()
 
     def _following_evaluation(self, done: int) -> int:
-        interval = self._workload.evaluation_interval_worker_steps
-        return (done // interval + 1) * interval
+        interval = self._spec.identity.evaluation_interval_worker_steps
+        assert interval is not None, "a job that can be trained says how often it is tested"
+        return evaluation_after(done, interval)
 
     def _request_due_evaluation(self, done: int) -> None:
         # Called after each update: what is waited for from here on is not in its time.
@@ -201,8 +190,10 @@ class TrainingRun:
             return
         self._requested_step = done
         loss = self._dispatcher.loss.take()
+        is_replicated = self._exchange is Exchange.REPLICA
+        source = self._program.replicas if is_replicated else self._program
         self._waited_seconds += self._evaluator.submit(
-            EvaluationRequest(done, self._last_update_seconds(), loss, *self._program.snapshot())
+            EvaluationRequest(done, self._last_update_seconds(), loss, *source.snapshot())
         )
 
     def _last_update_seconds(self) -> float:
@@ -218,8 +209,7 @@ class TrainingRun:
             self._diverge()
             return
         self._evaluations.append(evaluation)
-        boundaries = self._workload.learning_rate_boundaries
-        after_decay = bool(boundaries) and evaluation.worker_step > boundaries[0][0]
+        after_decay = is_after_first_decay(self._spec, evaluation.worker_step)
         if after_decay and self._tester.is_chance(evaluation.accuracy):
             self._diverge()
         try:
@@ -234,35 +224,17 @@ class TrainingRun:
             self._dispatcher.stop()
 
     def _add_phase(self, segment: Segment, seconds: float) -> None:
-        count = self._dispatcher.staleness
-        phase = PhaseRecord(
-            segment.protocol,
-            segment.start_worker_step,
-            self._dispatcher.done,
-            seconds,
-            count.total / count.pushes if count.pushes else 0.0,
-            count.maximum,
-        )
+        done, staleness = self._dispatcher.done, self._dispatcher.staleness
+        phase = phase_record(segment, done, seconds, staleness)
         self._phases = joined_phases((*self._phases, phase))
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[0], ".npz")
-        state = self._program.state()
-        done = self._dispatcher.done
-        write_checkpoint(
-            path,
-            Checkpoint(
-                model=self._spec.identity.model or "",
-                seed=self._spec.seed,
-                worker_step=done,
-                first_protocol_worker_steps=min(done, switch_worker_step(self._spec)),
-                updates=state.updates,
-                elapsed_seconds=self._elapsed_seconds,
-                parameters=self._program.parameters.name(state.parameters),
-                slots=self._program.slots.name(state.slots),
-                statistics=self._program.statistics.name(state.statistics),
-            ),
+        program, done = self._program, self._dispatcher.done
+        checkpoint = program.form.to_checkpoint(
+            program.state(), self._spec, done, self._elapsed_seconds
         )
+        write_checkpoint(path, checkpoint)
         self._checkpoints.update(dict.fromkeys(percents, path))
 
     def _result(self) -> RunResult:

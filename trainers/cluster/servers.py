@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.trainers.cluster.launchers import Devices, Launcher
-from syncswitch.trainers.cluster.tensorflow_api import tf
+from syncswitch.trainers.model.tensorflow_api import tf
 
 __all__ = ["ClusterAddresses", "ServersLauncher", "cluster_addresses", "serve"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncswitch.trainers.protocols.base import SyncProtocol
+from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
 __all__ = ["ASP"]
 
@@ -11,24 +11,25 @@ class ASP(SyncProtocol):
     """A worker is released as soon as its own push is applied."""
 
     name = "asp"
-    aggregates = False
+    usage = "asp"
+    exchange = Exchange.PUSH
 
-    def start(self) -> list[int]:
+    def start(self) -> Release:
         """Releases all workers."""
-        return sorted(self.active)
+        return Release(tuple(sorted(self.active)))
 
-    def on_push(self, worker: int, now_seconds: float) -> list[int]:
+    def on_push(self, worker: int, now_seconds: float) -> Release:
         """Releases `worker`, and only it."""
-        return [worker] if worker in self.active else []
+        return Release((worker,)) if worker in self.active else NOBODY
 
-    def add(self, worker: int) -> list[int]:
+    def add(self, worker: int) -> Release:
         """Releases `worker` unless it is at work already."""
         if worker in self.active:
-            return []
+            return NOBODY
         self.active.add(worker)
-        return [worker]
+        return Release((worker,))
 
-    def remove(self, worker: int) -> list[int]:
+    def remove(self, worker: int) -> Release:
         """Releases nobody: nobody waits."""
         self.active.discard(worker)
-        return []
+        return NOBODY

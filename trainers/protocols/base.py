@@ -1,46 +1,119 @@
-"""One interface for all protocols: who may start the next step."""
+"""One interface for all protocols: who may start the next step, and whose work is joined before."""
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-__all__ = ["SyncProtocol"]
+__all__ = ["NOBODY", "Exchange", "Release", "SyncProtocol"]
+
+
+class Exchange(enum.Enum):
+    """What becomes of the gradient of a worker-step."""
+
+    PUSH = "push"
+    """It updates the shared parameters at once."""
+    ROUND = "round"
+    """It waits for the others of its round: their mean is one update of the shared parameters."""
+    REPLICA = "replica"
+    """It updates the worker's own replica; replicas are averaged in groups."""
+
+    def gradients_per_update(self, workers: int) -> int:
+        """How many gradients of one worker each move the model as far as one update does.
+
+        The learning rate grows with it (linear scaling): n workers that each take a step on a
+        replica move the mean of the replicas as far as one update with their mean gradient.
+        """
+        return 1 if self is Exchange.PUSH else workers
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a protocol answers to an event.
+
+    Attributes:
+        workers: They may start their next step, in ascending order.
+        groups: Workers, each group in ascending order, whose work is joined before that: the mean
+            of their gradients is applied (`Exchange.ROUND`), or their replicas are averaged
+            (`Exchange.REPLICA`). A worker that has left since its push may be in a group of the
+            first kind: its gradient has arrived.
+    """
+
+    workers: tuple[int, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
+
+
+NOBODY = Release()
 
 
 class SyncProtocol(ABC):
     """A pure, single-threaded state machine; cluster threads and simulated events drive it alike.
 
     A worker is *released* when it may start its next step. Every method that changes the state
-    returns the workers that this releases, in ascending order.
+    says whom this releases. Each worker-step of a released worker ends with `on_push`, unless the
+    worker is removed before.
 
     Attributes:
-        name: What the command line calls the protocol.
-        aggregates: Whether the pushes of a round become one update with their mean gradient;
-            otherwise each push is applied at once.
+        name: What the command line calls the protocol, before a colon and its options.
+        usage: How its options are written, for messages.
+        exchange: What becomes of a gradient.
+        least_workers: A cluster needs so many for the protocol to mean anything.
     """
 
     name: ClassVar[str]
-    aggregates: ClassVar[bool]
+    usage: ClassVar[str]
+    exchange: ClassVar[Exchange]
+    least_workers: ClassVar[int] = 1
 
     def __init__(self, workers: Iterable[int]) -> None:
         self.active: set[int] = set(workers)
         if not self.active:
             raise ValueError("a protocol needs at least one worker")
 
+    @classmethod
+    def parse_options(cls, text: str) -> Mapping[str, Any]:
+        """Reads what follows the colon; the result are keyword arguments of the class.
+
+        Raises:
+            ValueError: It is not as in `usage`; the message says what is allowed.
+        """
+        if text:
+            raise ValueError("it takes no options")
+        return {}
+
+    @classmethod
+    def format_options(cls, options: Mapping[str, Any]) -> str:
+        """Writes options in the one way in which they are recorded; reads back as the same."""
+        return ""
+
+    @classmethod
+    def check_cluster(cls, workers: int, options: Mapping[str, Any]) -> None:
+        """Refuses a number of workers with which the protocol cannot work.
+
+        Raises:
+            ValueError: It is one; the message says what is allowed.
+        """
+        if workers < cls.least_workers:
+            raise ValueError(f"it needs {cls.least_workers} workers or more")
+
     @abstractmethod
-    def start(self) -> list[int]:
+    def start(self) -> Release:
         """Releases the workers that may start at once; called once."""
 
     @abstractmethod
-    def on_push(self, worker: int, now_seconds: float) -> list[int]:
-        """Takes note that `worker` has finished its step."""
+    def on_push(self, worker: int, now_seconds: float) -> Release:
+        """Takes note that `worker` has finished its step.
+
+        The late push of a worker that was removed is ignored.
+        """
 
     @abstractmethod
-    def add(self, worker: int) -> list[int]:
+    def add(self, worker: int) -> Release:
         """Lets `worker` take part from now on, new or back again."""
 
     @abstractmethod
-    def remove(self, worker: int) -> list[int]:
+    def remove(self, worker: int) -> Release:
         """Lets nobody wait for `worker` any longer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from syncswitch.trainers.protocols.base import SyncProtocol
+from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
 __all__ = ["BSP"]
 
@@ -17,41 +17,43 @@ class BSP(SyncProtocol):
     """
 
     name = "bsp"
-    aggregates = True
+    usage = "bsp"
+    exchange = Exchange.ROUND
 
     def __init__(self, workers: Iterable[int]) -> None:
         super().__init__(workers)
         self._outstanding: set[int] = set()
+        self._arrived: set[int] = set()
 
-    def start(self) -> list[int]:
+    def start(self) -> Release:
         """Starts the first round with all workers."""
         return self._next_round()
 
-    def on_push(self, worker: int, now_seconds: float) -> list[int]:
-        """Releases everybody when `worker` was the last one of the round.
-
-        The late push of a worker that was removed is ignored.
-        """
+    def on_push(self, worker: int, now_seconds: float) -> Release:
+        """Joins the round's gradients and releases everybody when `worker` was the last one."""
         if worker not in self.active:
-            return []
+            return NOBODY
         if worker not in self._outstanding:
             raise ValueError(f"worker {worker} has no step under way in this round")
         self._outstanding.discard(worker)
-        return [] if self._outstanding else self._next_round()
+        self._arrived.add(worker)
+        return NOBODY if self._outstanding else self._next_round()
 
-    def add(self, worker: int) -> list[int]:
+    def add(self, worker: int) -> Release:
         """Admits `worker` to the next round, which starts now if nobody is at work."""
         self.active.add(worker)
-        return [] if self._outstanding else self._next_round()
+        return NOBODY if self._outstanding else self._next_round()
 
-    def remove(self, worker: int) -> list[int]:
+    def remove(self, worker: int) -> Release:
         """Releases the others when only `worker` was missing."""
         self.active.discard(worker)
         if worker not in self._outstanding:
-            return []
+            return NOBODY
         self._outstanding.discard(worker)
-        return [] if self._outstanding else self._next_round()
+        return NOBODY if self._outstanding else self._next_round()
 
-    def _next_round(self) -> list[int]:
+    def _next_round(self) -> Release:
+        groups = (tuple(sorted(self._arrived)),) if self._arrived else ()
+        self._arrived = set()
         self._outstanding = set(self.active)
-        return sorted(self.active)
+        return Release(tuple(sorted(self.active)), groups)

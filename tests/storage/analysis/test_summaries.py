@@ -344,7 +344,13 @@ def test_settings_are_chosen_by_no_setting(database: Database) -> None:
 
 def test_workloads_are_kept_apart(filled: Database) -> None:
     found = setting_statistics(filled)
-    assert len({one.fingerprint for one in found}) == 3
+    assert len({one.fingerprint for one in found}) == 4
+    # A simulated job and a real one are two, whatever else they share.
+    simulated = [one for one in found if one.simulated_cluster is not None]
+    assert {(one.workload, one.workers) for one in simulated} == {("generated", 4)}
+    assert {one.fingerprint for one in simulated}.isdisjoint(
+        {one.fingerprint for one in found if one.simulated_cluster is None}
+    )
     keys = [(one.fingerprint, one.setting_percent) for one in found]
     assert len(set(keys)) == len(keys)
     (recorded,) = {one.fingerprint for one in found if one.workload == "recorded"}

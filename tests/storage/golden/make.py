@@ -3,8 +3,8 @@
 Each revision's file is written once, by the software of its time, and never again: it is what
 users have. It holds a finished search (a policy, its evidence, an alias), a second version, a
 failed run and one under way, since revision 0002 also imported runs, a fork and an imported policy,
-since revision 0003 also options, checkpoints, a confidence and runs that were stopped, beside
-Optuna's tables.
+since revision 0003 also options, checkpoints, a confidence and runs that were stopped, since
+revision 0004 also a search on a simulated cluster, beside Optuna's tables.
 
 The policy files beside it are what `write_policy` wrote at each schema version.
 """
@@ -135,6 +135,17 @@ def add_adaptive(url: str) -> None:
         store.register(workload, workload.name, search)
 
 
+SIMULATED_CLUSTER = "5" * 64
+
+
+def add_simulated(url: str) -> None:
+    """The same job on a simulated cluster: a finished search."""
+    with open_database(url, create=False) as database:
+        workload = replace(identity(), simulated_cluster=SIMULATED_CLUSTER)
+        plan = SearchPlan(PaperRule(2, 1), trainer="simulated")
+        Search(database, workload, plan, GeneratedTrainer).run()
+
+
 def main() -> None:
     """Writes `REVISION.sql` beside this file, unless it is there."""
     target = FOLDER / f"{REVISION}.sql"
@@ -145,6 +156,7 @@ def main() -> None:
         fill(f"sqlite:///{path}")
         add_imports(f"sqlite:///{path}", Path(folder))
         add_adaptive(f"sqlite:///{path}")
+        add_simulated(f"sqlite:///{path}")
         with closing(sqlite3.connect(path)) as connection:
             target.write_text("\n".join(connection.iterdump()) + "\n")
 

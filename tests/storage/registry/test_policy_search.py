@@ -17,7 +17,7 @@ from syncswitch.storage.registry.policy_search import (
     related_switches,
     suggest,
 )
-from syncswitch.storage.registry.similarity import JobFacts
+from syncswitch.storage.registry.similarity import REAL, JobFacts
 from syncswitch.storage.trials import SearchInfo, TrialStore
 
 Add = Callable[..., WorkloadIdentity]
@@ -101,7 +101,8 @@ def test_nothing_comparable_is_no_suggestion(database: Database, publish: Add) -
 
 def test_what_could_not_be_compared_is_said_last(database: Database, publish: Add) -> None:
     publish(batch_size=None, workers=8)
-    found = suggest(database, JobFacts(workers=4, total_worker_steps=1000, batch_size=32))
+    wanted = JobFacts(workers=4, total_worker_steps=1000, batch_size=32, simulated_cluster=REAL)
+    found = suggest(database, wanted)
     assert found is not None
     first, last = found.differences
     assert first == "8 workers instead of 4: a smaller cluster may switch earlier"
@@ -142,10 +143,23 @@ def test_of_several_rows_that_of_the_same_size_and_protocols_is_taken(
 def test_of_an_unknown_workload_the_arguments_alone_are_known(database: Database) -> None:
     assert known_facts(database, "unknown") is None
     assert known_facts(database, "unknown", protocols=("bsp", "asp")) is None
-    assert known_facts(database, "unknown", workers=3) == JobFacts(workers=3)
-    assert known_facts(database, "unknown", workers=3, protocols=("bsp", "asp")) == JobFacts(
-        workers=3, first_protocol="bsp", second_protocol="asp"
+    size = JobFacts(workers=3, simulated_cluster=REAL)
+    assert known_facts(database, "unknown", workers=3) == size
+    assert known_facts(database, "unknown", workers=3, protocols=("bsp", "asp")) == replace(
+        size, first_protocol="bsp", second_protocol="asp"
     )
+
+
+def test_of_a_real_job_and_a_newer_simulated_one_the_real_one_is_meant(
+    database: Database, register: Add
+) -> None:
+    real = register()
+    simulated = register(simulated_cluster="5")
+    larger = register(simulated_cluster="5", workers=8)
+    assert known_facts(database, "digits") == JobFacts.of(real)
+    assert known_facts(database, "digits", workers=4) == JobFacts.of(real)
+    assert known_facts(database, simulated.fingerprint) == JobFacts.of(simulated)
+    assert known_facts(database, "digits", workers=8) == JobFacts.of(larger)
 
 
 def test_the_hint_names_the_nearest_policy(
@@ -158,6 +172,18 @@ def test_the_hint_names_the_nearest_policy(
         " 1,000 worker-steps instead of 400"
     )
     assert nearest_hint(url, identity).endswith("but: nothing known differs")
+
+
+def test_the_hint_says_that_the_nearest_policy_is_a_simulated_one(
+    url: str, publish: Add, identity: WorkloadIdentity
+) -> None:
+    publish(simulated_cluster="5")
+    assert nearest_hint(url, identity) == (
+        "; the nearest policy is version 1 of 'digits' for 4 simulated workers, bsp,asp (12.5 %),"
+        " but: a simulated cluster instead of a real one: its speeds are a model's"
+    )
+    publish(batch_size=64)
+    assert "for 4 workers, bsp,asp (12.5 %), but: batch size 64" in nearest_hint(url, identity)
 
 
 def test_no_hint_is_no_error(url: str, database: Database, identity: WorkloadIdentity) -> None:
@@ -177,6 +203,20 @@ def test_related_jobs_give_a_start_the_most_similar_first(
     publish(3.125, workers=2, total_worker_steps=2000)
     publish(6.25, workers=3)
     assert related_switches(database, identity) == (6.25, 25.0, 6.25, 50.0, 3.125)
+
+
+def test_a_simulated_job_gives_a_real_one_a_start_after_those_that_are_more_alike(
+    database: Database, publish: Add, identity: WorkloadIdentity
+) -> None:
+    publish(6.25, simulated_cluster="5")
+    assert related_switches(database, identity) == (6.25,)
+    publish(3.125, total_worker_steps=3000)
+    publish(12.5, simulated_cluster="5", total_worker_steps=2100)  # too much together
+    publish(25.0, learning_rate=0.2)
+    publish(50.0)
+    assert related_switches(database, identity) == (50.0, 25.0, 6.25, 3.125)
+    simulated = replace(identity, simulated_cluster="5")
+    assert related_switches(database, simulated) == (6.25, 50.0, 12.5, 25.0)
 
 
 def test_a_job_is_related_to_itself(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 from syncswitch.storage.registry.similarity import (
+    REAL,
     Candidate,
     JobFacts,
     differences,
@@ -54,6 +55,7 @@ jobs = st.builds(
     learning_rate_boundaries=unknown_or(schedules),
     metric=unknown_or(words),
     evaluation_interval_worker_steps=unknown_or(numbers),
+    simulated_cluster=unknown_or(st.sampled_from([REAL, "5", "6"])),
 )
 times = st.integers(0, 3).map(lambda days: START + timedelta(days=days))
 candidates = st.lists(
@@ -164,6 +166,7 @@ def test_a_ranking_holds_what_is_comparable_from_near_to_far(
             "total_worker_steps": st.integers(1, 10**6),
             "batch_size": st.integers(1, 1000),
             "second_protocol": st.just("ssp"),
+            "simulated_cluster": st.sampled_from(["5", "6"]),
         },
     )
 )
@@ -221,6 +224,10 @@ def test_another_pair_of_protocols_is_never_suggested(
         ({"optimizer": "x"}, {"momentum": 0.0}),
         ({"learning_rate_boundaries": ()}, {"optimizer": "x"}),
         ({"batch_size": 64}, {"batch_size": 128}),
+        ({"total_worker_steps": 1100}, {"simulated_cluster": "5"}),
+        ({"model": "x"}, {"simulated_cluster": "5"}),
+        ({"simulated_cluster": "5"}, {"total_worker_steps": 2100}),
+        ({"simulated_cluster": "5"}, {"workers": 5}),
         ({}, {"evaluation_interval_worker_steps": 60}),
         # What is not known may differ, too.
         ({"momentum": 0.0}, {"model": None}),
@@ -296,6 +303,37 @@ def test_a_difference_too_small_to_print_is_one_all_the_same(
     jobs = [JobFacts(workers=1, **{field: value}) for value in (one, other)]
     assert [difference.text for difference in differences(*jobs)] == [text]
     assert distance(*jobs) > (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        (None, "5", "a simulated cluster instead of a real one: its speeds are a model's"),
+        ("5", None, "a real cluster instead of a simulated one"),
+        ("5", "6", "another simulated cluster"),
+    ],
+)
+def test_a_simulated_job_and_a_real_one_are_two_jobs(
+    identity: WorkloadIdentity, one: str | None, other: str | None, text: str
+) -> None:
+    jobs = [JobFacts.of(replace(identity, simulated_cluster=digest)) for digest in (one, other)]
+    assert distance(*jobs) > (0, 0)
+    assert [difference.text for difference in differences(*jobs)] == [text]
+    assert [difference.text for difference in differences(jobs[0], jobs[0])] == []
+
+
+@given(changes=st.dictionaries(st.sampled_from(["model", "loss"]), st.just("other")))
+def test_of_two_jobs_that_are_the_same_otherwise_the_real_one_is_nearer(
+    changes: dict[str, Any],
+) -> None:
+    real = replace(IDENTITY, **changes)
+    found = [
+        Candidate(JobFacts.of(job), job.fingerprint, 1, START + timedelta(days=days))
+        for days, job in enumerate((real, replace(real, simulated_cluster="5")))
+    ]
+    assert ranked(JobFacts.of(IDENTITY), found) == found
+    wanted = replace(IDENTITY, simulated_cluster="5")
+    assert ranked(JobFacts.of(wanted), found) == found[::-1]
 
 
 def test_a_policy_alone_says_less_of_its_job(

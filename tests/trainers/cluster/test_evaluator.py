@@ -10,9 +10,10 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records import Evaluation
-from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator, ModelTester
+from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.program import Program
 from syncswitch.trainers.data import Data
+from syncswitch.trainers.model.tester import ModelTester
 
 from ..jobs import CONSTANT, first_workers
 
@@ -46,8 +47,8 @@ def make_tester(
     data = Data(outputs, labels, outputs, labels, test_transform=test_transform)
     workload = replace(CONSTANT, model=model, loss=loss, metric=metric)
     program = Program(workload, data, first_workers(devices, 1))
-    program.load(program.initial_state(0))
-    return ModelTester(program, workload, data, devices.chief), program
+    program.load(program.form.initial(0))
+    return ModelTester(program.function, workload, data, devices.chief), program
 
 
 def accuracy_of(*arguments: Any, **fields: Any) -> float:
@@ -135,7 +136,7 @@ class TestModelTester:
         self, devices: Any, keras: Any, value: float
     ) -> None:
         tester, program = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
-        state = program.initial_state(0)
+        state = program.form.initial(0)
         state.parameters[3] = value
         program.load(state)
         assert math.isnan(tester.accuracy(*program.snapshot()))

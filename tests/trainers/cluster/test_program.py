@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.program import ModelState, Program, Push
+from syncswitch.trainers.cluster.program import Program, Push
 from syncswitch.trainers.data import Data
+from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.workload import Workload
 
 from ..jobs import (
@@ -40,7 +41,7 @@ def make_program(devices: Any) -> MakeProgram:
 
 def in_parallel(*bodies: Callable[[], Any]) -> list[Any]:
     """Runs each body in a thread and an executor of its own, started together."""
-    from syncswitch.trainers.cluster.tensorflow_api import executor_scope, new_executor
+    from syncswitch.trainers.model.tensorflow_api import executor_scope, new_executor
 
     results: list[Any] = [None] * len(bodies)
     together = threading.Barrier(len(bodies))
@@ -75,7 +76,7 @@ def push_concurrently(
 
 
 def fresh(program: Program, seed: int = 0) -> ModelState:
-    state = program.initial_state(seed)
+    state = program.form.initial(seed)
     program.load(state)
     return state
 
@@ -142,7 +143,7 @@ class TestNoUpdateIsLost:
         for _ in range(4 * self.PUSHES):
             apply()
         assert state.updates == 4 * self.PUSHES
-        assert int(program._optimizer._optimizer.iterations.numpy()) == 4 * self.PUSHES
+        assert program.state().updates == 4 * self.PUSHES
         assert_repeated(state.parameters, variable.numpy().ravel())
         slots = [
             slot.numpy().ravel()
@@ -493,7 +494,7 @@ class TestModels:
 
     def test_initial_values_follow_the_seed(self, make_program: MakeProgram) -> None:
         program = make_program(DENSE, 1)
-        one, again, other = (program.initial_state(seed).parameters for seed in (1, 1, 2))
+        one, again, other = (program.form.initial(seed).parameters for seed in (1, 1, 2))
         np.testing.assert_array_equal(one, again)
         assert not np.allclose(one, other)
 
@@ -566,4 +567,4 @@ class TestWhatDoesNotFit:
     ) -> None:
         schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
         text = self.message(make_program, optimizer=lambda: keras.optimizers.Adam(schedule))
-        assert "learning_rate_boundaries" in text
+        assert "learning_rate that is a function" in text

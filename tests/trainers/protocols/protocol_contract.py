@@ -4,130 +4,241 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import PROTOCOLS, SyncProtocol
+from syncswitch.trainers.protocols import (
+    NOBODY,
+    PROTOCOLS,
+    Exchange,
+    Release,
+    SyncProtocol,
+    choose_protocol,
+)
 
-WORKERS = st.integers(1, 6)
-# What happens next: the kind, and which worker among those to which it can happen.
+# Workers beyond the fewest that the protocol can do with.
+MORE_WORKERS = st.integers(0, 5)
+# What happens next: the kind, and a number that says to which of the workers and how much later.
+Event = tuple[str, int]
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["push", "push", "push", "leave", "join"]), st.integers(0, 100)),
     max_size=80,
 )
+PUSHES = st.lists(st.tuples(st.just("push"), st.integers(0, 100)), max_size=120)
 
 
 class Cluster:
     """Drives a protocol as a cluster would, and checks each answer.
 
     Attributes:
-        running: Workers that were released and have not pushed.
+        active: Members.
+        running: Members that were released and have not pushed.
         pushes: By worker.
+        steps: Of each member; who joins stands where the member with the fewest steps is.
+        released: The workers of the last answer.
+        groups: Its groups.
     """
 
-    def __init__(self, kind: type[SyncProtocol], workers: int) -> None:
-        self.protocol = kind(range(workers))
-        self.active = set(range(workers))
+    def __init__(self, protocol: SyncProtocol) -> None:
+        self.protocol = protocol
+        self.active = set(protocol.active)
         self.gone: set[int] = set()
         self.running: set[int] = set()
-        self.pushes = dict.fromkeys(range(workers), 0)
-        self.now = 0.0
-        self.released = self._take(self.protocol.start())
+        self.pushes = dict.fromkeys(self.active, 0)
+        self.steps = dict.fromkeys(self.active, 0)
+        self.now_seconds = 0.0
+        self._unjoined: set[int] = set()
+        self._take(protocol.start())
 
-    def push(self, worker: int) -> list[int]:
-        self.now += 1.0
+    @property
+    def waiting(self) -> set[int]:
+        return self.active - self.running
+
+    def lead(self, worker: int) -> int:
+        return self.steps[worker] - min(self.steps.values())
+
+    def push(self, worker: int, step_seconds: float = 1.0) -> list[int]:
+        self.now_seconds += step_seconds
         self.running.discard(worker)
         self.pushes[worker] += 1
-        return self._take(self.protocol.on_push(worker, self.now))
+        self.steps[worker] += 1
+        self._unjoined.add(worker)
+        return self._take(self.protocol.on_push(worker, self.now_seconds))
 
     def leave(self, worker: int) -> list[int]:
         self.active.discard(worker)
         self.running.discard(worker)
+        del self.steps[worker]
         self.gone.add(worker)
         return self._take(self.protocol.remove(worker))
 
     def join(self, worker: int) -> list[int]:
         self.gone.discard(worker)
         self.active.add(worker)
+        self.steps[worker] = min(self.steps.values(), default=0)
         self.pushes.setdefault(worker, 0)
         return self._take(self.protocol.add(worker))
 
-    def follow(self, events: list[tuple[str, int]]) -> None:
+    def follow(self, events: list[Event]) -> None:
         for kind, choice in events:
             if kind == "push" and self.running:
-                self.push(sorted(self.running)[choice % len(self.running)])
+                running = sorted(self.running)
+                self.push(running[choice % len(running)], step_seconds=0.5 + choice % 7)
             elif kind == "leave" and self.active:
                 self.leave(sorted(self.active)[choice % len(self.active)])
             elif kind == "join":
                 absent = sorted(self.gone | {max(self.pushes) + 1})
                 self.join(absent[choice % len(absent)])
 
-    def _take(self, released: list[int]) -> list[int]:
+    def _take(self, release: Release) -> list[int]:
+        released = list(release.workers)
         assert released == sorted(set(released)), "released workers ascend and are named once"
         assert set(released) <= self.active, "only a member is released"
         assert not set(released) & self.running, "nobody is released who is still at work"
+        self._check_groups(release)
         self.running |= set(released)
         assert self.protocol.active == self.active
         assert self.running or not self.active, "somebody is at work as long as there are members"
-        self.released = released
+        self.released, self.groups = released, release.groups
         return released
+
+    def _check_groups(self, release: Release) -> None:
+        joined = [worker for group in release.groups for worker in group]
+        assert len(joined) == len(set(joined)), "work is joined once"
+        assert all(list(group) == sorted(group) for group in release.groups)
+        match self.protocol.exchange:
+            case Exchange.PUSH:
+                assert not joined, "a push is applied at once"
+            case Exchange.ROUND:
+                assert set(joined) <= self._unjoined, "a gradient is joined once"
+                assert not set(release.workers) & (self._unjoined - set(joined))
+                self._unjoined -= set(joined)
+            case Exchange.REPLICA:
+                assert set(joined) <= set(release.workers), "an average is for those that go on"
+                assert all(len(group) > 1 for group in release.groups)
+
+
+def cluster(text: str, workers: int) -> Cluster:
+    return Cluster(choose_protocol(text).machine(range(workers)))
+
+
+def trace(text: str, workers: int, events: list[Event]) -> list[list[int]]:
+    """Whom each event releases."""
+    driven = cluster(text, workers)
+    result = [driven.released]
+    for event in events:
+        driven.released = []
+        driven.follow([event])
+        result.append(driven.released)
+    return result
 
 
 class ProtocolContract:
+    """Attributes:
+    kind: The class.
+    texts: Choices of it, in the way in which they are recorded.
+    """
+
     kind: ClassVar[type[SyncProtocol]]
+    texts: ClassVar[tuple[str, ...]]
+
+    def clusters(self, more_workers: int) -> list[Cluster]:
+        return [cluster(text, self.kind.least_workers + more_workers) for text in self.texts]
 
     def test_it_is_known_by_its_name(self) -> None:
         assert PROTOCOLS[self.kind.name] is self.kind
+        assert self.texts
+        for text in self.texts:
+            choice = choose_protocol(text)
+            assert choice.kind is self.kind
+            assert choice.exchange is self.kind.exchange
+            assert choice.text == text
+
+    def test_what_is_recorded_reads_back_as_the_same(self) -> None:
+        for text in self.texts:
+            options = choose_protocol(text).options
+            assert self.kind.parse_options(self.kind.format_options(options)) == options
 
     def test_it_needs_a_worker(self) -> None:
-        try:
-            self.kind([])
-        except ValueError:
-            return
-        raise AssertionError("a protocol without workers would never release anybody")
+        for text in self.texts:
+            with pytest.raises(ValueError, match="worker"):
+                choose_protocol(text).machine([])
 
-    @given(WORKERS)
-    def test_at_the_start_everybody_is_released(self, workers: int) -> None:
-        assert Cluster(self.kind, workers).released == list(range(workers))
+    def test_it_needs_its_fewest_workers(self) -> None:
+        for text in self.texts:
+            options = choose_protocol(text).options
+            with pytest.raises(ValueError, match="workers or more"):
+                self.kind.check_cluster(self.kind.least_workers - 1, options)
 
-    @given(WORKERS, EVENTS)
-    @settings(max_examples=200)
-    def test_no_order_of_events_blocks_the_cluster(
-        self, workers: int, events: list[tuple[str, int]]
-    ) -> None:
-        Cluster(self.kind, workers).follow(events)
+    @given(MORE_WORKERS)
+    def test_at_the_start_everybody_is_released(self, more: int) -> None:
+        for one in self.clusters(more):
+            assert one.released == sorted(one.active)
+            assert one.groups == ()
 
-    @given(WORKERS, EVENTS, st.integers(0, 100))
+    @given(MORE_WORKERS, EVENTS)
+    @settings(max_examples=100)
+    def test_no_order_of_events_blocks_the_cluster(self, more: int, events: list[Event]) -> None:
+        for one in self.clusters(more):
+            one.follow(events)
+
+    @given(MORE_WORKERS, EVENTS, st.integers(0, 100))
+    @settings(max_examples=50)
     def test_the_last_members_to_stay_are_never_blocked(
-        self, workers: int, events: list[tuple[str, int]], choice: int
+        self, more: int, events: list[Event], choice: int
     ) -> None:
-        cluster = Cluster(self.kind, workers)
-        cluster.follow(events)
-        if not cluster.active:
-            return
-        last = sorted(cluster.active)[choice % len(cluster.active)]
-        for worker in sorted(cluster.active - {last}):
-            cluster.leave(worker)
-        for _ in range(3):
-            assert cluster.running == {last}
-            cluster.push(last)
+        for one in self.clusters(more):
+            one.follow(events)
+            if not one.active:
+                continue
+            last = sorted(one.active)[choice % len(one.active)]
+            for worker in sorted(one.active - {last}):
+                one.leave(worker)
+            for _ in range(3):
+                assert one.running == {last}
+                one.push(last)
 
-    @given(WORKERS, EVENTS)
+    @given(MORE_WORKERS, EVENTS)
+    @settings(max_examples=50)
     def test_an_empty_cluster_starts_again_when_somebody_joins(
-        self, workers: int, events: list[tuple[str, int]]
+        self, more: int, events: list[Event]
     ) -> None:
-        cluster = Cluster(self.kind, workers)
-        cluster.follow(events)
-        for worker in sorted(cluster.active):
-            cluster.leave(worker)
-        assert not cluster.running
-        assert cluster.join(0) == [0]
+        for one in self.clusters(more):
+            one.follow(events)
+            for worker in sorted(one.active):
+                one.leave(worker)
+            assert not one.running
+            assert one.join(0) == [0]
 
-    def test_removing_a_stranger_releases_nobody(self) -> None:
-        cluster = Cluster(self.kind, 2)
-        assert cluster.protocol.remove(7) == []
-        assert cluster.protocol.active == {0, 1}
+    @given(MORE_WORKERS, EVENTS)
+    @settings(max_examples=50)
+    def test_what_cannot_happen_changes_nothing(self, more: int, events: list[Event]) -> None:
+        for one in self.clusters(more):
+            for kind, choice in events:
+                stranger = max(one.pushes) + 1
+                assert one.protocol.remove(stranger) == NOBODY
+                for worker in sorted(one.gone):
+                    assert one.protocol.on_push(worker, one.now_seconds) == NOBODY
+                    assert one.protocol.remove(worker) == NOBODY
+                for worker in sorted(one.active):
+                    assert one.protocol.add(worker) == NOBODY
+                one.follow([(kind, choice)])
 
-    def test_adding_a_member_at_work_releases_nobody(self) -> None:
-        cluster = Cluster(self.kind, 2)
-        assert cluster.protocol.add(1) == []
+    @given(MORE_WORKERS, EVENTS)
+    @settings(max_examples=50)
+    def test_a_push_without_a_step_is_refused(self, more: int, events: list[Event]) -> None:
+        for one in self.clusters(more):
+            one.follow(events)
+            for worker in sorted(one.waiting):
+                with pytest.raises(ValueError, match=f"worker {worker} has no step"):
+                    one.protocol.on_push(worker, one.now_seconds)
+
+    @given(MORE_WORKERS, EVENTS)
+    @settings(max_examples=50)
+    def test_the_same_events_give_the_same_answers(self, more: int, events: list[Event]) -> None:
+        for one, other in zip(self.clusters(more), self.clusters(more), strict=True):
+            for event in events:
+                one.follow([event])
+                other.follow([event])
+                assert (one.released, one.groups) == (other.released, other.groups)

@@ -2,37 +2,28 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from syncswitch.trainers.protocols import ASP
+from syncswitch.trainers.protocols import ASP, Exchange
 
-from .protocol_contract import EVENTS, WORKERS, Cluster, ProtocolContract
+from .protocol_contract import EVENTS, MORE_WORKERS, Event, ProtocolContract, cluster
 
 
 class TestASP(ProtocolContract):
     kind = ASP
+    texts = ("asp",)
 
     def test_each_push_is_an_update(self) -> None:
-        assert not ASP.aggregates
+        assert ASP.exchange is Exchange.PUSH
 
-    @given(WORKERS, EVENTS)
-    def test_a_push_releases_the_pusher_and_only_it(
-        self, workers: int, events: list[tuple[str, int]]
-    ) -> None:
-        cluster = Cluster(ASP, workers)
-        cluster.follow(events)
-        for worker in sorted(cluster.active):
-            assert cluster.push(worker) == [worker]
+    @given(MORE_WORKERS, EVENTS)
+    def test_a_push_releases_the_pusher_and_only_it(self, more: int, events: list[Event]) -> None:
+        asp = cluster("asp", 1 + more)
+        asp.follow(events)
+        for worker in sorted(asp.active):
+            assert asp.push(worker) == [worker]
 
-    @given(WORKERS, EVENTS)
-    def test_every_member_is_always_at_work(
-        self, workers: int, events: list[tuple[str, int]]
-    ) -> None:
-        cluster = Cluster(ASP, workers)
+    @given(MORE_WORKERS, EVENTS)
+    def test_every_member_is_always_at_work(self, more: int, events: list[Event]) -> None:
+        asp = cluster("asp", 1 + more)
         for event in events:
-            cluster.follow([event])
-            assert cluster.running == cluster.active
-
-    def test_a_late_push_of_a_removed_worker_releases_nobody(self) -> None:
-        protocol = ASP(range(2))
-        protocol.start()
-        protocol.remove(1)
-        assert protocol.on_push(1, 1.0) == []
+            asp.follow([event])
+            assert asp.running == asp.active

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.trainers.cluster.layout import FlatLayout
-from syncswitch.trainers.cluster.optimizer import pack, unpack
-from syncswitch.trainers.cluster.tensorflow_api import tf
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.keras_parts import build_loss, build_model
+from syncswitch.trainers.model.layout import FlatLayout
+from syncswitch.trainers.model.optimizer import pack, unpack
+from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelFunction", "moving_variables"]
@@ -17,16 +17,22 @@ __all__ = ["ModelFunction", "moving_variables"]
 class ModelFunction:
     """What a worker computes; it keeps no state of the training.
 
+    Args:
+        workload: What is trained.
+        data: Of the workload.
+        model: Computes what the workload's model does, with the same variables; built where it is
+            not given.
+
     Attributes:
         parameters: Layout of the trained variables.
         statistics: Layout of the variables that move without a gradient.
     """
 
-    def __init__(self, workload: Workload, data: Data) -> None:
+    def __init__(self, workload: Workload, data: Data, model: Any = None) -> None:
         self._batch_size = workload.batch_size
         self._examples = len(data.train_inputs)
         self._transform = data.transform
-        self._model = build_model(workload)
+        self._model = build_model(workload) if model is None else model
         self._loss = build_loss(workload)
         self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")

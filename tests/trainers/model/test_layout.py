@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.layout import FlatLayout
+from syncswitch.trainers.model.layout import FlatLayout
 
 shapes = st.lists(st.lists(st.integers(1, 4), max_size=3).map(tuple), max_size=6).map(tuple)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.trainers.cluster.layout import Vector
+from syncswitch.trainers.model.layout import Vector
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 

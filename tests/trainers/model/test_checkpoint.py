@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 CHECKPOINT = Checkpoint(
     model="abc",
@@ -86,7 +86,7 @@ WRITER = """
     import sys
     from pathlib import Path
     import numpy as np
-    from syncswitch.trainers.cluster.checkpoint import Checkpoint, write_checkpoint
+    from syncswitch.trainers.model.checkpoint import Checkpoint, write_checkpoint
 
     round = 0
     while True:

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncswitch.trainers.protocols import DSSP, Exchange, choose_protocol
+from syncswitch.trainers.protocols.dssp import LastPushes, extra_steps
+
+from .play import play, play_choice
+from .protocol_contract import (
+    EVENTS,
+    MORE_WORKERS,
+    Cluster,
+    Event,
+    ProtocolContract,
+    cluster,
+    trace,
+)
+
+LOW = st.integers(0, 4)
+RANGE = st.integers(0, 6)
+# Eighths are exact in binary, so that both ways of computing see the same ties.
+SECONDS = st.integers(0, 80).map(lambda eighths: eighths / 8)
+LAST_PUSHES = st.builds(lambda first, more: LastPushes(first + more, first), SECONDS, SECONDS)
+
+
+def dssp(low: int, more: int, range_steps: int, mode: str = "bounded") -> tuple[Cluster, DSSP]:
+    driven = cluster(f"dssp:{low}-{low + range_steps}:{mode}", 2 + more)
+    assert isinstance(driven.protocol, DSSP)
+    return driven, driven.protocol
+
+
+class TestDSSP(ProtocolContract):
+    kind = DSSP
+    texts = ("dssp:3-15", "dssp:0-2", "dssp:0-2:unbounded", "dssp:1-5:unbounded")
+
+    def test_each_push_is_an_update(self) -> None:
+        assert DSSP.exchange is Exchange.PUSH
+
+    @given(LOW, MORE_WORKERS, RANGE, EVENTS)
+    @settings(max_examples=200)
+    def test_no_step_starts_beyond_the_high_limit(
+        self, low: int, more: int, range_steps: int, events: list[Event]
+    ) -> None:
+        driven, _ = dssp(low, more, range_steps)
+        for event in events:
+            driven.released = []
+            driven.follow([event])
+            assert all(driven.lead(worker) <= low + range_steps for worker in driven.released)
+
+    @given(LOW, MORE_WORKERS, RANGE, EVENTS, st.sampled_from(["bounded", "unbounded"]))
+    @settings(max_examples=200)
+    def test_credit_stays_within_the_range_and_those_who_wait_have_none(
+        self, low: int, more: int, range_steps: int, events: list[Event], mode: str
+    ) -> None:
+        driven, protocol = dssp(low, more, range_steps, mode)
+        for event in events:
+            driven.follow([event])
+            assert protocol.credit.keys() == driven.active
+            assert all(0 <= credit <= range_steps for credit in protocol.credit.values())
+            assert all(protocol.credit[worker] == 0 for worker in driven.waiting)
+            assert all(driven.lead(worker) > low for worker in driven.waiting)
+
+    @given(LOW, MORE_WORKERS, EVENTS, st.sampled_from(["bounded", "unbounded"]))
+    def test_without_a_range_it_is_ssp(
+        self, low: int, more: int, events: list[Event], mode: str
+    ) -> None:
+        same = trace(f"ssp:{low}", 2 + more, events)
+        assert trace(f"dssp:{low}-{low}:{mode}", 2 + more, events) == same
+
+    @given(st.integers(1, 4), st.integers(2, 6), st.integers(1, 9))
+    def test_workers_of_equal_speed_need_no_controller(
+        self, low: int, workers: int, step_seconds: int
+    ) -> None:
+        class WithoutController(DSSP):
+            def _grant(self, worker: int) -> int:
+                raise AssertionError("the controller is asked")
+
+        protocol = WithoutController(range(workers), low, low + 9)
+        pushes = itertools.islice(play(protocol, [step_seconds] * workers), 60)
+        assert all(push.release.workers == (push.worker,) for push in pushes)
+
+    def test_in_the_paper_the_lead_grows_without_end(self) -> None:
+        pushes = list(itertools.islice(play_choice("dssp:3-15:unbounded", [1.0, 1.9]), 3000))
+        done = [sum(push.worker == worker for push in pushes) for worker in (0, 1)]
+        assert done[0] - done[1] > 900
+
+    def test_only_the_fastest_is_granted_steps(self) -> None:
+        driven = cluster("dssp:0-9", 3)
+        for worker, step_seconds in [(2, 1), (1, 1), (0, 8), (2, 1), (1, 1), (0, 8)]:
+            driven.push(worker, step_seconds)
+        # It is second 20; worker 0 pushes every 10 s, and so do the others that wait for it.
+        # Of those with the fewest steps worker 0 counts: step 3 of worker 2 should end near 30.
+        assert driven.push(2, 1) == [2]
+        assert driven.push(2, 1) == [2], "pace 1 s: all 8 steps to second 30"
+        assert isinstance(driven.protocol, DSSP)
+        assert driven.protocol.credit[2] == 7
+        assert driven.push(1, 1) == [], "second 23: its next step would end nearer to a push"
+
+        assert driven.push(0, 7) == [0, 1]
+        # From here two pushes come at once, which is no pace that a grant could follow.
+        assert driven.push(0, 0) == []
+        assert driven.push(1, 0) == [0, 1]
+        assert driven.push(1, 0) == []
+        assert driven.push(0, 0) == []
+        assert driven.push(2, 1) == [0, 1, 2], "the slowest by now, it still spends its credit"
+        assert driven.protocol.credit[2] == 6
+
+    def test_who_comes_back_has_no_credit_and_no_history(self) -> None:
+        # Two pushes of each worker, then worker 0 gets 5 steps, of which it has done one.
+        driven = cluster("dssp:0-9", 2)
+        protocol = driven.protocol
+        assert isinstance(protocol, DSSP)
+        driven.push(1, 8.0)
+        driven.push(0, 1.0)
+        driven.push(1, 7.0)
+        driven.push(0, 1.0)
+        assert driven.push(0, 1.0) == [0]
+        credit = protocol.credit[0]
+        assert credit > 0
+        driven.leave(0)
+        assert driven.join(0) == [0]
+        assert protocol.credit[0] == 0
+        assert driven.push(0, 1.0) == [], "one push is no pace"
+
+    @given(
+        LAST_PUSHES,
+        LAST_PUSHES,
+        st.integers(0, 12),
+        st.integers(-3, 12),
+    )
+    @settings(max_examples=300)
+    def test_the_controller_is_the_papers(
+        self, fast: LastPushes, slow: LastPushes, range_steps: int, most_steps: int
+    ) -> None:
+        pace, slow_pace = fast.interval_seconds, slow.interval_seconds
+        assert pace is not None
+        assert slow_pace is not None
+        ends = [fast.last_seconds + r * pace for r in range(max(most_steps, 0) + 1)]
+        foreseen = [slow.last_seconds + (k + 1) * slow_pace for k in range(range_steps + 1)]
+        gaps = [min(abs(push - end) for push in foreseen) for end in ends]
+        assert extra_steps(fast, slow, range_steps, most_steps) == gaps.index(min(gaps))
+
+    @given(st.sampled_from([None, LastPushes(4.0)]), LAST_PUSHES)
+    def test_without_two_pushes_of_either_nothing_is_granted(
+        self, new: LastPushes | None, other: LastPushes
+    ) -> None:
+        assert extra_steps(new, other, 12, 12) == 0
+        assert extra_steps(other, new, 12, 12) == 0
+
+    def test_the_limits_of_the_paper_are_the_default(self) -> None:
+        assert choose_protocol("dssp").text == "dssp:3-15"
+        assert choose_protocol("dssp:3-15:bounded").text == "dssp:3-15"
+        assert DSSP(range(2)).credit == {0: 0, 1: 0}

@@ -1,0 +1,127 @@
+"""The papers' workloads as a whole."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.trainers.model.checkpoint import read_checkpoint
+from syncswitch.trainers.schedule import decay_factor
+from syncswitch.trainers.workload import load_workload
+from syncswitch.trainers.workloads.cifar import CIFAR_10, CIFAR_100, FOLDER_VARIABLE
+from syncswitch.trainers.workloads.resnet32_cifar10 import workload as resnet32
+from syncswitch.trainers.workloads.resnet50_cifar100 import workload as resnet50
+
+from ..jobs import RecordingObserver, spec_of
+from .cifar_files import contents_of, write_folder
+
+BOTH = pytest.mark.parametrize("workload", [resnet32, resnet50], ids=lambda job: job.name)
+
+
+@pytest.fixture
+def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 pictures in each file, where the variable says."""
+    for files in (CIFAR_10, CIFAR_100):
+        write_folder(tmp_path / files.folder, contents_of(files))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+
+
+@BOTH
+class TestBoth:
+    def test_have_the_schedule_of_the_paper(self, workload: Any) -> None:
+        assert (workload.total_worker_steps, workload.batch_size) == (64_000, 128)
+        assert (workload.learning_rate, workload.momentum) == (0.1, 0.9)
+        factors = [
+            decay_factor(workload.learning_rate_boundaries, step)
+            for step in (0, 31_999, 32_000, 47_999, 48_000, 63_999)
+        ]
+        assert factors == [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
+
+    def test_leave_room_for_the_converged_accuracy_after_the_last_decay(
+        self, workload: Any
+    ) -> None:
+        last = workload.learning_rate_boundaries[-1][0]
+        rest = workload.total_worker_steps - last
+        assert rest // workload.evaluation_interval_worker_steps >= 5
+
+    def test_without_data_say_so_in_one_line(
+        self, workload: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+        with pytest.raises(WorkloadError, match=r"missing.*load_data\(\)") as error:
+            workload.load_data()
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.usefixtures("small_data")
+    def test_labels_fit_the_outputs(self, keras: Any, workload: Any) -> None:
+        data = workload.load_data()
+        classes = workload.model().output.shape[-1]
+        assert max(data.train_labels.max(), data.test_labels.max()) < classes
+
+
+@pytest.fixture(scope="module")
+def identities(keras: Any) -> list[WorkloadIdentity]:
+    return [workload.identity(8, "bsp", "asp") for workload in (resnet32, resnet50)]
+
+
+def test_are_different_jobs(identities: list[WorkloadIdentity]) -> None:
+    for field in ("name", "model", "data_set", "fingerprint"):
+        assert len({getattr(identity, field) for identity in identities}) == 2
+
+
+def test_describe_themselves_the_same_every_time(identities: list[WorkloadIdentity]) -> None:
+    """Though the names of layers count up in a process."""
+    for workload, identity in zip((resnet32, resnet50), identities, strict=True):
+        assert workload.identity(8, "bsp", "asp").fingerprint == identity.fingerprint
+
+
+def test_describing_them_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from syncswitch.trainers.workload import load_workload\n"
+        "load_workload('resnet32-cifar10'), load_workload('resnet50-cifar100')\n"
+        "heavy = {'tensorflow', 'keras', 'sklearn', 'optuna', 'sqlalchemy'}\n"
+        "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_data")
+def test_resnet32_trains_on_the_cluster(make_trainer: Any, tmp_path: Path) -> None:
+    """Both protocols, two workers, real gradients: it learns, and its statistics move."""
+    workload = replace(
+        load_workload("resnet32-cifar10"),
+        total_worker_steps=16,
+        batch_size=8,
+        learning_rate=0.01,
+        learning_rate_boundaries=(),
+        evaluation_interval_worker_steps=8,
+    )
+    observer = RecordingObserver()
+    spec = spec_of(workload, 2, 50.0, checkpoint_percents=(100.0,), checkpoint_directory=tmp_path)
+    record = make_trainer(workload, 2).train(spec, observer)
+    assert record.worker_steps == 16
+    assert not record.diverged
+    assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
+    losses = [evaluation.training_loss for evaluation in observer.evaluations]
+    assert all(math.isfinite(loss) for loss in losses)
+    assert losses[-1] < losses[0]
+    statistics = read_checkpoint(record.checkpoints[100.0]).statistics
+    assert len(statistics) == 2 * 31
+    for name, values in statistics.items():
+        assert np.isfinite(values).all(), name
+        assert not np.isin(values, (0.0, 1.0)).any(), f"{name} has values as it was built with"

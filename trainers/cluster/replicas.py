@@ -1,0 +1,178 @@
+"""A copy of the state on each worker, for protocols that train there and average."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers.cluster.launchers import Devices
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.optimizer import Optimizer, make_optimizer
+from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["Replicas"]
+
+
+class Replicas:
+    """Parameters, statistics and slots of each worker, in one variable on its device.
+
+    A worker's own thread calls `step`; the others may be called while the replicas that they
+    touch are at rest. Only `snapshot` may be called at any time.
+
+    Args:
+        workload: What is trained; each replica has an optimizer of its own.
+        function: Its model.
+        devices: Of the cluster.
+        worker_data: Training inputs and labels, on each worker.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        function: ModelFunction,
+        devices: Devices,
+        worker_data: Sequence[tuple[Any, Any]],
+    ) -> None:
+        self._function = function
+        self._devices = devices
+        self._worker_data = worker_data
+        self._updates = [0] * len(devices.workers)
+        self._optimizers = _optimizers(workload, function, devices)
+        slots = self._optimizers[0].layout.size
+        self._sizes = [function.parameters.size, function.statistics.size, slots]
+        self._averaged_size = self._sizes[0] + self._sizes[1]
+        self._variables = []
+        for worker, device in enumerate(devices.workers):
+            with tf.device(device):
+                zeros = tf.zeros(sum(self._sizes))
+                self._variables.append(tf.Variable(zeros, name=f"replica_{worker}"))
+        self._trace()
+
+    def scatter(self, state: ModelState) -> None:
+        """Gives every worker a copy of `state`. Blocks until they have it."""
+        flat = np.concatenate([state.parameters, state.statistics, state.slots])
+        for worker in range(len(self._variables)):
+            self._write(worker, self._overwrite, tf.constant(flat))
+        self._updates = [state.updates] * len(self._variables)
+
+    def step(self, worker: int, worker_step: int, seed: int, rate: float, momentum: float) -> float:
+        """Trains a worker's replica with one batch. Blocks until that is done.
+
+        Returns:
+            Loss of the batch, before the update.
+        """
+        with tf.device(self._devices.workers[worker]):
+            loss = self._steps[worker](
+                *self._worker_data[worker],
+                tf.constant([worker_step, seed, self._updates[worker]], tf.int64),
+                tf.constant([rate, momentum], tf.float32),
+                self._variables[worker].handle,
+            )
+        self._updates[worker] += 1
+        return float(loss)
+
+    def average(self, workers: Sequence[int]) -> None:
+        """Gives these workers the mean of their parameters and statistics; slots stay local."""
+        mean = tf.reduce_mean(tf.stack([self._averaged_part(worker) for worker in workers]), 0)
+        for worker in workers:
+            self._write(worker, self._overwrite_averaged_part, mean)
+
+    def mean(self) -> ModelState:
+        """The mean of all replicas, slots included; the workers keep what they have."""
+        flat = np.mean([variable.numpy() for variable in self._variables], axis=0)
+        parameters, statistics, slots = np.split(flat, np.cumsum(self._sizes)[:-1])
+        return ModelState(parameters, slots, statistics, max(self._updates))
+
+    def snapshot(self) -> tuple[Any, Any]:
+        """Mean parameters and statistics; a replica may be a step ahead of another."""
+        with tf.device(self._devices.chief):
+            parts = [self._averaged_part(worker) for worker in range(len(self._variables))]
+            mean = tf.reduce_mean(tf.stack(parts), 0)
+            parameters, statistics = tf.split(mean, self._sizes[:2])
+            return parameters, statistics
+
+    def _trace(self) -> None:
+        def function(body: Any, *arguments: Any) -> Any:
+            return tf.function(body, autograph=False).get_concrete_function(*arguments)
+
+        handle = self._variables[0].handle
+        arguments = *self._worker_data[0], tf.zeros([3], tf.int64), tf.zeros([2]), handle
+        traced = {
+            id(optimizer): function(partial(self._traced_step, optimizer), *arguments)
+            for optimizer in self._optimizers
+        }
+        self._steps = [traced[id(optimizer)] for optimizer in self._optimizers]
+        self._read_averaged_part = function(self._traced_read_averaged_part, handle)
+        self._overwrite = function(_traced_overwrite, tf.zeros(sum(self._sizes)), handle)
+        self._overwrite_averaged_part = function(
+            self._traced_overwrite_averaged_part, tf.zeros(self._averaged_size), handle
+        )
+        # Once on each worker, so that no trial pays for it.
+        for worker in range(len(self._variables)):
+            self.step(worker, 0, 0, 0.0, 0.0)
+
+    def _averaged_part(self, worker: int) -> Any:
+        with tf.device(self._devices.workers[worker]):
+            return self._read_averaged_part(self._variables[worker].handle)
+
+    def _write(self, worker: int, function: Any, value: Any) -> None:
+        with tf.device(self._devices.workers[worker]):
+            written = function(tf.identity(value), self._variables[worker].handle)
+        # A call to a server returns before it is carried out; what it returns is there after.
+        written.numpy()
+
+    def _traced_step(
+        self,
+        optimizer: Optimizer,
+        inputs: Any,
+        labels: Any,
+        numbers: Any,
+        hyper_parameters: Any,
+        replica: Any,
+    ) -> Any:
+        worker_step, seed, updates = tf.unstack(numbers)
+        rate, momentum = tf.unstack(hyper_parameters)
+        parameters, statistics, slots = tf.split(self._value(replica), self._sizes)
+        batch = self._function.batch(inputs, labels, worker_step, seed)
+        loss, gradient, change = self._function.gradient(parameters, statistics, *batch)
+        parameters, slots = optimizer.apply(parameters, slots, updates, gradient, rate, momentum)
+        value = tf.concat([parameters, statistics + change, slots], 0)
+        with tf.control_dependencies([_assign(replica, value)]):
+            return tf.cast(loss, tf.float32)
+
+    def _traced_read_averaged_part(self, replica: Any) -> Any:
+        return tf.identity(self._value(replica)[: self._averaged_size])
+
+    def _traced_overwrite_averaged_part(self, averaged: Any, replica: Any) -> Any:
+        slots = self._value(replica)[self._averaged_size :]
+        return _traced_overwrite(tf.concat([averaged, slots], 0), replica)
+
+    def _value(self, replica: Any) -> Any:
+        value = tf.raw_ops.ReadVariableOp(resource=replica, dtype=tf.float32)
+        return tf.ensure_shape(value, [sum(self._sizes)])
+
+
+def _optimizers(workload: Workload, function: ModelFunction, devices: Devices) -> list[Optimizer]:
+    """One for each worker, on its device, or one for all where they can share it."""
+    one = make_optimizer(workload, function.parameters)
+    if one.is_reentrant:
+        return [one] * len(devices.workers)
+    found = []
+    for device in devices.workers:
+        with tf.device(device):
+            found.append(make_optimizer(workload, function.parameters))
+    return found
+
+
+def _traced_overwrite(value: Any, replica: Any) -> Any:
+    with tf.control_dependencies([_assign(replica, value)]):
+        return tf.constant(True)
+
+
+def _assign(replica: Any, value: Any) -> Any:
+    return tf.raw_ops.AssignVariableOp(resource=replica, value=value)

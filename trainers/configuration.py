@@ -1,0 +1,114 @@
+"""The configuration policy: learning rate and momentum of each worker-step.
+
+Sync-Switch paper, section IV-B; what is compared there is in its figures of momentum variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.keras_parts import build_schedule, schedule_boundaries
+from syncswitch.trainers.schedule import decay_factor, switch_worker_step
+from syncswitch.trainers.workload import Momentum, Workload
+
+__all__ = ["Configuration", "momentum_after_switch", "rate_function"]
+
+
+class Configuration:
+    """Hyper-parameters of one run.
+
+    Args:
+        workload: What is trained.
+        spec: The run.
+        examples: Size of the training set: an epoch is so many examples.
+        rate_at: What `rate_function` made of the workload.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        spec: TrialSpec,
+        examples: int,
+        rate_at: Callable[[int], float],
+    ) -> None:
+        self._rate_at = rate_at
+        self._workload = workload
+        self._workers = spec.identity.workers
+        self._switch = switch_worker_step(spec)
+        self._epoch_worker_steps = examples / workload.batch_size
+
+    def rate(self, worker_step: int, gradients: int) -> float:
+        """Learning rate of an update with the mean of `gradients` gradients of B examples each.
+
+        Linear scaling: n' * eta for n' gradients (also for a cluster that lost members), up to the
+        limit that the workload sets.
+        """
+        scaling = min(gradients, self._workload.largest_scaling or gradients)
+        return scaling * self._rate_at(worker_step)
+
+    def momentum(self, worker_step: int) -> float:
+        """Momentum of the update that contains this worker-step."""
+        mu = self._workload.momentum
+        if worker_step < self._switch:
+            return mu
+        epochs = int((worker_step - self._switch) / self._epoch_worker_steps)
+        return momentum_after_switch(
+            self._workload.momentum_after_switch, mu, self._workers, epochs
+        )
+
+
+def momentum_after_switch(variant: Momentum, momentum: float, workers: int, epochs: int) -> float:
+    """Momentum in the second protocol.
+
+    Args:
+        variant: How it follows from that of the first.
+        momentum: mu, of the first protocol.
+        workers: n.
+        epochs: i, whole epochs since the switch.
+
+    Returns:
+        `same` mu; `zero` 0; `scaled` mu/n; `ramped` min(mu, mu * 2^i / n); `additive`
+        min(mu, mu * i / n).
+    """
+    factors: dict[Momentum, float] = {
+        "same": 1.0,
+        "zero": 0.0,
+        "scaled": 1 / workers,
+        # 2^i of thousands of epochs is no float.
+        "ramped": min(1.0, 2 ** min(epochs, 64) / workers),
+        "additive": min(1.0, epochs / workers),
+    }
+    return momentum * factors[variant]
+
+
+def rate_function(workload: Workload) -> Callable[[int], float]:
+    """eta, of one worker, by worker-step; builds and keeps the workload's schedule.
+
+    Raises:
+        WorkloadError: The workload's schedule is no Keras schedule, or gives no rate.
+    """
+    schedule = build_schedule(workload)
+    if schedule is None:
+        eta, boundaries = workload.learning_rate, workload.learning_rate_boundaries
+        assert not callable(eta)
+        return lambda worker_step: float(eta) * decay_factor(boundaries, worker_step)
+    known = schedule_boundaries(schedule)
+    if known is not None:
+        first, steps = known
+        return lambda worker_step: first * decay_factor(steps, worker_step)
+    return _Cached(schedule)
+
+
+class _Cached:
+    """A schedule's values, each asked for once: it is a handful of eager operations."""
+
+    def __init__(self, schedule: Any) -> None:
+        self._schedule = schedule
+        self._known: dict[int, float] = {}
+
+    def __call__(self, worker_step: int) -> float:
+        if worker_step not in self._known:
+            self._known[worker_step] = float(self._schedule(worker_step))
+        return self._known[worker_step]

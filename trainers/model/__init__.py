@@ -1,0 +1,1 @@
+"""The trained model as flat vectors: what cluster and simulation share of TensorFlow."""

@@ -1,0 +1,159 @@
+"""Optimizers as functions of flat vectors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.keras_parts import build_model, build_optimizer
+from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
+from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["KerasOptimizer", "MomentumSGD", "Optimizer", "make_optimizer", "pack", "unpack"]
+
+
+class Optimizer(ABC):
+    """Computes an update; it keeps no state of the training.
+
+    Attributes:
+        layout: Of the slots, the optimizer's variables.
+        is_reentrant: Whether several threads may apply it at once.
+    """
+
+    layout: FlatLayout
+    is_reentrant: ClassVar[bool]
+
+    @abstractmethod
+    def initial_slots(self) -> Vector:
+        """Fresh slots."""
+
+    @abstractmethod
+    def apply(
+        self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
+    ) -> tuple[Any, Any]:
+        """Traces one update.
+
+        Args:
+            parameters: Tensor, shape [P].
+            slots: Tensor, shape [slots].
+            updates: Int64 scalar tensor, updates applied before.
+            gradient: Tensor, shape [P].
+            rate: Scalar tensor, the learning rate.
+            momentum: Scalar tensor; an optimizer without momentum ignores it.
+
+        Returns:
+            Parameters and slots after it.
+        """
+
+
+class MomentumSGD(Optimizer):
+    """SGD with momentum.
+
+    `accumulator = momentum * accumulator + gradient; parameters -= rate * accumulator`, so that a
+    changed rate acts on the whole accumulator at once (as in the paper's TensorFlow).
+    """
+
+    is_reentrant = True
+
+    def __init__(self, layout: FlatLayout) -> None:
+        self.layout = FlatLayout(tuple(f"momentum/{name}" for name in layout.names), layout.shapes)
+
+    def initial_slots(self) -> Vector:
+        """Zeros."""
+        return np.zeros(self.layout.size, np.float32)
+
+    def apply(
+        self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
+    ) -> tuple[Any, Any]:
+        """See `Optimizer.apply`; takes numpy arrays as well."""
+        accumulator = momentum * slots + gradient
+        return parameters - rate * accumulator, accumulator
+
+
+class KerasOptimizer(Optimizer):
+    """Any Keras optimizer.
+
+    Keras has no stateless form of it on TensorFlow, so a state passes through variables of its own,
+    which lie on the device under which it is made.
+    """
+
+    is_reentrant = False
+
+    def __init__(self, workload: Workload, layout: FlatLayout) -> None:
+        """Builds the workload's optimizer.
+
+        Raises:
+            WorkloadError: It cannot be built for the model.
+        """
+        variables = build_model(workload).trainable_variables
+        self._optimizer = build_optimizer(workload)
+        self._parameters_layout = layout
+        try:
+            self._optimizer.build(variables)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise WorkloadError(
+                f"workload: {type(self._optimizer).__name__} cannot be built for this model "
+                f"({error}); give another Keras optimizer"
+            ) from error
+        self._variables = variables
+        counters = (self._optimizer.iterations, self._optimizer.learning_rate)
+        self._slots = [
+            variable
+            for variable in self._optimizer.variables
+            if not any(variable is counter for counter in counters)
+        ]
+        layout = FlatLayout.of(self._slots, "optimizer variable")
+        # Keras puts the names of layers, which are counted up in a process, before a slot's own.
+        names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
+        self.layout = FlatLayout(names, layout.shapes)
+        self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
+
+    def initial_slots(self) -> Vector:
+        """As the optimizer builds them."""
+        return self._initial.copy()
+
+    def apply(
+        self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
+    ) -> tuple[Any, Any]:
+        """See `Optimizer.apply`."""
+        # Functions run stateful operations in the order in which they were traced.
+        assign(self._variables, unpack(parameters, self._parameters_layout))
+        assign(self._slots, unpack(slots, self.layout))
+        optimizer = self._optimizer
+        optimizer.iterations.assign(tf.cast(updates, optimizer.iterations.dtype))
+        optimizer.learning_rate.assign(rate)
+        optimizer.apply(unpack(gradient, self._parameters_layout), self._variables)
+        moved, kept = (
+            pack([variable.value for variable in variables])
+            for variables in (self._variables, self._slots)
+        )
+        return moved, kept
+
+
+def make_optimizer(workload: Workload, layout: FlatLayout) -> Optimizer:
+    """The workload's optimizer, for parameters of this layout.
+
+    Raises:
+        WorkloadError: It is no Keras optimizer, or cannot be built for the model.
+    """
+    if workload.optimizer is None:
+        return MomentumSGD(layout)
+    return KerasOptimizer(workload, layout)
+
+
+def unpack(flat: Any, layout: FlatLayout) -> list[Any]:
+    """Cuts a flat tensor into tensors of the layout's shapes."""
+    parts = tf.split(flat, layout.sizes) if layout.shapes else []
+    return [tf.reshape(part, shape) for part, shape in zip(parts, layout.shapes, strict=True)]
+
+
+def pack(values: Sequence[Any]) -> Any:
+    """Joins tensors to a flat one."""
+    if not values:
+        return tf.zeros([0])
+    return tf.concat([tf.reshape(value, [-1]) for value in values], 0)

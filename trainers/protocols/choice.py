@@ -1,0 +1,132 @@
+"""Which protocol, with which options: what people write as `ssp:3`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from syncswitch.storage.errors import UserError, one_line
+from syncswitch.trainers.protocols.asp import ASP
+from syncswitch.trainers.protocols.base import Exchange, SyncProtocol
+from syncswitch.trainers.protocols.bsp import BSP
+from syncswitch.trainers.protocols.ds_sync import DSSync
+from syncswitch.trainers.protocols.dssp import DSSP
+from syncswitch.trainers.protocols.local_sgd import LocalSGD
+from syncswitch.trainers.protocols.ssp import SSP
+
+__all__ = ["ENTRY_POINT_GROUP", "PROTOCOLS", "ProtocolChoice", "choose_protocol", "parse_pair"]
+
+PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
+    protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD)
+}
+"""Those that come with syncswitch, by name."""
+
+ENTRY_POINT_GROUP = "syncswitch.protocols"
+"""Other packages register theirs here."""
+
+_LONGEST_NAME = 64  # the database's columns
+
+
+@dataclass(frozen=True)
+class ProtocolChoice:
+    """A protocol with its options.
+
+    Attributes:
+        text: The one way in which this choice is written and recorded, such as `dssp:3-15`.
+        kind: The state machine.
+        options: Its keyword arguments.
+    """
+
+    text: str
+    kind: type[SyncProtocol]
+    options: Mapping[str, Any]
+
+    @property
+    def exchange(self) -> Exchange:
+        """What becomes of a gradient."""
+        return self.kind.exchange
+
+    def check_cluster(self, workers: int) -> None:
+        """Makes sure that so many workers can use it.
+
+        Raises:
+            UserError: They cannot.
+        """
+        try:
+            self.kind.check_cluster(workers, self.options)
+        except ValueError as error:
+            raise UserError(
+                f"protocol {self.text!r} cannot be used with --workers {workers}: {error}"
+            ) from error
+
+    def machine(self, workers: Iterable[int]) -> SyncProtocol:
+        """A fresh state machine for these workers."""
+        return self.kind(workers, **self.options)
+
+
+@cache
+def choose_protocol(text: str) -> ProtocolChoice:
+    """Reads `name` or `name:options`.
+
+    Raises:
+        UserError: There is no such protocol, or its options are not as they should be.
+    """
+    name, colon, rest = text.strip().lower().partition(":")
+    kind = PROTOCOLS.get(name) or _registered_elsewhere(name)
+    if kind is None:
+        known = ", ".join(sorted(one.usage for one in PROTOCOLS.values()))
+        raise UserError(f"no protocol {text.strip()!r}; known: {known}")
+    try:
+        if colon and not rest:
+            raise ValueError("nothing follows the colon")
+        options = kind.parse_options(rest)
+    except ValueError as error:
+        raise UserError(f"protocol {text.strip()!r}: {error}; write it as {kind.usage}") from error
+    written = kind.format_options(options)
+    canonical = f"{name}:{written}" if written else name
+    if len(canonical) > _LONGEST_NAME:
+        raise UserError(f"protocol {text!r} is longer than {_LONGEST_NAME} characters")
+    return ProtocolChoice(canonical, kind, options)
+
+
+def parse_pair(text: str) -> tuple[str, str]:
+    """Reads `first,second`, the protocols before and after the switch.
+
+    Returns:
+        Both in the way in which they are recorded.
+
+    Raises:
+        UserError: It is not two different known protocols.
+    """
+    parts = text.split(",")
+    usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
+    wrong = UserError(
+        f"--protocols is {text!r}: give two different protocols, before and after the switch, "
+        f"such as bsp,asp (known: {usages})"
+    )
+    if len(parts) != 2 or not all(part.strip() for part in parts):
+        raise wrong
+    first, second = (choose_protocol(part).text for part in parts)
+    if first == second:
+        raise wrong
+    return first, second
+
+
+def _registered_elsewhere(name: str) -> type[SyncProtocol] | None:
+    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        try:
+            found = entry.load()
+        except Exception as error:
+            raise UserError(
+                f"protocol {name!r}: loading {entry.value} failed with {one_line(error)}; "
+                "mend or uninstall the package that registers it"
+            ) from error
+        if not (isinstance(found, type) and issubclass(found, SyncProtocol)):
+            raise UserError(
+                f"protocol {name!r}: {entry.value} is no syncswitch.trainers.protocols.SyncProtocol"
+            )
+        return found
+    return None

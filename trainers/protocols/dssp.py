@@ -1,0 +1,173 @@
+"""Dynamic stale synchronous parallel: the fastest may run ahead where that saves it a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syncswitch.trainers.protocols.base import NOBODY, Release
+from syncswitch.trainers.protocols.options import whole_number
+from syncswitch.trainers.protocols.ssp import SSP
+
+__all__ = ["DSSP", "LastPushes", "extra_steps"]
+
+_DEFAULT_LOW, _DEFAULT_HIGH = 3, 15  # the paper's experiments
+_LARGEST = 1000  # the controller tries every number of steps up to it
+
+
+@dataclass(frozen=True, slots=True)
+class LastPushes:
+    """When a worker pushed last, and when before that; None before its first and second push."""
+
+    last_seconds: float
+    previous_seconds: float | None = None
+
+    @property
+    def interval_seconds(self) -> float | None:
+        """Time between the two; None where there was one only."""
+        if self.previous_seconds is None:
+            return None
+        return self.last_seconds - self.previous_seconds
+
+
+def extra_steps(
+    fast: LastPushes | None, slow: LastPushes | None, range_steps: int, most_steps: int
+) -> int:
+    """How many further steps of the fastest worker end closest to a push of the slowest.
+
+    Both are taken to keep the pace of their last step. The more pushes of the slowest one have
+    been seen when the fastest one stops, the shorter it waits then.
+
+    Args:
+        fast: Pushes of the fastest worker.
+        slow: Pushes of the slowest worker.
+        range_steps: r_max; so many of the slowest one's pushes are foreseen beyond the next.
+        most_steps: No more than this.
+
+    Returns:
+        r from 0 to `most_steps`; the smallest one of equals; 0 if one of the workers has no pace.
+    """
+    pace = fast.interval_seconds if fast else None
+    slow_pace = slow.interval_seconds if slow else None
+    if fast is None or slow is None or pace is None or slow_pace is None:
+        return 0
+    first_push = slow.last_seconds + slow_pace
+
+    def wait_seconds(steps: int) -> float:
+        end = fast.last_seconds + steps * pace
+        position = (end - first_push) / slow_pace if slow_pace > 0 else 0.0
+        before = int(min(max(position, 0.0), range_steps))
+        return min(
+            abs(slow.last_seconds + (push + 1) * slow_pace - end)
+            for push in (before, min(before + 1, range_steps))
+        )
+
+    return min(range(max(most_steps, 0) + 1), key=wait_seconds)
+
+
+class DSSP(SSP):
+    """SSP with a low limit, beyond which the fastest worker may take up to `high - low` steps.
+
+    Source: Zhao et al., Dynamic Stale Synchronous Parallel Distributed Training for Deep Learning,
+    ICDCS 2019 (arXiv 1908.11848), Algorithms 1 and 2.
+
+    In the paper the release that grants steps costs none of them, and a grant does not look at the
+    lead: the lead grows without end, against its Theorem 2. By default the granting release counts
+    and no grant leads beyond `high_steps`; `bounded=False` is the paper. Of several slowest workers
+    the one with the lowest number counts; the paper does not say.
+
+    Args:
+        workers: Who takes part at the start.
+        low_steps: A worker with at most this lead goes on.
+        high_steps: No worker starts a step with a larger lead, if `bounded`.
+        bounded: Whether this is kept to.
+
+    Attributes:
+        credit: Steps that a worker may still start whatever its lead; from 0 to `high - low`.
+    """
+
+    name = "dssp"
+    usage = "dssp:LOW-HIGH or dssp:LOW-HIGH:unbounded"
+
+    def __init__(
+        self,
+        workers: Iterable[int],
+        low_steps: int = _DEFAULT_LOW,
+        high_steps: int = _DEFAULT_HIGH,
+        bounded: bool = True,
+    ) -> None:
+        super().__init__(workers, low_steps)
+        self.credit = dict.fromkeys(self.active, 0)
+        self._high_steps = high_steps
+        self._range_steps = high_steps - low_steps
+        self._bounded = bounded
+        self._pushes: dict[int, LastPushes] = {}
+
+    @classmethod
+    def parse_options(cls, text: str) -> Mapping[str, Any]:
+        """Reads both limits and whether they hold; nothing means the paper's limits, and held."""
+        if not text:
+            return {"low_steps": _DEFAULT_LOW, "high_steps": _DEFAULT_HIGH, "bounded": True}
+        limits, colon, mode = (part.strip() for part in text.partition(":"))
+        if colon and mode not in ("bounded", "unbounded"):
+            raise ValueError("after LOW-HIGH may stand unbounded or bounded (the default)")
+        low, _, high = limits.partition("-")
+        low_steps = whole_number(low, "LOW", 0, _LARGEST)
+        high_steps = whole_number(high, "HIGH", 0, _LARGEST)
+        if low_steps > high_steps:
+            raise ValueError("LOW must not be above HIGH")
+        return {"low_steps": low_steps, "high_steps": high_steps, "bounded": mode != "unbounded"}
+
+    @classmethod
+    def format_options(cls, options: Mapping[str, Any]) -> str:
+        """Writes the limits, and `unbounded` where they do not hold."""
+        limits = f"{options['low_steps']}-{options['high_steps']}"
+        return limits if options["bounded"] else f"{limits}:unbounded"
+
+    def on_push(self, worker: int, now_seconds: float) -> Release:
+        """Releases `worker` if its lead is low or it has credit, and those that waited for it."""
+        if worker not in self.active:
+            return NOBODY
+        self._arrive(worker)
+        before = self._pushes.get(worker)
+        self._pushes[worker] = LastPushes(now_seconds, before.last_seconds if before else None)
+        if not self._runs_ahead(worker):
+            return self._wake()
+        self._waiting.discard(worker)
+        return Release(tuple(sorted((worker, *self._wake().workers))))
+
+    def add(self, worker: int) -> Release:
+        """Releases `worker`, level with the slowest one and without credit or history."""
+        self.credit.setdefault(worker, 0)
+        return super().add(worker)
+
+    def remove(self, worker: int) -> Release:
+        """Releases those that waited for `worker`; its credit and history are gone."""
+        self.credit.pop(worker, None)
+        self._pushes.pop(worker, None)
+        return super().remove(worker)
+
+    def _runs_ahead(self, worker: int) -> bool:
+        if self.credit[worker] > 0:
+            self.credit[worker] -= 1
+            return True
+        if self._lead(worker) <= self._lead_steps:
+            return False  # it goes on as in SSP
+        if self._steps[worker] < max(self._steps.values()):
+            return False
+        granted = self._grant(worker)
+        if granted == 0:
+            return False
+        # This very release is the first of the steps; the paper gives it on top.
+        self.credit[worker] = granted - 1 if self._bounded else granted
+        return True
+
+    def _grant(self, worker: int) -> int:
+        slowest = min(self._steps, key=lambda other: (self._steps[other], other))
+        most = self._range_steps
+        if self._bounded:
+            most = min(most, self._high_steps - self._lead(worker) + 1)
+        return extra_steps(
+            self._pushes.get(worker), self._pushes.get(slowest), self._range_steps, most
+        )

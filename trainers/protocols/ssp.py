@@ -1,0 +1,92 @@
+"""Stale synchronous parallel: nobody runs too far ahead of the slowest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
+from syncswitch.trainers.protocols.options import whole_number
+
+__all__ = ["SSP"]
+
+
+class SSP(SyncProtocol):
+    """A worker goes on unless it is more than a number of steps ahead of the slowest worker.
+
+    Source: Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+    Server, NeurIPS 2013. A lead of 0 is a barrier per step, yet with one update per worker and
+    not one in all, so that it is not BSP; a lead without limit is ASP.
+
+    Workers come and go, which the paper leaves out: one that joins or comes back stands where the
+    slowest one is, and the steps of those that leave count no longer.
+
+    Args:
+        workers: Who takes part at the start.
+        lead_steps: s, the largest lead with which a worker may start a step.
+    """
+
+    name = "ssp"
+    usage = "ssp:LEAD"
+    exchange = Exchange.PUSH
+    least_workers = 2
+
+    def __init__(self, workers: Iterable[int], lead_steps: int) -> None:
+        super().__init__(workers)
+        self._lead_steps = lead_steps
+        self._steps = dict.fromkeys(self.active, 0)
+        self._waiting: set[int] = set()
+
+    @classmethod
+    def parse_options(cls, text: str) -> Mapping[str, Any]:
+        """Reads s."""
+        return {"lead_steps": whole_number(text, "LEAD", 0)}
+
+    @classmethod
+    def format_options(cls, options: Mapping[str, Any]) -> str:
+        """Writes s."""
+        return str(options["lead_steps"])
+
+    def start(self) -> Release:
+        """Releases all workers."""
+        return Release(tuple(sorted(self.active)))
+
+    def on_push(self, worker: int, now_seconds: float) -> Release:
+        """Releases `worker` unless it is too far ahead, and those that waited for it."""
+        if worker not in self.active:
+            return NOBODY
+        self._arrive(worker)
+        return self._wake()
+
+    def add(self, worker: int) -> Release:
+        """Releases `worker`, level with the slowest one, unless it takes part already."""
+        if worker in self.active:
+            return NOBODY
+        self.active.add(worker)
+        self._steps[worker] = self._slowest_steps()
+        return Release((worker,))
+
+    def remove(self, worker: int) -> Release:
+        """Releases those that waited for `worker`."""
+        self.active.discard(worker)
+        self._steps.pop(worker, None)
+        self._waiting.discard(worker)
+        return self._wake()
+
+    def _arrive(self, worker: int) -> None:
+        if worker in self._waiting:
+            raise ValueError(f"worker {worker} has no step under way")
+        self._steps[worker] += 1
+        self._waiting.add(worker)
+
+    def _wake(self) -> Release:
+        most = self._slowest_steps() + self._lead_steps
+        awake = sorted(worker for worker in self._waiting if self._steps[worker] <= most)
+        self._waiting.difference_update(awake)
+        return Release(tuple(awake))
+
+    def _lead(self, worker: int) -> int:
+        return self._steps[worker] - self._slowest_steps()
+
+    def _slowest_steps(self) -> int:
+        return min(self._steps.values(), default=0)

@@ -1,0 +1,137 @@
+"""Which policy `syncswitch-run` trains with: of a file or of the database, for this very job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.errors import PolicyError
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
+    from syncswitch.trainers.workload import Workload
+
+__all__ = ["fitting_policy", "real_policies"]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A policy, and its workload: None in a file of version 1, when all clusters were real."""
+
+    policy: TimingPolicy
+    workload: RegisteredWorkload | None
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.workload is not None and self.workload.identity.simulated_cluster is not None
+
+    @property
+    def cluster(self) -> str:
+        return (self.policy if self.workload is None else self.workload.identity).cluster
+
+
+def real_policies(
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+) -> list[TimingPolicy]:
+    """Policies of real clusters that may be meant, newest first; at least one.
+
+    Args:
+        reference: The workload, as the user named it.
+        choice: A policy file, or a version or alias in the database.
+        workers: Only for clusters of this size.
+        pair: Only for these protocols, before and after the switch.
+        storage_url: The database.
+
+    Raises:
+        UserError: There is none, or those there are were found on simulated clusters.
+    """
+    from syncswitch.trainers.workload import find_module, normal_reference
+
+    find_module(reference)
+    if choice.endswith(".json") or Path(choice).is_file():
+        from syncswitch.storage.policy_file import read_policy_file
+
+        content = read_policy_file(choice)
+        found = [_Found(content.policy, content.workload)]
+    else:
+        found = _stored(normal_reference(reference), choice, storage_url)
+    fitting = [
+        one
+        for one in found
+        if workers in (None, one.policy.workers)
+        and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
+    ]
+    real = [one.policy for one in fitting if not one.is_simulated]
+    options = f" --workers {workers}" if workers else ""
+    options += f" --protocols {','.join(pair)}" if pair else ""
+    if fitting and not real:
+        jobs = "; ".join(f"{one.policy.workload!r} on {one.cluster}" for one in fitting)
+        raise PolicyError(
+            f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
+            f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
+            f" {reference}{options}; or search for the real job with: syncswitch-search run"
+            f" {reference}{options}"
+        )
+    if not real:
+        have = "; ".join(one.cluster for one in found)
+        raise PolicyError(
+            f"no policy {choice!r} of workload {reference!r}"
+            + (f" for{options}" if options else "")
+            + (f" (there is one for {have})" if have else "")
+            + f"; find one with: syncswitch-search run {reference}{options}"
+        )
+    return real
+
+
+def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        if choice.isdecimal():
+            versions = registry.policies(workload=name)
+            policies = [policy for policy in versions if policy.version == int(choice)]
+        else:
+            policies = registry.lookup(name, alias=choice)
+        return [_Found(policy, registry.workload(policy.fingerprint)) for policy in policies]
+
+
+def fitting_policy(
+    candidates: list[TimingPolicy],
+    workload: Workload,
+    reference: str,
+    choice: str,
+    storage_url: str,
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """The first policy that was found for exactly this job, which is the second value.
+
+    Args:
+        candidates: At least one.
+        workload: What `reference` names.
+        reference: The workload, as the user named it.
+        choice: What the user called the policy.
+        storage_url: The database, for a hint.
+
+    Raises:
+        PolicyError: There is none.
+    """
+    for policy in candidates:
+        identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
+        if identity.fingerprint == policy.fingerprint:
+            return policy, identity
+    from syncswitch.storage.registry.policy_search import nearest_hint
+
+    policy = candidates[0]
+    raise PolicyError(
+        f"policy {choice!r} is for workload {policy.workload!r} as it was with "
+        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
+        f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
+        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference} "
+        f"--workers {policy.workers}{nearest_hint(storage_url, identity)}"
+    )

@@ -1,0 +1,1 @@
+"""A cluster on a virtual clock: real gradients, true staleness, the same protocols."""

@@ -1,0 +1,132 @@
+"""The events of a segment on a virtual clock."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.segment_steps import Advance, SegmentSteps, Ticket
+from syncswitch.trainers.simulated.timing import Link, StepTimes
+
+__all__ = ["Idle", "Learner", "play_segment"]
+
+
+class Learner(Protocol):
+    """What happens to the parameters, in the order of the virtual time."""
+
+    def pull(self, ticket: Ticket) -> None:
+        """The worker takes the parameters with which it computes this step."""
+
+    def push(self, ticket: Ticket) -> None:
+        """Its gradient has arrived: at the parameter server, or at its own replica."""
+
+    def join(self, group: Sequence[int], worker_step: int) -> None:
+        """The work of these workers is joined; `worker_step` is the first of their round."""
+
+
+class Idle:
+    """Learns nothing: for when only the time is asked for."""
+
+    def pull(self, ticket: Ticket) -> None:
+        """Does nothing."""
+
+    def push(self, ticket: Ticket) -> None:
+        """Does nothing."""
+
+    def join(self, group: Sequence[int], worker_step: int) -> None:
+        """Does nothing."""
+
+
+def play_segment(
+    steps: SegmentSteps,
+    times: StepTimes,
+    learner: Learner,
+    start_seconds: float,
+    on_done: Callable[[int, float], None],
+) -> None:
+    """Plays a segment to its end.
+
+    Args:
+        steps: Of the segment, not yet started.
+        times: Of the run.
+        learner: Told what happens.
+        start_seconds: Training time at which the segment begins.
+        on_done: `(worker-steps done, training time)`: called after each update. The time may be a
+            little before that of the call before, where groups join their work at the same time.
+    """
+    _Play(steps, times, learner, on_done).to_its_end(start_seconds)
+
+
+class _Play:
+    """An event is a moment, and what happens in it. Used once.
+
+    A step of a worker that shares parameters: the server's connection is reserved for the pull, the
+    parameters are read as the transfer begins, the worker computes, the connection is reserved for
+    the push, the gradient counts as the transfer ends. A step of a replica only computes.
+    """
+
+    def __init__(
+        self,
+        steps: SegmentSteps,
+        times: StepTimes,
+        learner: Learner,
+        on_done: Callable[[int, float], None],
+    ) -> None:
+        self._steps = steps
+        self._times = times
+        self._learner = learner
+        self._on_done = on_done
+        self._down, self._up = Link(), Link()
+        self._events: list[tuple[float, int, Callable[[Ticket, float], None], Ticket]] = []
+        self._count = 0
+
+    def to_its_end(self, start_seconds: float) -> None:
+        """Plays all events."""
+        self._begin(self._steps.start(), start_seconds)
+        while self._events:
+            seconds, _, happen, ticket = heapq.heappop(self._events)
+            happen(ticket, seconds)
+
+    def _at(self, seconds: float, happen: Callable[[Ticket, float], None], ticket: Ticket) -> None:
+        # The count keeps events of one moment in the order in which they were caused.
+        self._count += 1
+        heapq.heappush(self._events, (seconds, self._count, happen, ticket))
+
+    def _begin(self, advance: Advance, now: float) -> None:
+        is_shared = self._steps.exchange is not Exchange.REPLICA
+        for ticket in advance.tickets:
+            if is_shared:
+                self._at(now + self._times.latency_seconds, self._ask, ticket)
+            else:
+                self._at(now, self._compute, ticket)
+
+    def _ask(self, ticket: Ticket, now: float) -> None:
+        start, _ = self._down.reserve(now, self._times.pull_seconds)
+        self._at(start, self._compute, ticket)
+
+    def _compute(self, ticket: Ticket, now: float) -> None:
+        self._learner.pull(ticket)
+        if self._steps.exchange is Exchange.REPLICA:
+            seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, now)
+            self._at(now + seconds, self._finish, ticket)
+            return
+        there = now + self._times.pull_seconds
+        seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, there)
+        self._at(there + seconds + self._times.latency_seconds, self._send, ticket)
+
+    def _send(self, ticket: Ticket, now: float) -> None:
+        _, end = self._up.reserve(now, self._times.push_seconds)
+        self._at(end, self._finish, ticket)
+
+    def _finish(self, ticket: Ticket, now: float) -> None:
+        before = self._steps.done
+        self._learner.push(ticket)
+        advance = self._steps.push(ticket.worker, now)
+        for group in advance.groups:
+            self._learner.join(group, before)
+            now += self._times.join_seconds(self._steps.exchange, len(group))
+        if self._steps.done != before:
+            self._on_done(self._steps.done, now)
+        self._begin(advance, now)

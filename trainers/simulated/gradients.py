@@ -1,0 +1,202 @@
+"""Gradients of many workers at once, each at parameters of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.trainers.data import Data
+from syncswitch.trainers.keras_parts import build_model
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.simulated.patches import with_patches
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["Computed", "GradientSource", "Outstanding"]
+
+_LOG = logging.getLogger(__name__)
+# More at once compute no faster, as they leave the processor's cache.
+_MOST_AT_ONCE = 8
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """A gradient that is to be computed.
+
+    Attributes:
+        worker_step: Number of its batch.
+        parameters: At which it is taken, shape [P].
+        statistics: Shape [S].
+    """
+
+    worker_step: int
+    parameters: Vector
+    statistics: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A gradient.
+
+    Attributes:
+        loss: Of the batch.
+        gradient: Shape [P].
+        change: Of the statistics, shape [S].
+    """
+
+    loss: float
+    gradient: Vector
+    change: Vector
+
+
+class GradientSource:
+    """Computes gradients of one workload.
+
+    Models whose layers allow it are computed several at once, in one compiled call in which every
+    place has parameters of its own; the others one at a time.
+
+    Args:
+        workload: What is trained.
+        data: Of the workload.
+        function: Its model.
+        at_once: At most so many in a call; 1 for one at a time.
+
+    Raises:
+        WorkloadError: Model, data and loss do not fit together.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        data: Data,
+        function: ModelFunction,
+        at_once: int = _MOST_AT_ONCE,
+    ) -> None:
+        self._function = function
+        self._data = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "gradients")
+        self._single = tf.function(self._traced_single, autograph=False)
+        probe = self._probe()
+        try:
+            expected = self._call_single(probe, 0)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+            raise WorkloadError(
+                f"workload {workload.name!r}: model, data and loss do not fit together: "
+                f"{one_line(error)}"
+            ) from error
+        self.at_once = 1
+        if at_once > 1 and self._can_batch(workload, data, at_once, probe, expected):
+            self.at_once = at_once
+
+    @property
+    def appetite(self) -> int:
+        """With so many at a time it works at full speed."""
+        return self.at_once * (os.cpu_count() or 1)
+
+    def compute(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
+        """Computes gradients; what one of them is does not depend on the others.
+
+        Args:
+            wanted: Any number.
+            seed: Of the run.
+        """
+        size = self.at_once
+        parts = [wanted[start : start + size] for start in range(0, len(wanted), size)]
+        call = self._call_single_of_one if size == 1 else self._call_batch
+        found = self._threads.map(lambda part: call(part, seed), parts)
+        return [computed for part in found for computed in part]
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.shutdown()
+
+    def _can_batch(
+        self,
+        workload: Workload,
+        data: Data,
+        at_once: int,
+        probe: Outstanding,
+        expected: Computed,
+    ) -> bool:
+        """Builds the batched call, and tries whether it says the same as the single one."""
+        model = with_patches(build_model(workload))
+        if model is None:
+            _LOG.info("workload %s: gradients are computed one at a time", workload.name)
+            return False
+        self._batched_function = ModelFunction(workload, data, model)
+        self._batch = tf.function(self._traced_batch, autograph=False)
+        self._gradients = tf.function(
+            lambda *stacked: tf.vectorized_map(
+                lambda one: self._batched_function.gradient(*one), stacked
+            ),
+            autograph=False,
+            jit_compile=True,
+        )
+        self.at_once = at_once
+        try:
+            found = self._call_batch([probe] * at_once, 0)
+        except Exception as error:  # whatever XLA or the vectoriser cannot do
+            _LOG.info(
+                "workload %s: gradients are computed one at a time (%s)",
+                workload.name,
+                one_line(error),
+            )
+            return False
+        scale = float(np.max(np.abs(expected.gradient))) or 1.0
+        return all(
+            np.allclose(one.gradient, expected.gradient, atol=_TOLERANCE * scale)
+            and np.allclose(one.change, expected.change, atol=_TOLERANCE)
+            for one in found
+        )
+
+    def _probe(self) -> Outstanding:
+        random = np.random.default_rng(0)
+        parameters, statistics = self._function.parameters.size, self._function.statistics.size
+        return Outstanding(
+            0,
+            (0.05 * random.standard_normal(parameters)).astype(np.float32),
+            np.ones(statistics, np.float32),
+        )
+
+    def _call_single_of_one(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
+        return [self._call_single(wanted[0], seed)]
+
+    def _call_single(self, wanted: Outstanding, seed: int) -> Computed:
+        numbers = tf.constant([wanted.worker_step, seed], tf.int64)
+        loss, gradient, change = self._single(
+            tf.constant(wanted.parameters), tf.constant(wanted.statistics), numbers
+        )
+        return Computed(float(loss), gradient.numpy(), change.numpy())
+
+    def _call_batch(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
+        # Filled up, as each size would be compiled anew.
+        full = [*wanted, *[wanted[-1]] * (self.at_once - len(wanted))]
+        losses, gradients, changes = self._batch(
+            tf.constant(np.stack([one.parameters for one in full])),
+            tf.constant(np.stack([one.statistics for one in full])),
+            tf.constant([one.worker_step for one in full], tf.int64),
+            tf.constant(seed, tf.int64),
+        )
+        rows = zip(losses.numpy(), gradients.numpy(), changes.numpy(), strict=True)
+        return [Computed(float(row[0]), row[1], row[2]) for row in list(rows)[: len(wanted)]]
+
+    def _traced_single(self, parameters: Any, statistics: Any, numbers: Any) -> Any:
+        batch = self._function.batch(*self._data, numbers[0], numbers[1])
+        return self._function.gradient(parameters, statistics, *batch)
+
+    def _traced_batch(self, parameters: Any, statistics: Any, steps: Any, seed: Any) -> Any:
+        batches = [
+            self._batched_function.batch(*self._data, step, seed)
+            for step in tf.unstack(steps, self.at_once)
+        ]
+        stacked = [tf.stack(part) for part in zip(*batches, strict=True)]
+        return self._gradients(parameters, statistics, *stacked)

@@ -1,0 +1,204 @@
+"""The parameters of a simulated training: who has which, and what a gradient does to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers.configuration import Configuration
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
+from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.running_counts import LossMean, StalenessCount
+from syncswitch.trainers.segment_steps import Ticket
+from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
+
+__all__ = ["TrainingLearner", "Update", "make_update"]
+
+Update = Callable[[ModelState, Vector, float, float], ModelState]
+"""`(state, gradient, rate, momentum) -> state`; the old one stays as it was."""
+
+
+def make_update(optimizer: Optimizer) -> Update:
+    """An optimizer on arrays."""
+    if isinstance(optimizer, MomentumSGD):
+        return _momentum_update(optimizer)
+    traced = tf.function(optimizer.apply, autograph=False)
+
+    def update(state: ModelState, gradient: Vector, rate: float, momentum: float) -> ModelState:
+        parameters, slots = traced(
+            tf.constant(state.parameters),
+            tf.constant(state.slots),
+            tf.constant(state.updates, tf.int64),
+            tf.constant(gradient),
+            tf.constant(rate, tf.float32),
+            tf.constant(momentum, tf.float32),
+        )
+        return _updated(state, parameters.numpy(), slots.numpy())
+
+    return update
+
+
+def _momentum_update(optimizer: MomentumSGD) -> Update:
+    def update(state: ModelState, gradient: Vector, rate: float, momentum: float) -> ModelState:
+        # What diverges becomes infinite, and is noticed by its loss.
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved: tuple[Any, Any] = optimizer.apply(
+                state.parameters, state.slots, None, gradient, rate, momentum
+            )
+        return _updated(state, *moved)
+
+    return update
+
+
+def _updated(state: ModelState, parameters: Vector, slots: Vector) -> ModelState:
+    return replace(state, parameters=parameters, slots=slots, updates=state.updates + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pull:
+    wanted: Outstanding
+    updates: int
+
+
+class TrainingLearner:
+    """Trains for real, in the order of the virtual time.
+
+    What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed when
+    the first of them is needed, as many at once as are known by then.
+
+    Args:
+        source: Computes the gradients.
+        update: Applies one.
+        configuration: Rates and momenta of the run.
+        seed: Of the run.
+        workers: n.
+        state: With which the run begins.
+
+    Attributes:
+        state: Of the parameter server.
+        loss: Since it was last taken.
+        staleness: Of the segment.
+        is_finite: Whether every loss was a number.
+    """
+
+    def __init__(
+        self,
+        source: GradientSource,
+        update: Update,
+        configuration: Configuration,
+        seed: int,
+        workers: int,
+        state: ModelState,
+    ) -> None:
+        self._source = source
+        self._update = update
+        self._configuration = configuration
+        self._seed = seed
+        self._workers = workers
+        self._exchange = Exchange.PUSH
+        self.state = state
+        self.loss = LossMean()
+        self.staleness = StalenessCount()
+        self.is_finite = True
+        self._replicas: list[ModelState] = []
+        self._pulls: dict[int, _Pull] = {}
+        self._ready: dict[int, Computed] = {}
+        self._round: dict[int, Computed] = {}
+
+    def begin(self, exchange: Exchange) -> None:
+        """Starts a segment; nothing may be outstanding."""
+        self._exchange = exchange
+        self.staleness = StalenessCount()
+        if exchange is Exchange.REPLICA:
+            self._replicas = [self.state] * self._workers
+
+    def finish(self) -> None:
+        """Ends a segment: replicas become one, their mean."""
+        if self._exchange is Exchange.REPLICA:
+            self.state = _mean_state(self._replicas)
+
+    def snapshot(self) -> tuple[Vector, Vector]:
+        """Parameters and statistics as they are now; of replicas the mean."""
+        if self._exchange is not Exchange.REPLICA:
+            return self.state.parameters, self.state.statistics
+        mean = _mean_state(self._replicas)
+        return mean.parameters, mean.statistics
+
+    def pull(self, ticket: Ticket) -> None:
+        """See `Learner.pull`."""
+        is_replica = self._exchange is Exchange.REPLICA
+        state = self._replicas[ticket.worker] if is_replica else self.state
+        wanted = Outstanding(ticket.worker_step, state.parameters, state.statistics)
+        self._pulls[ticket.worker] = _Pull(wanted, self.state.updates)
+
+    def push(self, ticket: Ticket) -> None:
+        """See `Learner.push`."""
+        worker, step = ticket.worker, ticket.worker_step
+        computed, pull = self._computed(worker), self._pulls.pop(worker)
+        self.loss.add(computed.loss)
+        self.is_finite = self.is_finite and math.isfinite(computed.loss)
+        if self._exchange is not Exchange.REPLICA:
+            self.staleness.add(self.state.updates - pull.updates)
+        if self._exchange is Exchange.ROUND:
+            self._round[worker] = computed
+            return
+        rate = self._configuration.rate(step, self._exchange.gradients_per_update(self._workers))
+        if self._exchange is Exchange.REPLICA:
+            self._replicas[worker] = self._moved(self._replicas[worker], computed, rate, step)
+        else:
+            self.state = self._moved(self.state, computed, rate, step)
+
+    def join(self, group: Sequence[int], worker_step: int) -> None:
+        """See `Learner.join`."""
+        if self._exchange is Exchange.REPLICA:
+            mean = _mean_state([self._replicas[worker] for worker in group])
+            for worker in group:
+                self._replicas[worker] = replace(
+                    self._replicas[worker], parameters=mean.parameters, statistics=mean.statistics
+                )
+            return
+        parts = [self._round.pop(worker) for worker in group]
+        mean_of_round = Computed(
+            0.0,
+            _mean([part.gradient for part in parts]),
+            _mean([part.change for part in parts]),
+        )
+        rate = self._configuration.rate(worker_step, len(group))
+        self.state = self._moved(self.state, mean_of_round, rate, worker_step)
+
+    def _moved(self, state: ModelState, computed: Computed, rate: float, step: int) -> ModelState:
+        momentum = self._configuration.momentum(step)
+        moved = self._update(state, computed.gradient, rate, momentum)
+        return replace(moved, statistics=state.statistics + computed.change)
+
+    def _computed(self, worker: int) -> Computed:
+        """The worker's gradient, computed together with others that are outstanding."""
+        if worker not in self._ready:
+            others = [one for one in self._pulls if one != worker and one not in self._ready]
+            chosen = [worker, *others][: self._source.appetite]
+            full = len(chosen) // self._source.at_once * self._source.at_once
+            chosen = chosen[: full or None]
+            found = self._source.compute([self._pulls[one].wanted for one in chosen], self._seed)
+            self._ready.update(zip(chosen, found, strict=True))
+        return self._ready.pop(worker)
+
+
+def _mean_state(states: Sequence[ModelState]) -> ModelState:
+    return ModelState(
+        _mean([state.parameters for state in states]),
+        _mean([state.slots for state in states]),
+        _mean([state.statistics for state in states]),
+        max(state.updates for state in states),
+    )
+
+
+def _mean(vectors: Sequence[Vector]) -> Vector:
+    mean: Vector = np.mean(vectors, axis=0, dtype=np.float32)
+    return mean

@@ -1,0 +1,157 @@
+"""What a simulated cluster is like: how long computing, sending and waiting take."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.whole_file import whole_file
+
+__all__ = [
+    "DEFAULT_PROFILE",
+    "ClusterProfile",
+    "Straggler",
+    "load_profile",
+    "profile_names",
+    "write_profile",
+]
+
+DEFAULT_PROFILE = "uniform"
+
+_PACKAGE = "syncswitch.trainers.simulated"
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+_Seconds = Annotated[float, Field(ge=0)]
+
+
+class Straggler(BaseModel):
+    """A worker that is slow for a while.
+
+    Attributes:
+        worker: Its number, from 0.
+        start_seconds: Training time at which it begins.
+        duration_seconds: How long it lasts; steps that start in this time are slow.
+        delay_seconds: Added to each of these steps.
+        slowdown: They take so many times as long.
+    """
+
+    model_config = _STRICT
+
+    worker: int = Field(ge=0)
+    start_seconds: _Seconds
+    duration_seconds: float = Field(gt=0)
+    delay_seconds: _Seconds = 0.0
+    slowdown: float = Field(1.0, ge=1)
+
+
+class ClusterProfile(BaseModel):
+    """A cluster of workers and one parameter server (or several that share the load).
+
+    Attributes:
+        description: Where the figures come from, for people.
+        compute_seconds: Mean time in which a worker of relative speed 1 computes one gradient.
+        compute_variation: Standard deviation over mean of that time, from step to step; the times
+            are log-normal. 0 for times that are always the same.
+        relative_speeds: Permanent differences: worker k computes `relative_speeds[k % length]`
+            times as fast as the others.
+        parameter_bytes: Size of a copy of the model; None for 4 bytes for each parameter.
+        bandwidth_bytes_per_second: Of the parameter server's connection, in each direction.
+            Transfers queue there. None where they take no time.
+        latency_seconds: Of each message.
+        apply_seconds: The parameter server needs for one update; others queue.
+        barrier_seconds: What it costs to bring a round together, besides waiting for the last one.
+        switch_seconds: Between the last update of a protocol and the first step of the next.
+        stragglers: Workers that are slow for a while.
+    """
+
+    model_config = _STRICT
+
+    description: str = ""
+    compute_seconds: float = Field(gt=0)
+    compute_variation: float = Field(0.0, ge=0, le=10)
+    relative_speeds: tuple[Annotated[float, Field(gt=0)], ...] = Field((1.0,), min_length=1)
+    parameter_bytes: int | None = Field(None, gt=0)
+    bandwidth_bytes_per_second: float | None = Field(None, gt=0)
+    latency_seconds: _Seconds = 0.0
+    apply_seconds: _Seconds = 0.0
+    barrier_seconds: _Seconds = 0.0
+    switch_seconds: _Seconds = 0.001
+    stragglers: tuple[Straggler, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hexadecimal digits that tell clusters apart; the description does not matter."""
+        content = self.model_dump(mode="json", exclude={"description"}, exclude_defaults=True)
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def check_workers(self, workers: int, source: str) -> None:
+        """Makes sure that the stragglers are workers of this cluster.
+
+        Raises:
+            UserError: One is not.
+        """
+        for straggler in self.stragglers:
+            if straggler.worker >= workers:
+                raise UserError(
+                    f"profile {source}: straggler.worker is {straggler.worker}, and the "
+                    f"{workers} workers are numbered from 0 to {workers - 1}"
+                )
+
+
+def profile_names() -> list[str]:
+    """Names of the profiles that come with syncswitch."""
+    folder = resources.files(_PACKAGE) / "profiles"
+    files = (entry.name for entry in folder.iterdir())
+    return sorted(name.removesuffix(".json") for name in files if name.endswith(".json"))
+
+
+def load_profile(source: str) -> ClusterProfile:
+    """Reads a profile from a file, or one of those that come with syncswitch.
+
+    Args:
+        source: Path of a JSON file, or a name.
+
+    Raises:
+        UserError: There is none, or it is not as it should be.
+    """
+    try:
+        if source in profile_names():
+            content = (resources.files(_PACKAGE) / "profiles" / f"{source}.json").read_bytes()
+        else:
+            content = Path(source).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"profile {source!r} cannot be read ({error.strerror or one_line(error)}); give a "
+            f"JSON file, or one of {', '.join(profile_names())}"
+        ) from error
+    try:
+        return ClusterProfile.model_validate_json(content)
+    except ValidationError as error:
+        raise UserError(f"profile {source}: {_first_of(error)}") from error
+
+
+def write_profile(profile: ClusterProfile, path: Path) -> None:
+    """Writes a profile as a JSON file, whole or not at all.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    with whole_file(path) as file:
+        file.write(profile.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n")
+
+
+def _first_of(error: ValidationError) -> str:
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    place = ".".join(map(str, first["loc"]))
+    value = "" if first["type"] in ("missing", "json_invalid") else f" is {first['input']!r}"
+    further = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{place}{value}: {first['msg'][:1].lower()}{first['msg'][1:]}{further}".lstrip(": ")

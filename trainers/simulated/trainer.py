@@ -1,0 +1,130 @@
+"""The trainer on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import psutil
+
+from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
+from syncswitch.storage.records import TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.trainers.configuration import Configuration, rate_function
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.optimizer import make_optimizer
+from syncswitch.trainers.model.state import StateForm
+from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.run_record import trial_record
+from syncswitch.trainers.simulated.gradients import GradientSource
+from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
+from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.run import SimulatedRun
+from syncswitch.trainers.simulated.timing import StepTimes
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+from syncswitch.trainers.trial_check import check_trial
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["SimulatedTrainer", "simulated_identity"]
+
+_DEVICE = "CPU:0"
+# What a worker holds: the parameters that it pulled, its gradient, a share of the sums.
+_COPIES_PER_WORKER = 4
+_BYTES_PER_PARAMETER = 4
+
+
+def simulated_identity(
+    workload: Workload, workers: int, protocols: tuple[str, str], profile: ClusterProfile
+) -> WorkloadIdentity:
+    """The job on a simulated cluster: another one than on a real cluster."""
+    identity = workload.identity(workers, *protocols)
+    return replace(identity, simulated_cluster=profile.digest)
+
+
+class SimulatedTrainer(Trainer):
+    """Trains with real gradients that are as stale as the cluster of a profile would make them.
+
+    Its seconds are those of the virtual clock. The same trial gives the same record, bit by bit, on
+    the same machine with the same versions of the software.
+
+    Args:
+        workload: What is trained.
+        workers: n; 2 cores are enough for a thousand.
+        profile: The cluster.
+
+    Raises:
+        UserError: The workload's parts do not fit together, or so many models do not fit into
+            this machine's memory.
+    """
+
+    def __init__(self, workload: Workload, workers: int, profile: ClusterProfile) -> None:
+        self._workload = workload
+        self._workers = workers
+        self._profile = profile
+        self._identities: dict[tuple[str, str], WorkloadIdentity] = {}
+        self._rate_at = rate_function(workload)
+        data = workload.load_data()
+        self._examples = len(data.train_inputs)
+        function = ModelFunction(workload, data)
+        self._parameters = function.parameters.size
+        _check_memory(workload, workers, self._parameters)
+        optimizer = make_optimizer(workload, function.parameters)
+        self._form = StateForm(workload, function, optimizer)
+        self._update = make_update(optimizer)
+        self._source = GradientSource(workload, data, function)
+        self._tester = ModelTester(function, workload, data, _DEVICE)
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """See `Trainer.train`."""
+        check_trial(spec, self._own_identity(spec))
+        state, start = self._form.load(spec)
+        started_at = datetime.now(timezone.utc)
+        learner = TrainingLearner(
+            self._source,
+            self._update,
+            Configuration(self._workload, spec, self._examples, self._rate_at),
+            spec.seed,
+            self._workers,
+            state,
+        )
+        W = spec.identity.total_worker_steps
+        run = SimulatedRun(
+            spec,
+            learner,
+            StepTimes(self._profile, self._parameters, W, spec.seed),
+            self._form,
+            self._tester,
+            observer or SilentObserver(),
+            self._profile.switch_seconds,
+            start,
+        )
+        try:
+            result = run.execute()
+        except SyncSwitchError:
+            raise
+        except Exception as error:
+            raise FatalError(f"training failed with {one_line(error)}") from error
+        return trial_record(spec, result, start.elapsed_seconds if start else 0.0, started_at)
+
+    def close(self) -> None:
+        """See `Trainer.close`."""
+        self._source.close()
+
+    def _own_identity(self, spec: TrialSpec) -> WorkloadIdentity:
+        pair = (spec.identity.first_protocol, spec.identity.second_protocol)
+        # Kept, because describing a workload builds its model.
+        if pair not in self._identities:
+            self._identities[pair] = simulated_identity(
+                self._workload, self._workers, pair, self._profile
+            )
+        return self._identities[pair]
+
+
+def _check_memory(workload: Workload, workers: int, parameters: int) -> None:
+    needed = workers * parameters * _BYTES_PER_PARAMETER * _COPIES_PER_WORKER
+    available = psutil.virtual_memory().available
+    if needed > available:
+        raise UserError(
+            f"{workers} simulated workers of workload {workload.name!r} need about "
+            f"{needed / 2**30:.0f} GiB, and {available / 2**30:.0f} GiB are free; "
+            "take fewer --workers"
+        )
