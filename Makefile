@@ -34,6 +34,7 @@ lint: $(INSTALLED)
 
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.throughput
+	$(BIN)/python -m tests.benchmarks.simulator
 	$(BIN)/python -m tests.benchmarks.kills
 
 benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and half a gigabyte.

@@ -7,6 +7,7 @@ can go on with the search. `rules/` has those that there are.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -204,6 +205,10 @@ class Rule(ABC):
     @abstractmethod
     def grid(self) -> tuple[float, ...]:
         """All settings that may be asked for, ascending."""
+
+    def replicates(self, percent: float) -> Iterable[int]:
+        """Numbers that runs of a setting may have, the first that is free first."""
+        return itertools.count()
 
     def between(self, lowest_percent: float, highest_percent: float) -> Rule:
         """The same rule on another range of switch points."""

@@ -17,6 +17,10 @@ from syncswitch.storage.records import LARGEST_SEED, WorkloadIdentity
 
 __all__ = ["SearchPlan", "replicate_seed", "study_name"]
 
+# What depends on what the database holds when a study begins is no part of its name: it is kept
+# with the study.
+_FIRST_WRITERS = {"related", "wanted"}
+
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
@@ -86,8 +90,7 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "base_seed": plan.base_seed,
     }
     # Only what was asked for, so that the names of searches do not change with every new option.
-    # What a warm start starts from is no part of the name: it is kept with the search.
-    options = {name: value for name, value in rule.options.items() if name != "related"}
+    options = {name: value for name, value in rule.options.items() if name not in _FIRST_WRITERS}
     if plan.warm_start:
         options["warm_start"] = True
     if options:

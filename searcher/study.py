@@ -185,7 +185,7 @@ class SearchStudy:
             if other.params.get(PARAMETER) == percent
             and other.state in (TrialState.COMPLETE, TrialState.RUNNING)
         }
-        replicate = next(number for number in range(len(used) + 1) if number not in used)
+        replicate = next(number for number in rule.replicates(percent) if number not in used)
         seed = replicate_seed(base_seed, replicate)
         trial.set_user_attr("seed", seed)
         # Last, as it tells the searchers that wait for this one to go on.

@@ -115,6 +115,18 @@ class PolicyRegistry:
             )
         return self._read(query)
 
+    def choose(self, workload: str, choice: str) -> list[TimingPolicy]:
+        """A version, or what an alias points at: one per fingerprint, newest first.
+
+        Args:
+            workload: As in `lookup`.
+            choice: Number of the version, or name of the alias.
+        """
+        if not choice.isdecimal():
+            return self.lookup(workload, alias=choice)
+        versions = self.policies(workload=workload)
+        return [policy for policy in versions if policy.version == int(choice)]
+
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
         """One version; None where there is none."""
         found = self._read(select(PolicyRow).where(_is(fingerprint, version)))

@@ -227,9 +227,11 @@ def common_options(function: _F) -> _F:
     return storage_option(json_option(debug_option(function)))
 
 
-def workers_option(default: int | None) -> Callable[[_F], _F]:
-    """`--workers`; without a default it narrows a choice."""
-    text = "Workers in the cluster." if default else "Only policies for this many workers."
+def workers_option(default: int | None, text: str | None = None) -> Callable[[_F], _F]:
+    """`--workers`; without a default it narrows a choice, unless `text` says what else it does."""
+    text = text or (
+        "Workers in the cluster." if default else "Only policies for this many workers."
+    )
     return click.option(
         "--workers",
         type=click.IntRange(min=1, max=_MOST_WORKERS),
@@ -239,15 +241,16 @@ def workers_option(default: int | None) -> Callable[[_F], _F]:
     )
 
 
-def protocols_option(default: str | None) -> Callable[[_F], _F]:
-    """`--protocols`; without a default it narrows a choice."""
-    text = "Protocols before and after the switch."
+def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
+    """`--protocols`; as `workers_option`."""
+    usual = "Protocols before and after the switch."
+    text = text or (usual if default else f"Only policies for these. {usual}")
     return click.option(
         "--protocols",
         metavar="FIRST,SECOND",
         default=default,
         show_default=default is not None,
-        help=text if default else f"Only policies for these. {text}",
+        help=text,
     )
 
 

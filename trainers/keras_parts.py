@@ -155,7 +155,21 @@ def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], 
         return None
     # Keras keeps the value before a boundary at the boundary itself.
     starts = [int(boundary) + 1 for boundary in schedule.boundaries]
-    return first, tuple((start, rate / first) for start, rate in zip(starts, later, strict=True))
+    return first, tuple(
+        (start, _plain_ratio(rate, first)) for start, rate in zip(starts, later, strict=True)
+    )
+
+
+def _plain_ratio(rate: float, first: float) -> float:
+    """The factor that people mean: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
+
+    The same job said in rates and in factors has to have the same fingerprint.
+    """
+    for digits in range(1, 17):
+        factor = float(f"{rate / first:.{digits}g}")
+        if math.isclose(factor * first, rate, rel_tol=4e-16):
+            return factor
+    return rate / first
 
 
 def build_metric(workload: Workload) -> Any:

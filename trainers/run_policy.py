@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
     from syncswitch.trainers.workload import Workload
 
-__all__ = ["fitting_policy", "real_policies"]
+__all__ = ["fitting_policy", "is_policy_file", "real_policies"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class _Found:
     @property
     def cluster(self) -> str:
         return (self.policy if self.workload is None else self.workload.identity).cluster
+
+
+def is_policy_file(choice: str) -> bool:
+    """Whether a policy is named by its file, which need not be there, or by what a database has."""
+    return choice.endswith(".json") or Path(choice).is_file()
 
 
 def real_policies(
@@ -53,7 +59,8 @@ def real_policies(
     from syncswitch.trainers.workload import find_module, normal_reference
 
     find_module(reference)
-    if choice.endswith(".json") or Path(choice).is_file():
+    is_file = is_policy_file(choice)
+    if is_file:
         from syncswitch.storage.policy_file import read_policy_file
 
         content = read_policy_file(choice)
@@ -71,11 +78,13 @@ def real_policies(
     options += f" --protocols {','.join(pair)}" if pair else ""
     if fitting and not real:
         jobs = "; ".join(f"{one.policy.workload!r} on {one.cluster}" for one in fitting)
+        # Of several the newest; its name alone may mean any of them.
+        which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
         raise PolicyError(
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
             f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
-            f" {reference}{options}; or search for the real job with: syncswitch-search run"
-            f" {reference}{options}"
+            f" {shlex.join([which, reference])}{options}; or search for the real job with:"
+            f" syncswitch-search run {reference}{options}"
         )
     if not real:
         have = "; ".join(one.cluster for one in found)
@@ -94,12 +103,10 @@ def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        if choice.isdecimal():
-            versions = registry.policies(workload=name)
-            policies = [policy for policy in versions if policy.version == int(choice)]
-        else:
-            policies = registry.lookup(name, alias=choice)
-        return [_Found(policy, registry.workload(policy.fingerprint)) for policy in policies]
+        return [
+            _Found(policy, registry.workload(policy.fingerprint))
+            for policy in registry.choose(name, choice)
+        ]
 
 
 def fitting_policy(

@@ -280,7 +280,10 @@ def _print(report: RunReport) -> None:
                 f"{phase.end_worker_step - phase.start_worker_step:,}",
                 f"{phase.seconds:.2f}",
                 f"{phase.worker_steps_per_second:,.0f}",
-                f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+                # Replicas have none: nobody else writes to them.
+                "-"
+                if phase.mean_staleness is None
+                else f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
             ]
             for phase in record.phases
         ],

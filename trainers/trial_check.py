@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec, WorkloadIdentity
-from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.schedule import switch_worker_step
 
 __all__ = ["check_position", "check_trial"]
@@ -21,8 +21,7 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
         UserError: It is one of these.
     """
     identity = spec.identity
-    for protocol in (identity.first_protocol, identity.second_protocol):
-        choose_protocol(protocol).check_cluster(identity.workers)
+    check_protocols((identity.first_protocol, identity.second_protocol), identity.workers)
     if identity.fingerprint != own.fingerprint:
         raise UserError(
             f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "

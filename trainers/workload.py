@@ -105,10 +105,11 @@ class Workload:
                 f"workload {self.name!r}: momentum_after_switch is for the built-in SGD, and this "
                 "workload has an optimizer; leave one of the two out"
             )
-        if self.largest_scaling is not None and self.largest_scaling < 1:
+        largest = self.largest_scaling
+        if largest is not None and (not isinstance(largest, int) or largest < 1):
             raise WorkloadError(
-                f"workload {self.name!r}: largest_scaling is {self.largest_scaling}; give a "
-                "number of gradients from 1 on"
+                f"workload {self.name!r}: largest_scaling is {largest!r}; give a whole number of "
+                "gradients from 1 on"
             )
         if not 0 <= self.momentum < 1:
             raise WorkloadError(

@@ -10,9 +10,11 @@ import click
 
 from syncswitch.searcher.cli.cost import cost
 from syncswitch.searcher.cli.db import db
+from syncswitch.searcher.cli.evaluate import evaluate
 from syncswitch.searcher.cli.history import status
 from syncswitch.searcher.cli.imports import import_runs
 from syncswitch.searcher.cli.policy import policy
+from syncswitch.searcher.cli.profile import profile
 from syncswitch.searcher.cli.run import run
 from syncswitch.searcher.cli.settings import settings
 from syncswitch.searcher.cli.trials import trials
@@ -37,5 +39,5 @@ def main() -> None:
     """  # noqa: D301 (click wants the character itself)
 
 
-for _command in (run, status, trials, settings, policy, import_runs, cost, db):
+for _command in (run, evaluate, status, trials, settings, policy, import_runs, cost, profile, db):
     main.add_command(_command)

@@ -13,7 +13,9 @@ from syncswitch.trainers.local import (
     load_local_workload,
     open_local_trainer,
 )
+from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.recording import REPLAY
+from syncswitch.trainers.workload import find_module, load_workload
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import WorkloadIdentity
@@ -23,11 +25,15 @@ __all__ = [
     "DEFAULT_LAUNCHER",
     "LAUNCHERS",
     "REPLAY",
+    "SIMULATED",
     "TRAINERS",
     "Job",
     "compose_local",
     "compose_replay",
+    "compose_simulated",
 ]
+
+SIMULATED = "simulated"
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,43 @@ def compose_local(reference: str, workers: int, protocols: tuple[str, str], laun
     """A job on a TensorFlow cluster on this machine.
 
     Raises:
-        UserError: There is no such workload, or the number of workers is below 1.
+        UserError: There is no such workload, or so many workers cannot use these protocols.
     """
+    check_protocols(protocols, workers)
     workload = load_local_workload(reference, workers)
     return Job(
         identity=workload.identity(workers, *protocols),
         open_trainer=lambda: open_local_trainer(workload, reference, workers, launcher),
+    )
+
+
+def compose_simulated(
+    reference: str, workers: int, protocols: tuple[str, str], profile_source: str
+) -> Job:
+    """A job on a virtual clock.
+
+    Args:
+        reference: The workload.
+        workers: n.
+        protocols: Before and after the switch.
+        profile_source: Name or file of the cluster's profile.
+
+    Raises:
+        UserError: There is no such workload or profile, or so many workers cannot use these
+            protocols.
+    """
+    from syncswitch.trainers.simulated.profile import load_profile
+
+    check_protocols(protocols, workers)
+    find_module(reference)
+    profile = load_profile(profile_source)
+    profile.check_workers(workers, profile_source)
+    from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+
+    workload = load_workload(reference)
+    return Job(
+        identity=simulated_identity(workload, workers, protocols, profile),
+        open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
     )
 
 
@@ -102,5 +139,5 @@ def compose_replay(
 TRAINERS: dict[str, Callable[[str, int, tuple[str, str], str], Job]] = {"local": compose_local}
 """What makes a job of a workload's reference, workers, protocols and launcher, by name.
 
-`REPLAY` is the one more that needs other things: see `compose_replay`.
+`SIMULATED` and `REPLAY` need other things: see `compose_simulated` and `compose_replay`.
 """

@@ -1,4 +1,4 @@
-"""`syncswitch-search status`: how far each search is."""
+"""`syncswitch-search status`: how far each search and evaluation is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from syncswitch.searcher.cli.reference import nothing_found, optional_workload, 
 from syncswitch.searcher.cli.render import workers_text
 from syncswitch.searcher.observed import measures, observation
 from syncswitch.searcher.rules.by_name import stored_rule
+from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
@@ -26,7 +27,7 @@ __all__ = ["status"]
 @optional_workload
 @common_options
 def status(reference: str | None, storage_url: str, as_json: bool) -> int:
-    """Shows how far each search is, of WORKLOAD or of all."""
+    """Shows how far each search and evaluation is, of WORKLOAD or of all."""
     from syncswitch.storage.engine import open_database
     from syncswitch.storage.policies import PolicyRegistry
     from syncswitch.storage.trials import TrialStore
@@ -91,9 +92,13 @@ def _search_state(
     target: float | None = search.target_accuracy
     try:
         progress = rule.progress(finished)
-        bracket = (progress.lower_percent, progress.upper_percent)
-        target = progress.target_accuracy
         state = "running" if in_flight else "stopped"
+        if isinstance(rule, ComparisonRule):
+            # An evaluation looks for no setting and publishes nothing.
+            state = "done" if progress.open_percent is None else state
+        else:
+            bracket = (progress.lower_percent, progress.upper_percent)
+            target = progress.target_accuracy
     except UserError:
         state = "baseline diverged"
     if policy is not None:

@@ -24,12 +24,17 @@ __all__ = [
     "newest",
     "no_alias",
     "only",
+    "policy_named",
     "selection_options",
     "version_of",
     "version_option",
 ]
 
 _HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
+_HOW_TO_NAME = (
+    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
+    " the current one; see: syncswitch-search policy list"
+)
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -130,7 +135,9 @@ def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
     return chosen
 
 
-def only(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
+def only(
+    registry: PolicyRegistry, found: list[TimingPolicy], how_to_choose: str = _HOW_TO_CHOOSE
+) -> TimingPolicy:
     """For what is going to be used: there the newest of several would be a guess.
 
     Raises:
@@ -139,9 +146,49 @@ def only(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
     if len(found) > 1:
         raise PolicyError(
             f"{len(found)} policies of {found[0].workload!r} fit: {_named(registry, found)};"
-            f" {_HOW_TO_CHOOSE}"
+            f" {how_to_choose}"
         )
     return found[0]
+
+
+def policy_named(text: str, storage_url: str) -> TimingPolicy:
+    """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
+
+    Raises:
+        PolicyError: There is none, there are several, or the file was altered.
+    """
+    from syncswitch.trainers.run_policy import is_policy_file
+
+    if is_policy_file(text):
+        from syncswitch.storage.policy_file import read_policy_file
+
+        return read_policy_file(text).policy
+    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.policies import CURRENT, PolicyRegistry
+
+    # The last one: a folder may have this character in its name, too.
+    reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)
+    selector = Selection(reference, None, None).selector
+    _check_text("the version or alias", choice)
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = registry.choose(selector, choice)
+        if not found:
+            raise PolicyError(
+                f"no policy {text!r}{_versions_of(registry, selector)}; {_HOW_TO_NAME}"
+            )
+        return only(registry, found, "choose with the fingerprint: FINGERPRINT[@VERSION]")
+
+
+def _versions_of(registry: PolicyRegistry, selector: str) -> str:
+    """What there is of a workload, so that a wrong version shows."""
+    entries = registry.entries(workload=selector)
+    if not entries:
+        return ""
+    aliases = sorted({alias for entry in entries for alias in entry.aliases})
+    versions = sorted({entry.policy.version for entry in entries})
+    known = ", ".join([*map(str, versions), *aliases])
+    return f" (versions and aliases of {selector!r}: {known})"
 
 
 def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:

@@ -1,4 +1,7 @@
-"""How `run` shows what goes on: bars where somebody watches, else one line per finished run."""
+"""How `run` and `evaluate` show what goes on.
+
+Bars where somebody watches, else one line per finished run.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ def label_of(run: Run) -> str:
 class LineReporter(AbstractContextManager["LineReporter"]):
     """One plain line for each thing that happened."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], what: str = "search") -> None:
         self._write = write
+        self._what = what
         self._finished_runs = 0
         self._most_runs: int | None = None
         self._is_first_state = True
@@ -38,7 +42,7 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         """Says at the start where an earlier search stopped."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if self._is_first_state and progress.open_percent is None:
-            self._write(f"this search is finished: its {finished_runs} runs are kept")
+            self._write(f"this {self._what} is finished: its {finished_runs} runs are kept")
         elif self._is_first_state and finished_runs:
             of = "" if most_runs is None else f" of at most {most_runs}"
             self._write(f"going on: {finished_runs}{of} runs are made")
@@ -89,11 +93,11 @@ class LineReporter(AbstractContextManager["LineReporter"]):
 class BarReporter(LineReporter):
     """Adds two bars under these lines: the whole search, and the current run's worker-steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "search") -> None:
         console = stderr_console()
         self._bars = progress_bars(console)
-        super().__init__(lambda line: self._bars.console.print(line, markup=False))
-        self._search_bar = self._bars.add_task("search", total=None)
+        super().__init__(lambda line: self._bars.console.print(line, markup=False), what)
+        self._search_bar = self._bars.add_task(what, total=None)
         self._run_bar: Any = None
 
     def __enter__(self) -> BarReporter:
@@ -160,8 +164,8 @@ def _shortened(record: TrialRecord) -> str:
     return f" ({', '.join(spared)})" if spared else ""
 
 
-def make_reporter() -> LineReporter:
+def make_reporter(what: str = "search") -> LineReporter:
     """Bars on a terminal, lines elsewhere."""
     if stderr_is_terminal():
-        return BarReporter()
-    return LineReporter(lambda line: click.echo(line, err=True))
+        return BarReporter(what)
+    return LineReporter(lambda line: click.echo(line, err=True), what)

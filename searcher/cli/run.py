@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from syncswitch.searcher.cli import compose
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
+from syncswitch.searcher.cli.trainer_options import TrainerChoice, is_given, trainer_options
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError, WorkloadError
@@ -38,27 +38,7 @@ _DEFAULT_WORKERS = 4
 @click.argument("reference", metavar="WORKLOAD")
 @workers_option(_DEFAULT_WORKERS)
 @protocols_option("bsp,asp")
-@click.option(
-    "--trainer",
-    type=click.Choice([*compose.TRAINERS, compose.REPLAY]),
-    default="local",
-    show_default=True,
-    help="What makes the runs: local = a TensorFlow cluster on this machine; replay = nothing is"
-    " trained, recorded runs answer.",
-)
-@click.option(
-    "--recordings",
-    "recordings_url",
-    metavar="URL",
-    help="Database of the recorded runs (--trainer replay).",
-)
-@click.option(
-    "--launcher",
-    type=click.Choice(compose.LAUNCHERS),
-    default=compose.DEFAULT_LAUNCHER,
-    show_default=True,
-    help="in-process = workers are threads; processes = servers of their own.",
-)
+@trainer_options
 @click.option(
     "--settings",
     type=int,
@@ -118,9 +98,7 @@ def run(
     reference: str,
     workers: int,
     protocols: str,
-    trainer: str,
-    recordings_url: str | None,
-    launcher: str,
+    trainer: TrainerChoice,
     strategy: str,
     settings: int,
     runs: int,
@@ -138,8 +116,9 @@ def run(
 ) -> int:
     """Searches for the timing policy of WORKLOAD and saves it.
 
-    WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute; with
-    --trainer replay also the name or the start of the fingerprint of recorded runs.
+    WORKLOAD is a built-in name (digits, resnet32-cifar10, resnet50-cifar100), file.py:attribute or
+    package.module:attribute; with --trainer replay also the name or the start of the fingerprint of
+    recorded runs.
 
     The same command goes on where an interrupted search stopped, and answers at once when the
     search is finished. Several of them on one database share the work.
@@ -156,20 +135,14 @@ def run(
     )
     if warm_start and strategy != "adaptive":
         raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
-    is_replay = trainer == compose.REPLAY
-    kind = trainer if is_replay else f"{trainer}/{launcher}"
-    plan = SearchPlan(rule, trainer=kind, base_seed=seed, warm_start=warm_start)
+    plan = SearchPlan(rule, trainer=trainer.kind, base_seed=seed, warm_start=warm_start)
     plan.check()
     pair = parse_pair(protocols)
-    _check_recordings(is_replay, recordings_url)
-    if recordings_url is None:
-        job = compose.TRAINERS[trainer](reference, workers, pair, launcher)
-    else:
-        wanted = workers if _is_given("workers") else None
-        job = compose.compose_replay(reference, wanted, pair, recordings_url, storage_url, seed)
+    given_workers = workers if is_given("workers") else None
+    job = trainer.job(reference, workers, given_workers, pair, storage_url, seed)
     if dry_run:
         given = (first_seconds, second_seconds)
-        measured_url = recordings_url or storage_url
+        measured_url = trainer.recordings_url or storage_url
         print_forecast(rule, job.identity, given, measured_url, as_json=as_json)
         return EXIT_OK
     if first_seconds is not None or second_seconds is not None:
@@ -185,26 +158,6 @@ def run(
     return EXIT_OK
 
 
-def _is_given(parameter: str) -> bool:
-    """Whether the user said it, instead of leaving it to its default."""
-    source = click.get_current_context().get_parameter_source(parameter)
-    return source == ParameterSource.COMMANDLINE
-
-
-def _check_recordings(is_replay: bool, recordings_url: str | None) -> None:
-    """Refuses options that do not go with the trainer."""
-    if is_replay and recordings_url is None:
-        raise UserError(
-            "--trainer replay needs the database of the recorded runs: add --recordings URL"
-        )
-    if not is_replay and recordings_url is not None:
-        raise UserError("--recordings needs --trainer replay: add that, or leave it out")
-    if is_replay and _is_given("launcher"):
-        raise UserError(
-            "--launcher starts a cluster, and --trainer replay needs none: leave it out"
-        )
-
-
 def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
     from syncswitch.searcher.cli import render
 
@@ -216,16 +169,20 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
 
 def _how_to_use(job: compose.Job, reference: str, version: int | None) -> str:
     """The command line that uses this policy, with what it would not guess."""
-    if _is_loadable(job.reference):
-        words, option = ["syncswitch-run", job.reference or reference], "--policy"
+    fingerprint = job.identity.fingerprint[:12]
+    if job.identity.simulated_cluster is not None:
+        # On a real cluster it is another job, so the policy is tried there first.
+        policy = fingerprint if version is None else f"{fingerprint}@{version}"
+        words = ["syncswitch-search", "evaluate", policy, reference]
+    elif not _is_loadable(job.reference):
+        words = ["syncswitch-search", "policy", "export", fingerprint]
+        words += [] if version is None else ["--version", str(version)]
     else:
-        fingerprint = job.identity.fingerprint[:12]
-        words, option = ["syncswitch-search", "policy", "export", fingerprint], "--version"
-    if version is not None:
-        words += [option, str(version)]
-    if option == "--policy" and job.identity.workers != _DEFAULT_WORKERS:
-        words += ["--workers", str(job.identity.workers)]
-    if _is_given("storage_url"):
+        words = ["syncswitch-run", job.reference or reference]
+        words += [] if version is None else ["--policy", str(version)]
+        if job.identity.workers != _DEFAULT_WORKERS:
+            words += ["--workers", str(job.identity.workers)]
+    if is_given("storage_url"):
         words += ["--storage", str(click.get_current_context().params["storage_url"])]
     return shlex.join(words)
 

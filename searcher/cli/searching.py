@@ -1,9 +1,9 @@
-"""The search behind `syncswitch-search run`: opens what it needs, and closes it again."""
+"""What is behind `run` and `evaluate`: opens what they need, and closes it again."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,15 @@ from syncswitch.storage.errors import RetryableError
 
 if TYPE_CHECKING:
     from syncswitch.searcher.cli.compose import Job
+    from syncswitch.searcher.evaluated import EvaluationResult
+    from syncswitch.searcher.reporting import Reporter
     from syncswitch.searcher.result import SearchResult
+    from syncswitch.storage.engine import Database
+    from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+    from syncswitch.storage.trials import TrialStore
     from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["search_for_policy"]
+__all__ = ["evaluate_policy", "search_for_policy"]
 
 
 def search_for_policy(
@@ -33,20 +38,12 @@ def search_for_policy(
     Returns:
         The result, and the version that is used where none is named.
     """
-    from syncswitch.searcher.cli.progress import make_reporter
     from syncswitch.searcher.search import Search
-    from syncswitch.storage.engine import open_database
     from syncswitch.storage.policies import CURRENT, PolicyRegistry
     from syncswitch.trainers.workload import normal_reference
 
-    with (
-        contextlib.closing(_Trainers(job.open_trainer)) as trainers,
-        contextlib.ExitStack() as stack,
-    ):
-        if _is_new(study_name(job.identity, plan), storage_url):
-            trainers.open_in_advance()
-        database = stack.enter_context(open_database(storage_url, create=True))
-        reporter = stack.enter_context(make_reporter())
+    is_new = _is_new(study_name(job.identity, plan), storage_url)
+    with _opened(job, storage_url, is_new, "search") as (database, trainers, reporter):
         result = Search(
             database,
             job.identity,
@@ -58,6 +55,62 @@ def search_for_policy(
         ).run()
         aliases = PolicyRegistry(database).aliases(job.identity.fingerprint)
         return result, aliases.get(CURRENT)
+
+
+def evaluate_policy(
+    job: Job,
+    reference: str,
+    policy: TimingPolicy,
+    runs: int,
+    trainer: str,
+    base_seed: int,
+    storage_url: str,
+) -> EvaluationResult:
+    """Evaluates a policy on a job, and shows how it goes on.
+
+    Args:
+        job: What is trained.
+        reference: What the user called it.
+        policy: With this.
+        runs: How many runs of each setting there are to be.
+        trainer: Kind of trainer.
+        base_seed: The seeds of all runs derive from it.
+        storage_url: Where everything is recorded.
+    """
+    from syncswitch.searcher.evaluation import Evaluation
+    from syncswitch.trainers.workload import normal_reference
+
+    is_new = _is_untrained(job.identity, storage_url)
+    with _opened(job, storage_url, is_new, "evaluation") as (database, trainers, reporter):
+        return Evaluation(
+            database,
+            job.identity,
+            policy,
+            trainers,
+            runs=runs,
+            trainer=trainer,
+            base_seed=base_seed,
+            reference=job.reference or normal_reference(reference),
+            reporter=reporter,
+        ).run()
+
+
+@contextlib.contextmanager
+def _opened(
+    job: Job, storage_url: str, is_new: bool, what: str
+) -> Iterator[tuple[Database, _Trainers, Reporter]]:
+    """What makes runs, where they are recorded, and who is told; all closed at the end."""
+    from syncswitch.searcher.cli.progress import make_reporter
+    from syncswitch.storage.engine import open_database
+
+    with (
+        contextlib.closing(_Trainers(job.open_trainer)) as trainers,
+        contextlib.ExitStack() as stack,
+    ):
+        if is_new:
+            trainers.open_in_advance()
+        database = stack.enter_context(open_database(storage_url, create=True))
+        yield database, trainers, stack.enter_context(make_reporter(what))
 
 
 class _Trainers:
@@ -93,6 +146,19 @@ def _is_new(study: str, storage_url: str) -> bool:
     Raises:
         UserError: The database cannot be used.
     """
+    return _holds_no(lambda store: any(s.study == study for s in store.searches()), storage_url)
+
+
+def _is_untrained(identity: WorkloadIdentity, storage_url: str) -> bool:
+    """Whether the database has no run of this job; nothing is written.
+
+    Raises:
+        UserError: The database cannot be used.
+    """
+    return _holds_no(lambda store: store.trials(fingerprint=identity.fingerprint), storage_url)
+
+
+def _holds_no(found: Callable[[TrialStore], object], storage_url: str) -> bool:
     from syncswitch.storage.engine import open_database
     from syncswitch.storage.inspection import holds_nothing
     from syncswitch.storage.trials import TrialStore
@@ -100,4 +166,4 @@ def _is_new(study: str, storage_url: str) -> bool:
     if holds_nothing(storage_url):
         return True
     with open_database(storage_url, create=False) as database:
-        return all(search.study != study for search in TrialStore(database).searches())
+        return not found(TrialStore(database))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.decision import Rule
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
+from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.rules.sequential import SequentialRule
 from syncswitch.storage.errors import UserError
@@ -23,6 +24,9 @@ STRATEGIES: dict[str, type[Rule]] = {
 }
 DEFAULT_STRATEGY = "adaptive"
 
+# No strategy to search with, and yet what a database may hold.
+_RULES: dict[str, type[Rule]] = {**STRATEGIES, "comparison": ComparisonRule}
+
 
 def make_rule(
     name: str,
@@ -36,7 +40,7 @@ def make_rule(
     """The rule of a strategy.
 
     Args:
-        name: One of `STRATEGIES`.
+        name: One of `STRATEGIES`, or `comparison`.
         settings: M.
         runs: R, the most runs of a setting.
         threshold: beta.
@@ -46,7 +50,7 @@ def make_rule(
     Raises:
         UserError: The strategy has no such option.
     """
-    kind = STRATEGIES[name]
+    kind = _RULES[name]
     known = _names(kind)
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
@@ -63,10 +67,7 @@ def make_rule(
 
 def stored_rule(search: SearchInfo) -> Rule:
     """The rule that a stored search is made with."""
-    options: dict[str, Any] = {
-        option: tuple(value) if isinstance(value, list) else value
-        for option, value in search.options.items()
-    }
+    options = {option: _without_lists(value) for option, value in search.options.items()}
     name = search.strategy
     if name == PaperRule(two_sided=True).name:
         name, options = "paper", {**options, "two_sided": True}
@@ -78,6 +79,10 @@ def stored_rule(search: SearchInfo) -> Rule:
         target_accuracy=search.target_accuracy,
         **options,
     )
+
+
+def _without_lists(value: Any) -> Any:
+    return tuple(map(_without_lists, value)) if isinstance(value, list) else value
 
 
 def _names(rule: type[Rule]) -> set[str]:

@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.trainers.recording import Recording, read_recording
+from tests.recordings import PAPER
+
 
 @pytest.fixture(scope="session")
 def devices() -> Any:
@@ -43,3 +49,17 @@ def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
     yield make
     for trainer, _ in trainers.values():
         trainer.close()
+
+
+@pytest.fixture(scope="session")
+def authors(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Recording]:
+    """The authors' runs by the number of workers."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
+    with open_database(url, create=True) as database:
+        import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
+        return {
+            workers: read_recording(
+                database, f"resnet32-cifar10-{workers}", workers=None, protocols=("bsp", "asp")
+            )
+            for workers in (8, 16)
+        }

@@ -6,16 +6,22 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.keras_parts import build_loss, build_optimizer, describe_model
-from syncswitch.trainers.workload import Workload, load_workload
+from syncswitch.trainers.keras_parts import (
+    build_loss,
+    build_optimizer,
+    build_schedule,
+    describe_model,
+    schedule_boundaries,
+)
+from syncswitch.trainers.workload import Momentum, Workload, load_workload
 
-from .jobs import DENSE, digits_data, normalized_model
+from .jobs import CONSTANT, DENSE, digits_data, normalized_model
 
 
 def fingerprint(
@@ -118,6 +124,28 @@ class TestTheFingerprintStays:
         )
         assert result.stdout.strip() == fingerprint(load_workload("digits"))
 
+    def test_from_version_to_version(self, keras: Any) -> None:
+        """As before there were schedules, momenta after the switch, and limits of the scaling."""
+        jobs = [
+            load_workload("digits"),
+            DENSE,
+            CONSTANT,
+            replace(DENSE, model=normalized_model),
+            replace(DENSE, optimizer=lambda: keras.optimizers.Adam()),
+        ]
+        assert [fingerprint(workload)[:16] for workload in jobs] == [
+            "388cf86b6369986b",
+            "21105d4e4b9c558d",
+            "1293eb99e4828578",
+            "12a3daba418afea3",
+            "2734f981a4124b6c",
+        ]
+
+    def test_with_a_limit_of_the_scaling_that_so_many_workers_do_not_reach(self) -> None:
+        limited = replace(DENSE, largest_scaling=4)
+        assert fingerprint(limited) == fingerprint(DENSE)
+        assert fingerprint(limited, workers=5) != fingerprint(DENSE, workers=5)
+
     def test_when_the_file_lies_elsewhere(self, keras: Any, tmp_path: Path) -> None:
         """Also with a Lambda layer, whose settings hold compiled code and its file's name."""
         source = """
@@ -167,6 +195,14 @@ class TestTheFingerprintChanges:
     )
     def test_with_a_field(self, changes: dict[str, Any]) -> None:
         assert fingerprint(replace(DENSE, **changes)) != fingerprint(DENSE)
+
+    def test_with_each_momentum_after_the_switch_and_limit_of_the_scaling(self) -> None:
+        jobs = [
+            *(replace(DENSE, momentum_after_switch=variant) for variant in get_args(Momentum)),
+            replace(DENSE, largest_scaling=2),
+            replace(DENSE, largest_scaling=3),
+        ]
+        assert len({fingerprint(workload) for workload in jobs}) == 7
 
     def test_with_the_cluster_and_the_protocols(self) -> None:
         prints = {
@@ -268,3 +304,18 @@ class TestParts:
     def test_what_is_no_optimizer_is_named(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match="int"):
             build_optimizer(replace(DENSE, optimizer=lambda: 3))
+
+    def test_boundaries_of_a_schedule_are_those_of_a_workload(self, keras: Any) -> None:
+        """Keras keeps the rate before a boundary at the boundary itself."""
+        schedules = keras.optimizers.schedules
+        piecewise = schedules.PiecewiseConstantDecay([10, 20.5], [0.1, 0.01, 0.003])
+        assert schedule_boundaries(piecewise) == (0.1, ((11, 0.1), (21, 0.03)))
+        for other in (
+            schedules.CosineDecay(0.1, 10),
+            # A rate that begins at 0 has no factors.
+            schedules.PiecewiseConstantDecay([10], [0.0, 0.1]),
+        ):
+            assert schedule_boundaries(other) is None
+
+    def test_without_a_schedule_there_is_none(self) -> None:
+        assert build_schedule(DENSE) is None

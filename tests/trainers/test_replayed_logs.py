@@ -10,32 +10,16 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.engine import open_database
-from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.recording import RecordedRun, Recording, read_recording
 from syncswitch.trainers.replay import ReplayTrainer
 from syncswitch.trainers.trainer import Verdict
-from tests.recordings import PAPER, needs_paper
+from tests.recordings import needs_paper
 
 from .jobs import DENSE, RecordingObserver, spec_of
 
 PAIR = ("bsp", "asp")
-
-
-@pytest.fixture(scope="module")
-def authors(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Recording]:
-    """The authors' runs by the number of workers."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
-    with open_database(url, create=True) as database:
-        import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
-        return {
-            workers: read_recording(
-                database, f"resnet32-cifar10-{workers}", workers=None, protocols=PAIR
-            )
-            for workers in (8, 16)
-        }
 
 
 @needs_paper

@@ -59,8 +59,8 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; try it on the real job with: syncswitch-search"
-            f" evaluate digits{options}; or search for the real job with: syncswitch-search run"
-            f" digits{options}"
+            f" evaluate {SIMULATED.fingerprint[:12]}@{choice} digits{options}; or"
+            f" search for the real job with: syncswitch-search run digits{options}"
         )
 
 
@@ -80,13 +80,14 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
 
 @pytest.mark.parametrize("identity", [IDENTITY, SIMULATED], ids=["real", "simulated"])
 def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
-    file, policy = tmp_path / "policy.json", policy_of(identity)
+    file, policy = tmp_path / "my policy.json", policy_of(identity)
     write_policy(file, policy, RegisteredWorkload(identity, "digits"))
     if identity.simulated_cluster is None:
         assert real_policies("digits", str(file), None, None, "sqlite:///unused.db") == [policy]
         return
-    with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated workers"):
+    with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
         real_policies("digits", str(file), None, None, "sqlite:///unused.db")
+    assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
 
 
 def test_a_file_of_version_1_is_of_a_real_job() -> None:

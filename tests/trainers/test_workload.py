@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.workload import (
     BUILT_IN,
+    Momentum,
     Workload,
     find_module,
     load_workload,
@@ -164,6 +165,12 @@ class TestFields:
             pytest.param(
                 {"learning_rate_boundaries": ((100, float("nan")),)},
             ),
+            {"momentum_after_switch": "none"},
+            {"momentum_after_switch": None},
+            {"largest_scaling": 0},
+            {"largest_scaling": -8},
+            {"largest_scaling": 2.5},
+            {"largest_scaling": "8"},
         ],
         ids=str,
     )
@@ -174,6 +181,33 @@ class TestFields:
         assert field in str(error.value)
         assert "dense-digits" in str(error.value)
         assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            (
+                {"learning_rate": lambda: None},
+                ["learning_rate is a schedule", "learning_rate_boundaries"],
+            ),
+            (
+                {"optimizer": lambda: None, "momentum_after_switch": "zero"},
+                ["momentum_after_switch", "optimizer"],
+            ),
+        ],
+    )
+    def test_fields_that_exclude_each_other_are_refused(
+        self, changes: dict[str, Any], words: list[str]
+    ) -> None:
+        with pytest.raises(WorkloadError) as error:
+            replace(DENSE, **changes)
+        for word in (*words, "dense-digits"):
+            assert word in str(error.value)
+        assert "\n" not in str(error.value)
+
+    def test_each_momentum_and_a_schedule_are_allowed(self) -> None:
+        for variant in get_args(Momentum):
+            assert replace(DENSE, momentum_after_switch=variant, largest_scaling=1)
+        assert replace(DENSE, learning_rate=lambda: None, learning_rate_boundaries=())
 
     def test_the_limits_are_allowed(self) -> None:
         workload = replace(DENSE, total_worker_steps=1, batch_size=1, momentum=0.0)

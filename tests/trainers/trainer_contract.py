@@ -63,7 +63,13 @@ class TrainerContract:
         return make_trainer(self.workload, self.workers).train(spec, observer)
 
     def spec(self, switch_percent: float, **fields: object) -> TrialSpec:
-        return spec_of(self.workload, self.workers, switch_percent, **fields)  # type: ignore[arg-type]
+        return self.spec_of(self.workload, self.workers, switch_percent, **fields)
+
+    def spec_of(
+        self, workload: Workload, workers: int, switch_percent: float, **fields: object
+    ) -> TrialSpec:
+        """A trial as this trainer takes it."""
+        return spec_of(workload, workers, switch_percent, **fields)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("switch_percent", [0.0, 1.0, 37.5, 50.0, 99.0, 100.0])
     def test_a_run_does_w_worker_steps_and_no_more(
@@ -122,7 +128,7 @@ class TrainerContract:
             assert math.isfinite(evaluation.training_loss)
 
     def test_no_evaluation_is_later_than_the_training(self, make_trainer: MakeTrainer) -> None:
-        record = make_trainer(EVEN, self.workers).train(spec_of(EVEN, self.workers, 50.0))
+        record = make_trainer(EVEN, self.workers).train(self.spec_of(EVEN, self.workers, 50.0))
         assert record.evaluations[-1].worker_step == EVEN.total_worker_steps
         assert record.evaluations[-1].elapsed_seconds <= record.training_seconds + 1e-9
 
@@ -184,13 +190,13 @@ class TrainerContract:
             return Verdict.STOP
 
         observer = RecordingObserver(slow)
-        make_trainer(LONG, self.workers).train(spec_of(LONG, self.workers, 0.0), observer)
+        make_trainer(LONG, self.workers).train(self.spec_of(LONG, self.workers, 0.0), observer)
         assert observer.overlaps == 0
 
     @pytest.mark.parametrize("switch_percent", [0.0, 100.0])
     def test_stop_is_obeyed(self, make_trainer: MakeTrainer, switch_percent: float) -> None:
         observer = RecordingObserver(lambda evaluation: Verdict.STOP)
-        spec = spec_of(LONG, self.workers, switch_percent)
+        spec = self.spec_of(LONG, self.workers, switch_percent)
         record = make_trainer(LONG, self.workers).train(spec, observer)
         assert record.stopped_early
         assert not record.diverged
@@ -202,7 +208,9 @@ class TrainerContract:
         self, make_trainer: MakeTrainer
     ) -> None:
         observer = RecordingObserver(lambda evaluation: Verdict.STOP)
-        record = make_trainer(LONG, self.workers).train(spec_of(LONG, self.workers, 99.0), observer)
+        record = make_trainer(LONG, self.workers).train(
+            self.spec_of(LONG, self.workers, 99.0), observer
+        )
         assert [phase.protocol for phase in record.phases] == ["bsp"]
 
     def test_stop_at_the_end_is_no_early_stop(self, make_trainer: MakeTrainer) -> None:
@@ -219,7 +227,7 @@ class TrainerContract:
         self, make_trainer: MakeTrainer, switch_percent: float
     ) -> None:
         observer = RecordingObserver()
-        spec = spec_of(EXPLOSIVE, self.workers, switch_percent)
+        spec = self.spec_of(EXPLOSIVE, self.workers, switch_percent)
         record = make_trainer(EXPLOSIVE, self.workers).train(spec, observer)
         assert record.diverged
         assert not record.converged
@@ -234,13 +242,15 @@ class TrainerContract:
     def test_a_run_at_chance_after_the_first_decay_has_diverged(
         self, make_trainer: MakeTrainer
     ) -> None:
-        record = make_trainer(HOPELESS, self.workers).train(spec_of(HOPELESS, self.workers, 0.0))
+        record = make_trainer(HOPELESS, self.workers).train(
+            self.spec_of(HOPELESS, self.workers, 0.0)
+        )
         assert record.diverged
         assert 200 < record.worker_steps < HOPELESS.total_worker_steps
         assert record.converged_accuracy < 0.2
 
     def test_before_the_first_decay_a_run_may_be_at_chance(self, make_trainer: MakeTrainer) -> None:
-        spec = spec_of(NOT_YET_HOPELESS, self.workers, 50.0)
+        spec = self.spec_of(NOT_YET_HOPELESS, self.workers, 50.0)
         record = make_trainer(NOT_YET_HOPELESS, self.workers).train(spec)
         assert not record.diverged
         assert record.worker_steps == 403
@@ -254,7 +264,7 @@ class TrainerContract:
         trainer = make_trainer(LONG, self.workers)
         observer = Interrupting()
         with pytest.raises(KeyboardInterrupt):
-            trainer.train(spec_of(LONG, self.workers, 50.0), observer)
+            trainer.train(self.spec_of(LONG, self.workers, 50.0), observer)
         assert all(e.worker_step < LONG.total_worker_steps for e in observer.evaluations)
         self._stops_now(trainer)
 
@@ -269,7 +279,7 @@ class TrainerContract:
         trainer = make_trainer(LONG, self.workers)
         observer = Failing()
         with pytest.raises(type(error)):
-            trainer.train(spec_of(LONG, self.workers, 50.0), observer)
+            trainer.train(self.spec_of(LONG, self.workers, 50.0), observer)
         assert max(observer.progress, default=0) < LONG.total_worker_steps
         self._stops_now(trainer)
 
@@ -278,7 +288,7 @@ class TrainerContract:
         threads = [t.name for t in threading.enumerate() if t.name.startswith("worker-")]
         assert not threads
         record = trainer.train(
-            spec_of(LONG, self.workers, 50.0), RecordingObserver(lambda e: Verdict.STOP)
+            self.spec_of(LONG, self.workers, 50.0), RecordingObserver(lambda e: Verdict.STOP)
         )
         assert record.phases[0].start_worker_step == 0
         assert record.evaluations[0].worker_step < LONG.total_worker_steps
@@ -286,8 +296,8 @@ class TrainerContract:
     def test_a_trial_of_another_job_is_refused(self, make_trainer: MakeTrainer) -> None:
         other = replace(self.workload, learning_rate=0.5)
         specs = [
-            spec_of(other, self.workers, 50.0),
-            spec_of(self.workload, self.workers + 1, 50.0),
+            self.spec_of(other, self.workers, 50.0),
+            self.spec_of(self.workload, self.workers + 1, 50.0),
         ]
         for spec in specs:
             self._is_refused(make_trainer, spec)
@@ -380,7 +390,7 @@ class ForkContract(TrainerContract):
     ) -> None:
         prefix = self.prefix(make_trainer, tmp_path)
         for percent in (100.0, 60.0):
-            spec = spec_of(self.workload, 3, percent, fork_from=prefix.checkpoints[40.0])
+            spec = self.spec_of(self.workload, 3, percent, fork_from=prefix.checkpoints[40.0])
             record = make_trainer(self.workload, 3).train(spec)
             assert record.worker_steps == self.workload.total_worker_steps
             assert record.final_accuracy > 0.75

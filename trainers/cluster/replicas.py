@@ -113,8 +113,12 @@ class Replicas:
             self._traced_overwrite_averaged_part, tf.zeros(self._averaged_size), handle
         )
         # Once on each worker, so that no trial pays for it.
-        for worker in range(len(self._variables)):
+        workers = range(len(self._variables))
+        for worker in workers:
             self.step(worker, 0, 0, 0.0, 0.0)
+        self.scatter(self.mean())
+        self.average(workers)
+        self.snapshot()
 
     def _averaged_part(self, worker: int) -> Any:
         with tf.device(self._devices.workers[worker]):

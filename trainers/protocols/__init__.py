@@ -9,6 +9,7 @@ from syncswitch.trainers.protocols.choice import (
     ENTRY_POINT_GROUP,
     PROTOCOLS,
     ProtocolChoice,
+    check_protocols,
     choose_protocol,
     parse_pair,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "ProtocolChoice",
     "Release",
     "SyncProtocol",
+    "check_protocols",
     "choose_protocol",
     "parse_pair",
     "partition",

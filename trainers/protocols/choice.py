@@ -17,7 +17,14 @@ from syncswitch.trainers.protocols.dssp import DSSP
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from syncswitch.trainers.protocols.ssp import SSP
 
-__all__ = ["ENTRY_POINT_GROUP", "PROTOCOLS", "ProtocolChoice", "choose_protocol", "parse_pair"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "PROTOCOLS",
+    "ProtocolChoice",
+    "check_protocols",
+    "choose_protocol",
+    "parse_pair",
+]
 
 PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
     protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD)
@@ -113,6 +120,16 @@ def parse_pair(text: str) -> tuple[str, str]:
     if first == second:
         raise wrong
     return first, second
+
+
+def check_protocols(names: Iterable[str], workers: int) -> None:
+    """Makes sure that these protocols exist and that so many workers can use them.
+
+    Raises:
+        UserError: One is not known, or they cannot.
+    """
+    for name in names:
+        choose_protocol(name).check_cluster(workers)
 
 
 def _registered_elsewhere(name: str) -> type[SyncProtocol] | None:

@@ -79,20 +79,21 @@ class _Play:
         self._learner = learner
         self._on_done = on_done
         self._down, self._up = Link(), Link()
-        self._events: list[tuple[float, int, Callable[[Ticket, float], None], Ticket]] = []
-        self._count = 0
+        self._events: list[tuple[float, bool, int, Callable[[Ticket, float], None], Ticket]] = []
 
     def to_its_end(self, start_seconds: float) -> None:
         """Plays all events."""
         self._begin(self._steps.start(), start_seconds)
         while self._events:
-            seconds, _, happen, ticket = heapq.heappop(self._events)
+            seconds, *_, happen, ticket = heapq.heappop(self._events)
             happen(ticket, seconds)
 
     def _at(self, seconds: float, happen: Callable[[Ticket, float], None], ticket: Ticket) -> None:
-        # The count keeps events of one moment in the order in which they were caused.
-        self._count += 1
-        heapq.heappush(self._events, (seconds, self._count, happen, ticket))
+        # In one moment pushes come last: who may go on does so before the next push, so that equal
+        # workers that push at once are as stale as if they pushed in turn. Else lower numbers come
+        # first; a worker has one event at a time.
+        is_push = happen in (self._send, self._finish)
+        heapq.heappush(self._events, (seconds, is_push, ticket.worker, happen, ticket))
 
     def _begin(self, advance: Advance, now: float) -> None:
         is_shared = self._steps.exchange is not Exchange.REPLICA

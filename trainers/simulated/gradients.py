@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,11 @@ from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.simulated.patches import with_patches
 from syncswitch.trainers.workload import Workload
 
-__all__ = ["Computed", "GradientSource", "Outstanding"]
+__all__ = ["THREADS", "Computed", "GradientSource", "Outstanding"]
 
 _LOG = logging.getLogger(__name__)
-# More at once compute no faster, as they leave the processor's cache.
-_MOST_AT_ONCE = 8
+THREADS = os.cpu_count() or 1
+"""So many calls are computed at the same time."""
 _TOLERANCE = 1e-3
 
 
@@ -70,6 +70,9 @@ class GradientSource:
         function: Its model.
         at_once: At most so many in a call; 1 for one at a time.
 
+    Attributes:
+        at_once: So many are computed in a call.
+
     Raises:
         WorkloadError: Model, data and loss do not fit together.
     """
@@ -79,93 +82,80 @@ class GradientSource:
         workload: Workload,
         data: Data,
         function: ModelFunction,
-        at_once: int = _MOST_AT_ONCE,
+        at_once: int,
     ) -> None:
         self._function = function
         self._data = tf.constant(data.train_inputs), tf.constant(data.train_labels)
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "gradients")
-        self._single = tf.function(self._traced_single, autograph=False)
-        probe = self._probe()
+        self._threads = ThreadPoolExecutor(THREADS, "gradients")
+        probes = self._probes()
         try:
-            expected = self._call_single(probe, 0)
+            self._single = tf.function(self._traced_single, autograph=False).get_concrete_function(
+                tf.zeros(function.parameters.size),
+                tf.zeros(function.statistics.size),
+                tf.zeros([2], tf.int64),
+            )
+            self._call_single(probes[0], 0)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(
                 f"workload {workload.name!r}: model, data and loss do not fit together: "
                 f"{one_line(error)}"
             ) from error
-        self.at_once = 1
-        if at_once > 1 and self._can_batch(workload, data, at_once, probe, expected):
-            self.at_once = at_once
+        self.at_once = at_once
+        if at_once > 1 and not self._can_batch(workload, data, probes):
+            self.at_once = 1
 
-    @property
-    def appetite(self) -> int:
-        """With so many at a time it works at full speed."""
-        return self.at_once * (os.cpu_count() or 1)
-
-    def compute(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
-        """Computes gradients; what one of them is does not depend on the others.
+    def submit(self, wanted: Sequence[Outstanding], seed: int) -> Future[list[Computed]]:
+        """Begins to compute gradients; what one of them is does not depend on the others.
 
         Args:
-            wanted: Any number.
+            wanted: At most `at_once`.
             seed: Of the run.
         """
-        size = self.at_once
-        parts = [wanted[start : start + size] for start in range(0, len(wanted), size)]
-        call = self._call_single_of_one if size == 1 else self._call_batch
-        found = self._threads.map(lambda part: call(part, seed), parts)
-        return [computed for part in found for computed in part]
+        call = self._call_single_of_one if self.at_once == 1 else self._call_batch
+        return self._threads.submit(call, wanted, seed)
 
     def close(self) -> None:
         """Ends the threads."""
         self._threads.shutdown()
 
-    def _can_batch(
-        self,
-        workload: Workload,
-        data: Data,
-        at_once: int,
-        probe: Outstanding,
-        expected: Computed,
-    ) -> bool:
+    def _can_batch(self, workload: Workload, data: Data, wanted: Sequence[Outstanding]) -> bool:
         """Builds the batched call, and tries whether it says the same as the single one."""
-        model = with_patches(build_model(workload))
-        if model is None:
-            _LOG.info("workload %s: gradients are computed one at a time", workload.name)
-            return False
-        self._batched_function = ModelFunction(workload, data, model)
-        self._batch = tf.function(self._traced_batch, autograph=False)
-        self._gradients = tf.function(
-            lambda *stacked: tf.vectorized_map(
-                lambda one: self._batched_function.gradient(*one), stacked
-            ),
-            autograph=False,
-            jit_compile=True,
-        )
-        self.at_once = at_once
         try:
-            found = self._call_batch([probe] * at_once, 0)
-        except Exception as error:  # whatever XLA or the vectoriser cannot do
+            model = with_patches(build_model(workload))
+            if model is None:
+                raise TypeError("the model is neither sequential nor functional")
+            self._batched_function = ModelFunction(workload, data, model)
+            self._batch = tf.function(self._traced_batch, autograph=False)
+            self._gradients = tf.function(
+                lambda *stacked: tf.vectorized_map(
+                    lambda one: self._batched_function.gradient(*one), stacked
+                ),
+                autograph=False,
+                jit_compile=True,
+            )
+            found = self._call_batch(wanted, 0)
+        except Exception as error:  # whatever Keras cannot clone, XLA compile, or the vectoriser do
             _LOG.info(
                 "workload %s: gradients are computed one at a time (%s)",
                 workload.name,
                 one_line(error),
             )
             return False
-        scale = float(np.max(np.abs(expected.gradient))) or 1.0
-        return all(
-            np.allclose(one.gradient, expected.gradient, atol=_TOLERANCE * scale)
-            and np.allclose(one.change, expected.change, atol=_TOLERANCE)
-            for one in found
-        )
+        expected = [self._call_single(one, 0) for one in wanted]
+        return all(map(_agree, found, expected))
 
-    def _probe(self) -> Outstanding:
+    def _probes(self) -> list[Outstanding]:
+        """Two, with batches, parameters and statistics of their own."""
         random = np.random.default_rng(0)
         parameters, statistics = self._function.parameters.size, self._function.statistics.size
-        return Outstanding(
-            0,
-            (0.05 * random.standard_normal(parameters)).astype(np.float32),
-            np.ones(statistics, np.float32),
-        )
+        return [
+            Outstanding(
+                step,
+                (0.05 * random.standard_normal(parameters)).astype(np.float32),
+                (1 + random.random(statistics)).astype(np.float32),
+            )
+            for step in range(2)
+        ]
 
     def _call_single_of_one(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
         return [self._call_single(wanted[0], seed)]
@@ -200,3 +190,11 @@ class GradientSource:
         ]
         stacked = [tf.stack(part) for part in zip(*batches, strict=True)]
         return self._gradients(parameters, statistics, *stacked)
+
+
+def _agree(one: Computed, other: Computed) -> bool:
+    """Whether two gradients differ by rounding alone."""
+    scale = float(np.max(np.abs(other.gradient))) or 1.0
+    return np.allclose(one.gradient, other.gradient, atol=_TOLERANCE * scale) and np.allclose(
+        one.change, other.change, atol=_TOLERANCE
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,8 +71,8 @@ class _Pull:
 class TrainingLearner:
     """Trains for real, in the order of the virtual time.
 
-    What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed when
-    the first of them is needed, as many at once as are known by then.
+    What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed
+    several at once, while the events go on that do not need them.
 
     Args:
         source: Computes the gradients.
@@ -109,7 +110,8 @@ class TrainingLearner:
         self.is_finite = True
         self._replicas: list[ModelState] = []
         self._pulls: dict[int, _Pull] = {}
-        self._ready: dict[int, Computed] = {}
+        self._waiting: list[int] = []
+        self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
         self._round: dict[int, Computed] = {}
 
     def begin(self, exchange: Exchange) -> None:
@@ -137,6 +139,9 @@ class TrainingLearner:
         state = self._replicas[ticket.worker] if is_replica else self.state
         wanted = Outstanding(ticket.worker_step, state.parameters, state.statistics)
         self._pulls[ticket.worker] = _Pull(wanted, self.state.updates)
+        self._waiting.append(ticket.worker)
+        if len(self._waiting) == self._source.at_once:
+            self._submit(list(self._waiting))
 
     def push(self, ticket: Ticket) -> None:
         """See `Learner.push`."""
@@ -178,16 +183,19 @@ class TrainingLearner:
         moved = self._update(state, computed.gradient, rate, momentum)
         return replace(moved, statistics=state.statistics + computed.change)
 
+    def _submit(self, workers: Sequence[int]) -> None:
+        future = self._source.submit([self._pulls[one].wanted for one in workers], self._seed)
+        for position, worker in enumerate(workers):
+            self._waiting.remove(worker)
+            self._submitted[worker] = future, position
+
     def _computed(self, worker: int) -> Computed:
-        """The worker's gradient, computed together with others that are outstanding."""
-        if worker not in self._ready:
-            others = [one for one in self._pulls if one != worker and one not in self._ready]
-            chosen = [worker, *others][: self._source.appetite]
-            full = len(chosen) // self._source.at_once * self._source.at_once
-            chosen = chosen[: full or None]
-            found = self._source.compute([self._pulls[one].wanted for one in chosen], self._seed)
-            self._ready.update(zip(chosen, found, strict=True))
-        return self._ready.pop(worker)
+        """The worker's gradient; what is not yet being computed is taken along."""
+        if worker not in self._submitted:
+            others = [one for one in self._waiting if one != worker]
+            self._submit([worker, *others][: self._source.at_once])
+        future, position = self._submitted.pop(worker)
+        return future.result()[position]
 
 
 def _mean_state(states: Sequence[ModelState]) -> ModelState:

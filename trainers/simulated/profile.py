@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -48,7 +47,7 @@ class Straggler(BaseModel):
     start_seconds: _Seconds
     duration_seconds: float = Field(gt=0)
     delay_seconds: _Seconds = 0.0
-    slowdown: float = Field(1.0, ge=1)
+    slowdown: float = Field(default=1.0, ge=1)
 
 
 class ClusterProfile(BaseModel):
@@ -75,17 +74,17 @@ class ClusterProfile(BaseModel):
 
     description: str = ""
     compute_seconds: float = Field(gt=0)
-    compute_variation: float = Field(0.0, ge=0, le=10)
-    relative_speeds: tuple[Annotated[float, Field(gt=0)], ...] = Field((1.0,), min_length=1)
-    parameter_bytes: int | None = Field(None, gt=0)
-    bandwidth_bytes_per_second: float | None = Field(None, gt=0)
+    compute_variation: float = Field(default=0.0, ge=0, le=10)
+    relative_speeds: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0,), min_length=1)
+    parameter_bytes: int | None = Field(default=None, gt=0)
+    bandwidth_bytes_per_second: float | None = Field(default=None, gt=0)
     latency_seconds: _Seconds = 0.0
     apply_seconds: _Seconds = 0.0
     barrier_seconds: _Seconds = 0.0
     switch_seconds: _Seconds = 0.001
     stragglers: tuple[Straggler, ...] = ()
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """64 hexadecimal digits that tell clusters apart; the description does not matter."""
         content = self.model_dump(mode="json", exclude={"description"}, exclude_defaults=True)

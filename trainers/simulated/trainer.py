@@ -15,7 +15,7 @@ from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run_record import trial_record
-from syncswitch.trainers.simulated.gradients import GradientSource
+from syncswitch.trainers.simulated.gradients import THREADS, GradientSource
 from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.run import SimulatedRun
@@ -27,6 +27,8 @@ from syncswitch.trainers.workload import Workload
 __all__ = ["SimulatedTrainer", "simulated_identity"]
 
 _DEVICE = "CPU:0"
+# More compute no faster, as they leave the processor's cache.
+_MOST_AT_ONCE = 8
 # What a worker holds: the parameters that it pulled, its gradient, a share of the sums.
 _COPIES_PER_WORKER = 4
 _BYTES_PER_PARAMETER = 4
@@ -64,13 +66,15 @@ class SimulatedTrainer(Trainer):
         self._rate_at = rate_function(workload)
         data = workload.load_data()
         self._examples = len(data.train_inputs)
-        function = ModelFunction(workload, data)
+        self._function = function = ModelFunction(workload, data)
         self._parameters = function.parameters.size
         _check_memory(workload, workers, self._parameters)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
         self._update = make_update(optimizer)
-        self._source = GradientSource(workload, data, function)
+        # As many calls as threads can be under way while every worker waits for its gradient.
+        at_once = max(1, min(_MOST_AT_ONCE, workers // THREADS))
+        self._source = GradientSource(workload, data, function, at_once)
         self._tester = ModelTester(function, workload, data, _DEVICE)
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:

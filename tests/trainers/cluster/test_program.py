@@ -492,12 +492,6 @@ class TestModels:
         program.push_update(0, 0, 0, 1.0, 0.0)
         np.testing.assert_allclose(program.state().parameters, 1 - CONSTANT_GRADIENT, rtol=1e-2)
 
-    def test_initial_values_follow_the_seed(self, make_program: MakeProgram) -> None:
-        program = make_program(DENSE, 1)
-        one, again, other = (program.form.initial(seed).parameters for seed in (1, 1, 2))
-        np.testing.assert_array_equal(one, again)
-        assert not np.allclose(one, other)
-
 
 def five_outputs(keras: Any) -> Any:
     return keras.Sequential(

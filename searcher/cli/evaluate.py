@@ -1,0 +1,191 @@
+"""`syncswitch-search evaluate`: how a policy does on another workload."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.searcher.cli.policy_selection import policy_named
+from syncswitch.searcher.cli.render import workers_text
+from syncswitch.searcher.cli.searching import evaluate_policy
+from syncswitch.searcher.cli.trainer_options import TrainerChoice, trainer_options
+from syncswitch.storage.records import LARGEST_SEED
+from syncswitch.trainers.console import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    common_options,
+    print_error,
+    print_json,
+    print_table,
+    print_text,
+    protocols_option,
+    workers_option,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.evaluated import EvaluatedSetting, EvaluationResult
+
+__all__ = ["evaluate"]
+
+
+@click.command()
+@click.argument("policy_text", metavar="POLICY")
+@click.argument("reference", metavar="WORKLOAD")
+@workers_option(None, "Workers in the cluster. Default: as in the policy.")
+@protocols_option(None, "Protocols before and after the switch. Default: as in the policy.")
+@trainer_options
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Runs of each setting, recorded ones included.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="The seeds of all runs derive from it.",
+)
+@common_options
+def evaluate(
+    policy_text: str,
+    reference: str,
+    workers: int | None,
+    protocols: str | None,
+    trainer: TrainerChoice,
+    runs: int,
+    seed: int,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Trains WORKLOAD with a POLICY that was found for another job.
+
+    POLICY is a policy file (.json), or a workload or the start of a fingerprint in the database,
+    with @VERSION or @ALIAS where it is not the current policy that is meant. WORKLOAD is as for
+    `run`.
+
+    The runs are compared with those of the first protocol alone, and of WORKLOAD's own policy where
+    the database has one. Runs that are recorded count, unless they were stopped early or another
+    trainer made them; only what is missing is made. No policy is saved.
+
+    The same command goes on where an interrupted one stopped, and answers at once when all runs are
+    there. The exit status is 0 whether or not the policy keeps the accuracy.
+    """
+    from syncswitch.searcher.evaluation import check_switch
+    from syncswitch.trainers.protocols import parse_pair
+
+    policy = policy_named(policy_text, storage_url)
+    pair = (policy.first_protocol, policy.second_protocol)
+    if protocols is not None:
+        pair = parse_pair(protocols)
+    job = trainer.job(reference, workers or policy.workers, workers, pair, storage_url, seed)
+    check_switch(job.identity, policy)
+    try:
+        result = evaluate_policy(job, reference, policy, runs, trainer.kind, seed, storage_url)
+    except KeyboardInterrupt:
+        print_error("interrupted; all finished runs are kept, and the same command goes on")
+        return EXIT_INTERRUPTED
+    if as_json:
+        print_json(_as_json(result))
+    else:
+        _print(result)
+    return EXIT_OK
+
+
+def _settings(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSetting]]:
+    """Role, name for people, and runs of each row."""
+    policy, own = result.policy, result.own_policy
+    rows = [("policy", f"{policy.workload} version {policy.version}", result.foreign)]
+    if own is not None and result.own is not None:
+        rows.append(("own", f"its own, version {own.version}", result.own))
+    first = result.identity.first_protocol.upper()
+    return [*rows, ("baseline", f"{first} alone", result.baseline)]
+
+
+def _as_json(result: EvaluationResult) -> dict[str, Any]:
+    policy, identity, own = result.policy, result.identity, result.own_policy
+    return {
+        "policy": {
+            "workload": policy.workload,
+            "fingerprint": policy.fingerprint,
+            "version": policy.version,
+            "workers": policy.workers,
+            "switch_percent": policy.switch_percent,
+            "threshold": policy.threshold,
+        },
+        "workload": identity.name,
+        "fingerprint": identity.fingerprint,
+        "workers": identity.workers,
+        "simulated_cluster": identity.simulated_cluster,
+        "protocols": [identity.first_protocol, identity.second_protocol],
+        "own_policy_version": None if own is None else own.version,
+        "study": result.study,
+        "new_runs": result.new_runs,
+        "settings": [
+            {"role": role, **dataclasses.asdict(setting), "speed_up": result.speed_up(setting)}
+            for role, _, setting in _settings(result)
+        ],
+        "keeps_accuracy": result.keeps_accuracy,
+        "share_of_own_speed_up": result.share_of_own_speed_up,
+    }
+
+
+def _print(result: EvaluationResult) -> None:
+    """The table, then the verdict."""
+    print_table(
+        ["policy", "switch at", "runs", "diverged", "accuracy", "seconds", "times as fast"],
+        [
+            [name, *_cells(setting, result.speed_up(setting))]
+            for _, name, setting in _settings(result)
+        ],
+    )
+    click.echo()
+    print_text(_verdict(result))
+
+
+def _cells(setting: EvaluatedSetting, speed_up: float | None) -> list[str]:
+    accuracy, half = setting.mean_accuracy, setting.accuracy_half_width
+    return [
+        f"{setting.switch_percent:g} %",
+        str(setting.runs),
+        str(setting.diverged_runs),
+        "-" if accuracy is None else f"{accuracy:.4f}" + ("" if half is None else f" ± {half:.4f}"),
+        "-" if setting.training_seconds is None else f"{setting.training_seconds:.1f}",
+        "-" if speed_up is None else f"{speed_up:.2f}",
+    ]
+
+
+def _verdict(result: EvaluationResult) -> str:
+    """Whether the policy keeps the accuracy, and what it gains, in one sentence."""
+    policy, foreign, identity = result.policy, result.foreign, result.identity
+    what = (
+        f"The policy of {policy.workload} for {policy.workers} workers (version {policy.version})"
+    )
+    size = workers_text(identity.workers, identity.simulated_cluster)
+    name = f"{identity.name} on {size} workers"
+    if foreign.diverged_runs:
+        return (
+            f"{what} does not keep the accuracy of {name}: {foreign.diverged_runs} of"
+            f" {foreign.runs} runs diverged."
+        )
+    does = "keeps" if result.keeps_accuracy else "does not keep"
+    return (
+        f"{what} {does} the accuracy of {name}: {foreign.mean_accuracy:.4f} against"
+        f" {result.baseline.mean_accuracy:.4f} with {identity.first_protocol.upper()} alone"
+        f" ({policy.threshold:g} may be lost){_gain(result)}."
+    )
+
+
+def _gain(result: EvaluationResult) -> str:
+    speed_up, own = result.speed_up(result.foreign), result.speed_up(result.own)
+    share = result.share_of_own_speed_up
+    if speed_up is None:
+        return ""
+    gain = f", {speed_up:.2f} times as fast"
+    if share is None:
+        return gain
+    return f"{gain}: {100 * share:.0f} % of the {own:.2f} times that its own policy gives"

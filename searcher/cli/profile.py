@@ -1,0 +1,236 @@
+"""`syncswitch-search profile`: what simulated clusters are like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.console import (
+    EXIT_OK,
+    common_options,
+    debug_option,
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    workers_option,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import PhaseRecord
+    from syncswitch.trainers.simulated.profile import ClusterProfile
+    from syncswitch.trainers.simulated.times import TimedJob
+
+__all__ = ["profile"]
+
+_MOST_SEEDS = 100
+
+
+@click.group()
+def profile() -> None:
+    """Says what simulated clusters are like (run --trainer simulated --profile ...)."""
+
+
+@profile.command(name="list")
+@json_option
+@debug_option
+def list_profiles(as_json: bool) -> int:
+    """Lists the profiles that come with syncswitch."""
+    from syncswitch.trainers.simulated.profile import load_profile, profile_names
+
+    found = {name: load_profile(name).description for name in profile_names()}
+    if as_json:
+        print_json(found)
+    else:
+        for name, description in found.items():
+            print_text(f"{name}: {description}")
+    return EXIT_OK
+
+
+@profile.command()
+@click.argument("source", metavar="NAME|FILE")
+@debug_option
+def show(source: str) -> int:
+    """Prints a profile as JSON, with what it leaves to the defaults."""
+    from syncswitch.trainers.simulated.profile import load_profile
+
+    print_json(load_profile(source).model_dump(mode="json"))
+    return EXIT_OK
+
+
+@profile.command()
+@click.argument("reference", metavar="WORKLOAD")
+@workers_option(None)
+@click.option(
+    "--variation",
+    type=click.FloatRange(0, 10),
+    default=0.1,
+    show_default=True,
+    help="Standard deviation over mean of a worker's step; measured times do not tell it.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write. Default: standard output.",
+)
+@common_options
+def calibrate(
+    reference: str,
+    workers: int | None,
+    variation: float,
+    output: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Makes a profile whose BSP and ASP take as long as the recorded runs of WORKLOAD took."""
+    from syncswitch.storage.engine import open_database
+    from syncswitch.trainers.recording import read_recording
+    from syncswitch.trainers.simulated.calibration import calibrate as fit
+    from syncswitch.trainers.simulated.calibration import measured_pace
+    from syncswitch.trainers.simulated.profile import write_profile
+
+    with open_database(storage_url, create=False) as database:
+        recording = read_recording(database, reference, workers=workers, protocols=("bsp", "asp"))
+    identity = recording.identity
+    runs = [run.phases for run in recording.runs if not (run.diverged or run.stopped_early)]
+    measured = measured_pace(identity.workers, runs)
+    found = fit(
+        measured,
+        variation,
+        f"Calibrated from {measured.runs} runs of {identity.name} with {identity.workers} workers:"
+        f" {measured.bsp_seconds:.4g} s for a BSP round, {measured.asp_seconds:.4g} s for a"
+        " worker's step in ASP.",
+    )
+    if output is None or as_json:
+        print_json(found.model_dump(mode="json", exclude_defaults=True))
+    if output is not None:
+        write_profile(found, output)
+        if not as_json:
+            print_text(f"{found.description} Written to {output}.")
+    return EXIT_OK
+
+
+@profile.command()
+@click.argument("source", metavar="NAME|FILE")
+@workers_option(8)
+@click.option(
+    "--worker-steps",
+    type=click.IntRange(1, 10_000_000),
+    default=10_000,
+    show_default=True,
+    help="Length of the job (W).",
+)
+@click.option(
+    "--parameters",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Parameters of the model; they matter where the profile has a bandwidth.",
+)
+@click.option(
+    "--protocols",
+    metavar="NAME,...",
+    default="bsp,asp",
+    show_default=True,
+    help="Each of them alone; with --at the two before and after the switch.",
+)
+@click.option("--at", metavar="PERCENT,...", help="Switch points.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, _MOST_SEEDS),
+    default=3,
+    show_default=True,
+    help="Means over so many runs.",
+)
+@json_option
+@debug_option
+def times(
+    source: str,
+    workers: int,
+    worker_steps: int,
+    parameters: int,
+    protocols: str,
+    at: str | None,
+    seeds: int,
+    as_json: bool,
+) -> int:
+    """Says how long a job would take on a simulated cluster; nothing is trained."""
+    from syncswitch.trainers.simulated.profile import load_profile
+    from syncswitch.trainers.simulated.times import TimedJob
+
+    cluster = load_profile(source)
+    cluster.check_workers(workers, source)
+    rows = []
+    for label, pair, percent in _asked(protocols, at, workers):
+        job = TimedJob(workers, worker_steps, pair, parameters)
+        rows.append((label, *_means(cluster, job, percent, seeds)))
+    baseline = rows[0][1]
+    if as_json:
+        print_json(
+            [
+                {
+                    "run": label,
+                    "seconds": seconds,
+                    "times_as_fast": baseline / seconds,
+                    "mean_staleness": staleness,
+                }
+                for label, seconds, staleness in rows
+            ]
+        )
+        return EXIT_OK
+    print_table(
+        ["switch at" if at else "protocol", "seconds", "times as fast", "staleness at the end"],
+        [
+            [
+                label,
+                f"{seconds:,.1f}",
+                f"{baseline / seconds:.2f}",
+                "-" if staleness is None else f"{staleness:.1f}",
+            ]
+            for label, seconds, staleness in rows
+        ],
+    )
+    return EXIT_OK
+
+
+def _asked(
+    protocols: str, at: str | None, workers: int
+) -> list[tuple[str, tuple[str, str], float]]:
+    """What to play: name of the row, protocols, switch point."""
+    from syncswitch.trainers.protocols import check_protocols, choose_protocol, parse_pair
+
+    if at is None:
+        names = [choose_protocol(text).text for text in protocols.split(",")]
+        check_protocols(names, workers)
+        return [(name, (name, name), 100.0) for name in names]
+    pair = parse_pair(protocols)
+    check_protocols(pair, workers)
+    return [(f"{percent:g} %", pair, percent) for percent in map(_percent, at.split(","))]
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise UserError(f"--at holds {text.strip()!r}: give percents from 0 to 100, as in 100,50,0")
+    return value
+
+
+def _means(
+    cluster: ClusterProfile, job: TimedJob, percent: float, seeds: int
+) -> tuple[float, float | None]:
+    """Seconds, and staleness of the last phase; over some seeds."""
+    from syncswitch.trainers.simulated.times import simulate_phases
+
+    runs: list[tuple[PhaseRecord, ...]] = [
+        simulate_phases(cluster, job, percent, seed) for seed in range(seeds)
+    ]
+    seconds = sum(phase.seconds for phases in runs for phase in phases) / seeds
+    last: list[Any] = [phases[-1].mean_staleness for phases in runs]
+    return seconds, None if None in last else sum(last) / seeds

@@ -1,0 +1,98 @@
+"""Protocols side by side on simulated clusters: accuracy, time, and time to an accuracy.
+
+    python -m tests.benchmarks.protocols [SEEDS]
+
+On mixed workers each protocol trains alone, at a rate that all of them bear. On 16 equal workers
+the built-in digits workload shows what ASP costs, and what a switch saves of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table
+
+from syncswitch.storage.metrics import time_to_accuracy_seconds
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.trainers.simulated.profile import load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from syncswitch.trainers.workload import Workload
+from syncswitch.trainers.workloads.digits import workload as digits
+
+ALONE = ("bsp", "ssp:3", "dssp:3-15", "dssp:3-15:unbounded", "asp", "ds-sync:2", "local-sgd:8")
+TARGET_ACCURACY = 0.95
+BEARABLE = replace(digits, learning_rate=0.01)
+
+Run = tuple[str, tuple[str, str], float]
+
+
+def measure(
+    workload: Workload, workers: int, profile_name: str, runs: Sequence[Run], seeds: int
+) -> dict[str, list[TrialRecord]]:
+    profile = load_profile(profile_name)
+    with SimulatedTrainer(workload, workers, profile) as trainer:
+        return {
+            name: [
+                trainer.train(
+                    TrialSpec(simulated_identity(workload, workers, pair, profile), percent, seed)
+                )
+                for seed in range(seeds)
+            ]
+            for name, pair, percent in runs
+        }
+
+
+def show(title: str, records: dict[str, list[TrialRecord]]) -> None:
+    table = Table(title=title)
+    for column in (
+        "run",
+        "diverged",
+        "accuracy",
+        "seconds",
+        f"seconds to {TARGET_ACCURACY:g}",
+        "staleness",
+    ):
+        table.add_column(column, justify="left" if column == "run" else "right")
+    for name, runs in records.items():
+        whole = [run for run in runs if not run.diverged]
+        table.add_row(
+            name,
+            f"{len(runs) - len(whole)} of {len(runs)}",
+            _mean(whole, lambda run: run.converged_accuracy, ".4f"),
+            _mean(whole, lambda run: run.training_seconds, ".1f"),
+            _mean(
+                whole, lambda run: time_to_accuracy_seconds(run.evaluations, TARGET_ACCURACY), ".1f"
+            ),
+            _mean(whole, lambda run: run.phases[-1].mean_staleness, ".1f"),
+        )
+    Console(width=110).print(table)
+
+
+def _mean(
+    runs: Sequence[TrialRecord], value: Callable[[TrialRecord], float | None], form: str
+) -> str:
+    values = [value(run) for run in runs]
+    known = [one for one in values if one is not None]
+    if not known or len(known) < len(values):
+        return "-"
+    return format(statistics.mean(known), form)
+
+
+def main() -> None:
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    mixed = [(name, (name, "asp" if name != "asp" else "bsp"), 100.0) for name in ALONE]
+    show(
+        f"digits at rate {BEARABLE.learning_rate:g}, 4 workers, every second one half as fast",
+        measure(BEARABLE, 4, "heterogeneous", mixed, seeds),
+    )
+    pair = ("bsp", "asp")
+    switched = [("BSP", pair, 100.0), ("BSP for 50 %, then ASP", pair, 50.0), ("ASP", pair, 0.0)]
+    show("digits, 16 equal workers", measure(digits, 16, "uniform", switched, seeds))
+
+
+if __name__ == "__main__":
+    main()

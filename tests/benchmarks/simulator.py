@@ -1,0 +1,77 @@
+"""Gradients per second of simulated training, and against one gradient at a time.
+
+    python -m tests.benchmarks.simulator [ROUNDS]
+
+The clusters take turns, so that a machine whose speed drifts does so for all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.simulated.gradients import GradientSource
+from syncswitch.trainers.simulated.profile import DEFAULT_PROFILE, load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from syncswitch.trainers.workloads.digits import workload as digits
+
+WORKER_STEPS = 2048
+SIZES = (8, 64, 1024)
+ALONE = "8 workers, one at a time"
+
+# A rate at which no run diverges, so that all do the same work.
+workload = replace(
+    digits,
+    total_worker_steps=WORKER_STEPS,
+    learning_rate=1e-4,
+    learning_rate_boundaries=(),
+    evaluation_interval_worker_steps=WORKER_STEPS,
+)
+
+
+class Cluster:
+    """A simulated cluster that is measured again and again."""
+
+    def __init__(self, workers: int, *, at_once: bool = True) -> None:
+        profile = load_profile(DEFAULT_PROFILE)
+        self._identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
+        self._trainer = SimulatedTrainer(workload, workers, profile)
+        if not at_once:
+            trainer, data = self._trainer, workload.load_data()
+            trainer._source = GradientSource(workload, data, trainer._function, at_once=1)
+
+    def gradients_per_second(self, switch_percent: float) -> float:
+        start = time.perf_counter()
+        self._trainer.train(TrialSpec(self._identity, switch_percent, 0))
+        return WORKER_STEPS / (time.perf_counter() - start)
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    clusters = {f"{size:,} workers": Cluster(size) for size in SIZES}
+    clusters[ALONE] = Cluster(8, at_once=False)
+    figures: dict[tuple[str, str], list[float]] = {}
+    for _ in range(rounds):
+        for protocol, percent in (("ASP", 0.0), ("BSP", 100.0)):
+            for name, cluster in clusters.items():
+                figures.setdefault((name, protocol), []).append(
+                    cluster.gradients_per_second(percent)
+                )
+    table = Table(title=f"digits, {rounds} rounds of {WORKER_STEPS:,} gradients")
+    for column in ("cluster", "protocol", "gradients/s (median)", "times one at a time (median)"):
+        table.add_column(column, justify="left" if column in ("cluster", "protocol") else "right")
+    for (name, protocol), values in figures.items():
+        pairs = zip(values, figures[ALONE, protocol], strict=True)
+        ratio = statistics.median(value / alone for value, alone in pairs)
+        table.add_row(name, protocol, f"{statistics.median(values):,.0f}", f"{ratio:.2f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Invoke, error_line
+
+from syncswitch.trainers.simulated.profile import load_profile, profile_names
+from tests.recordings import PAPER, needs_paper
+
+
+def test_the_profiles_are_listed_with_what_they_are(invoke: Invoke) -> None:
+    text = invoke("profile", "list").stdout
+    found = json.loads(invoke("profile", "list", "--json").stdout)
+    assert list(found) == profile_names()
+    for name, description in found.items():
+        assert f"{name}: {description}" in text
+
+
+def test_a_profile_is_shown_whole(invoke: Invoke) -> None:
+    shown = json.loads(invoke("profile", "show", "uniform").stdout)
+    assert shown["compute_seconds"] == 0.05
+    assert shown["stragglers"] == []
+
+
+def test_times_of_protocols_and_of_switch_points(invoke: Invoke) -> None:
+    alone = json.loads(
+        invoke("profile", "times", "heterogeneous", "--protocols", "bsp,ssp:3,asp", "--json").stdout
+    )
+    assert [row["run"] for row in alone] == ["bsp", "ssp:3", "asp"]
+    speeds = [row["times_as_fast"] for row in alone]
+    assert speeds == sorted(speeds)
+    assert speeds[0] == 1.0
+    text = invoke("profile", "times", "sync-switch-resnet32", "--at", "100,50%,0").stdout
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["100", "50", "0"]
+
+
+@needs_paper
+def test_a_profile_is_calibrated_from_recorded_runs(invoke: Invoke, tmp_path: Path) -> None:
+    invoke("import", str(PAPER / "manifest.csv"), "--logs", str(PAPER / "logs"))
+    path = tmp_path / "cluster.json"
+    done = invoke("profile", "calibrate", "resnet32-cifar10-8", "-o", str(path))
+    assert done.exit_code == 0, done.stderr
+    assert "1.325 s for a BSP round" in done.stdout
+    assert load_profile(str(path)).barrier_seconds == pytest.approx(1.0947, rel=1e-3)
+    printed = json.loads(invoke("profile", "calibrate", "resnet32-cifar10-8").stdout)
+    assert printed["compute_seconds"] == load_profile(str(path)).compute_seconds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("times", "nope"), "profile 'nope' cannot be read"),
+        (("times", "uniform", "--at", "10,200"), "--at holds '200'"),
+        (("times", "uniform", "--at", "x"), "--at holds 'x'"),
+        (("times", "uniform", "--protocols", "ssp:3", "--workers", "1"), "it needs 2 workers"),
+        (("times", "uniform", "--protocols", "bsp,nonsense"), "no protocol 'nonsense'"),
+        (("show", "/"), "profile '/' cannot be read"),
+        (("calibrate", "nothing"), "no complete runs of 'nothing'"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_line(
+    invoke: Invoke, arguments: tuple[str, ...], message: str, one_version: None
+) -> None:
+    done = invoke("profile", *arguments)
+    assert done.exit_code == 2
+    assert message in error_line(done)

@@ -1,0 +1,76 @@
+"""Searches on simulated clusters, with real gradients, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.program import TINY_WORKLOAD, run
+
+SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--settings", "3")
+
+
+def start_folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "job.py").write_text(TINY_WORKLOAD)
+    return path
+
+
+@pytest.mark.slow
+def test_a_search_is_the_same_bit_by_bit_wherever_it_is_made(tmp_path: Path) -> None:
+    results = []
+    for name in ("here", "there"):
+        folder = start_folder(tmp_path / name)
+        done = run("syncswitch-search", *SEARCH, "--json", folder=folder)
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout))
+    for result in results:
+        for passing in ("created_at", "software"):
+            result["policy"].pop(passing)
+        assert result["search"].pop("wall_seconds") > 0
+    assert results[0] == results[1]
+    assert results[0]["policy"]["training_seconds"] > 0
+
+
+@pytest.mark.slow
+def test_what_is_said_at_the_end_tries_the_policy_on_the_real_job(tmp_path: Path) -> None:
+    folder = start_folder(tmp_path)
+    done = run("syncswitch-search", *SEARCH, "--target-accuracy", "0.1", folder=folder)
+    assert done.returncode == 0, done.stderr
+    program, *arguments = shlex.split(done.stdout.splitlines()[-1])
+    assert (program, arguments[0], arguments[2]) == ("syncswitch-search", "evaluate", "job.py:tiny")
+    tried = run(program, *arguments, "--runs", "1", "--json", folder=folder)
+    assert tried.returncode == 0, tried.stderr
+    assert json.loads(tried.stdout)["workers"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--workers", "6", "--protocols", "bsp,ds-sync:4"), "give one of 1, 2, 3, 6"),
+        (("--workers", "1", "--protocols", "ssp:3,asp"), "it needs 2 workers or more"),
+        (("--protocols", "ssp:-1,asp"), "LEAD must be a whole number from 0"),
+        (("--protocols", "bsp,bsp"), "two different protocols"),
+        (("--profile", "nowhere.json"), "profile 'nowhere.json' cannot be read"),
+        (("--profile", "negative.json"), "negative.json: compute_seconds is -1: "),
+        (("--profile", "late.json"), "late.json: straggler.worker is 9, and the 8 workers"),
+        (("--launcher", "processes"), "--trainer simulated needs none"),
+        (("--recordings", "sqlite:///x.db"), "--recordings needs --trainer replay"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_line(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    folder = start_folder(tmp_path)
+    (folder / "negative.json").write_text('{"compute_seconds": -1}')
+    straggler = {"worker": 9, "start_seconds": 0, "duration_seconds": 1}
+    (folder / "late.json").write_text(json.dumps({"compute_seconds": 1, "stragglers": [straggler]}))
+    done = run("syncswitch-search", *SEARCH, *arguments, folder=folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (folder / "syncswitch.db").exists()

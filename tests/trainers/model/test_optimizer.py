@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.model.layout import FlatLayout
+from syncswitch.trainers.model.optimizer import (
+    KerasOptimizer,
+    MomentumSGD,
+    make_optimizer,
+    pack,
+    unpack,
+)
+
+from ..jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, momentum_answer
+
+# That of `CONSTANT`.
+LAYOUT = FlatLayout(("000-kernel",), ((4, 1),))
+
+
+def of_keras(optimizer: Callable[[], Any]) -> KerasOptimizer:
+    made = make_optimizer(replace(CONSTANT, optimizer=optimizer), LAYOUT)
+    assert isinstance(made, KerasOptimizer)
+    return made
+
+
+def apply(optimizer: Any, state: Any, rate: float, momentum: float = 0.9) -> tuple[Any, Any, int]:
+    """One update with the constant gradient."""
+    parameters, slots, updates = state
+    moved = optimizer.apply(
+        parameters, slots, np.int64(updates), CONSTANT_GRADIENT, np.float32(rate), momentum
+    )
+    parameters, slots = (np.asarray(part) for part in moved)
+    return parameters, slots, updates + 1
+
+
+def start_of(optimizer: Any) -> tuple[Any, Any, int]:
+    return np.ones(4, np.float32), optimizer.initial_slots(), 0
+
+
+class TestMomentumSGD:
+    def test_has_the_known_answer_with_changing_rates(self) -> None:
+        optimizer = make_optimizer(CONSTANT, LAYOUT)
+        assert isinstance(optimizer, MomentumSGD)
+        rates = [0.1, 0.1, 0.01, 0.0, 0.2]
+        state = start_of(optimizer)
+        for rate in rates:
+            state = apply(optimizer, state, rate)
+        parameters, accumulator = momentum_answer(rates, 0.9)
+        np.testing.assert_allclose(state[0], parameters, rtol=1e-6)
+        np.testing.assert_allclose(state[1], accumulator, rtol=1e-6)
+
+    def test_a_changed_momentum_acts_on_what_has_gathered(self) -> None:
+        optimizer = MomentumSGD(LAYOUT)
+        state = apply(optimizer, start_of(optimizer), 0.1)
+        _, slots, _ = apply(optimizer, state, 0.1, momentum=0.0)
+        np.testing.assert_allclose(slots, CONSTANT_GRADIENT)
+
+    def test_names_its_slots_after_the_parameters(self) -> None:
+        assert MomentumSGD(LAYOUT).layout == FlatLayout(("momentum/000-kernel",), ((4, 1),))
+
+
+class TestKerasOptimizer:
+    @pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop", "Adagrad", "Nesterov"])
+    def test_updates_as_keras_does(self, keras: Any, name: str) -> None:
+        def build() -> Any:
+            if name == "Nesterov":
+                return keras.optimizers.SGD(momentum=0.9, nesterov=True)
+            return getattr(keras.optimizers, name)()
+
+        optimizer, reference = of_keras(build), build()
+        variable = keras.Variable(np.ones((4, 1), np.float32))
+        gradient = keras.ops.convert_to_tensor(CONSTANT_GRADIENT.reshape(4, 1))
+        state = start_of(optimizer)
+        for rate in (0.1, 0.1, 0.02):
+            state = apply(optimizer, state, rate)
+            reference.learning_rate = rate
+            reference.apply([gradient], [variable])
+        np.testing.assert_allclose(state[0], variable.numpy().ravel(), rtol=1e-6)
+
+    def test_keeps_nothing_of_a_state_it_has_seen(self, keras: Any) -> None:
+        optimizer = of_keras(lambda: keras.optimizers.Adam())
+        start = start_of(optimizer)
+        first = apply(optimizer, start, 0.1)
+        apply(optimizer, first, 0.1)
+        again = apply(optimizer, start, 0.1)
+        for one, other in zip(first[:2], again[:2], strict=True):
+            np.testing.assert_array_equal(one, other)
+        # Its step count is that of the state, which its bias correction depends on.
+        late = apply(optimizer, (start[0], start[1], 100), 0.1)
+        assert not np.allclose(late[0], first[0])
+
+    def test_names_its_slots_alike_in_every_process(self, keras: Any) -> None:
+        """Keras counts up the names of layers."""
+        first = of_keras(lambda: keras.optimizers.Adam()).layout
+        for _ in range(3):
+            CONSTANT.model()
+        assert of_keras(lambda: keras.optimizers.Adam()).layout == first
+        assert len(set(first.names)) == len(first.names) == 2
+
+    def test_the_rate_it_was_built_with_does_not_matter(self, keras: Any) -> None:
+        one, other = (
+            of_keras(lambda rate=rate: keras.optimizers.Adam(rate)) for rate in (0.5, 1e-6)
+        )
+        np.testing.assert_array_equal(
+            apply(one, start_of(one), 0.1)[0], apply(other, start_of(other), 0.1)[0]
+        )
+
+    def test_what_cannot_be_built_is_one_line(self, keras: Any) -> None:
+        class Broken(keras.optimizers.SGD):
+            def build(self, variables: Any) -> None:
+                raise NotImplementedError("no such thing")
+
+        with pytest.raises(WorkloadError, match="Broken cannot be built") as error:
+            of_keras(lambda: Broken())
+        assert "\n" not in str(error.value)
+
+
+def test_only_what_keeps_no_variables_may_be_shared_by_threads() -> None:
+    assert MomentumSGD.is_reentrant
+    assert not KerasOptimizer.is_reentrant
+
+
+def test_packed_values_are_unpacked_as_they_were(devices: Any) -> None:
+    from syncswitch.trainers.model.function import ModelFunction
+
+    layout = ModelFunction(DENSE, DENSE.data()).parameters
+    flat = np.arange(layout.size, dtype=np.float32)
+    parts = unpack(flat, layout)
+    assert [tuple(part.shape) for part in parts] == list(layout.shapes)
+    np.testing.assert_array_equal(pack(parts), flat)
+    assert unpack(np.zeros(0, np.float32), FlatLayout((), ())) == []
+    assert pack([]).shape == (0,)

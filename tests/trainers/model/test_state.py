@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.model.checkpoint import write_checkpoint
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.optimizer import make_optimizer
+from syncswitch.trainers.model.state import ModelState, StateForm, restored_model
+from syncswitch.trainers.workload import Workload
+
+from ..jobs import DENSE, digits_data, normalized_model, spec_of
+
+NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
+
+
+def form_of(workload: Workload) -> StateForm:
+    function = ModelFunction(workload, workload.data())
+    return StateForm(workload, function, make_optimizer(workload, function.parameters))
+
+
+def some_state(form: StateForm) -> ModelState:
+    random = np.random.default_rng(2)
+    sizes = (form.parameters.size, form.slots.size, form.statistics.size)
+    vectors = (random.random(size).astype(np.float32) for size in sizes)
+    return ModelState(*vectors, updates=17)
+
+
+def checkpoint_of(form: StateForm, spec: TrialSpec, path: Path, worker_step: int = 100) -> Path:
+    write_checkpoint(path, form.to_checkpoint(some_state(form), spec, worker_step, 12.5))
+    return path
+
+
+@pytest.mark.usefixtures("devices")
+class TestStateForm:
+    def test_initial_values_follow_the_seed(self) -> None:
+        form = form_of(NORMALIZED)
+        one, again, other = (form.initial(seed) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(one.parameters, again.parameters)
+        assert not np.allclose(one.parameters, other.parameters)
+        assert one.updates == 0
+        np.testing.assert_array_equal(one.slots, 0)
+        # Means of 0, variances of 1.
+        np.testing.assert_array_equal(one.statistics, [0.0] * 16 + [1.0] * 16)
+
+    def test_a_trial_begins_with_them(self) -> None:
+        form = form_of(NORMALIZED)
+        state, checkpoint = form.load(spec_of(NORMALIZED, 4, 50.0, seed=2))
+        assert checkpoint is None
+        np.testing.assert_array_equal(state.parameters, form.initial(2).parameters)
+
+    def test_a_checkpoint_brings_all_of_a_state_back(self, tmp_path: Path) -> None:
+        form = form_of(NORMALIZED)
+        spec = spec_of(NORMALIZED, 4, 50.0)
+        path = checkpoint_of(form, spec, tmp_path / "one.npz")
+        state, checkpoint = form_of(NORMALIZED).load(replace(spec, fork_from=path))
+        expected = some_state(form)
+        for group in ("parameters", "slots", "statistics"):
+            np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
+        assert state.updates == 17
+        assert checkpoint is not None
+        assert (checkpoint.worker_step, checkpoint.elapsed_seconds) == (100, 12.5)
+
+    @pytest.mark.parametrize(("worker_step", "first"), [(100, 100), (200, 200), (300, 200)])
+    def test_it_says_how_many_steps_were_done_before_the_switch(
+        self, worker_step: int, first: int
+    ) -> None:
+        form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)
+        checkpoint = form.to_checkpoint(some_state(form), spec, worker_step, 1.0)
+        assert checkpoint.first_protocol_worker_steps == first
+        assert checkpoint.model == spec.identity.model
+
+    def test_of_another_model_or_optimizer_it_is_refused(self, keras: Any, tmp_path: Path) -> None:
+        form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)
+        others = [NORMALIZED, replace(DENSE, optimizer=lambda: keras.optimizers.Adam())]
+        for number, other in enumerate(others):
+            path = tmp_path / f"{number}.npz"
+            checkpoint_of(form_of(other), spec_of(other, 4, 50.0), path)
+            with pytest.raises(UserError, match="another model or optimizer") as error:
+                form.load(replace(spec, fork_from=path))
+            assert str(path) in str(error.value)
+            assert "\n" not in str(error.value)
+
+    def test_beyond_the_end_it_is_refused(self, tmp_path: Path) -> None:
+        form, spec = form_of(DENSE), spec_of(DENSE, 4, 100.0)
+        path = checkpoint_of(form, spec, tmp_path / "late.npz", worker_step=404)
+        with pytest.raises(UserError):
+            form.load(replace(spec, fork_from=path))
+
+
+def test_a_restored_model_computes_what_the_flat_one_does(devices: Any) -> None:
+    form = form_of(NORMALIZED)
+    state = some_state(form)
+    model = restored_model(
+        NORMALIZED,
+        form.parameters.name(state.parameters),
+        form.statistics.name(state.statistics),
+    )
+    inputs = digits_data().test_inputs[:5]
+    function = ModelFunction(NORMALIZED, digits_data())
+    expected = function.predict(state.parameters, state.statistics, inputs)
+    np.testing.assert_allclose(model(inputs), expected, rtol=1e-5)

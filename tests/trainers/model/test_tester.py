@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.cluster.program import Program
+from syncswitch.trainers.data import Data
+from syncswitch.trainers.model.tester import ModelTester
+
+from ..jobs import CONSTANT, first_workers
+
+EXAMPLES = 1100
+TRUTH = np.random.default_rng(0).integers(0, 3, EXAMPLES)
+# The model's outputs are its inputs: right for all but every seventh example.
+GUESS = np.where(np.arange(EXAMPLES) % 7 == 0, (TRUTH + 1) % 3, TRUTH)
+ACCURACY = 1 - len(range(0, EXAMPLES, 7)) / EXAMPLES
+
+
+def make_tester(
+    devices: Any,
+    keras: Any,
+    outputs: np.ndarray,
+    labels: np.ndarray,
+    loss: Any = "mse",
+    metric: Any = None,
+    test_transform: Any = None,
+) -> tuple[ModelTester, Program]:
+    """A model whose outputs are its inputs, tested against `labels`."""
+    outputs = outputs.astype(np.float32)
+
+    def model() -> Any:
+        return keras.Sequential(
+            [
+                keras.Input((outputs.shape[1],)),
+                keras.layers.Dense(outputs.shape[1], use_bias=False, kernel_initializer="identity"),
+            ]
+        )
+
+    data = Data(outputs, labels, outputs, labels, test_transform=test_transform)
+    workload = replace(CONSTANT, model=model, loss=loss, metric=metric)
+    program = Program(workload, data, first_workers(devices, 1))
+    program.load(program.form.initial(0))
+    return ModelTester(program.function, workload, data, devices.chief), program
+
+
+def accuracy_of(*arguments: Any, **fields: Any) -> float:
+    tester, program = make_tester(*arguments, **fields)
+    # Twice: the first test must leave nothing behind for the second.
+    tester.accuracy(*program.snapshot())
+    return tester.accuracy(*program.snapshot())
+
+
+def one_hot(numbers: np.ndarray, classes: int = 3) -> np.ndarray:
+    return np.eye(classes, dtype=np.float32)[numbers]
+
+
+class TestDefaultMetric:
+    def test_of_class_numbers(self, devices: Any, keras: Any) -> None:
+        loss = "sparse_categorical_crossentropy"
+        accuracy = accuracy_of(devices, keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
+        assert accuracy == pytest.approx(ACCURACY)
+
+    def test_of_class_numbers_in_a_column(self, devices: Any, keras: Any) -> None:
+        """As Keras's own CIFAR-10 and CIFAR-100 have them."""
+        labels = TRUTH.astype(np.uint8).reshape(-1, 1)
+        loss = "sparse_categorical_crossentropy"
+        assert accuracy_of(devices, keras, one_hot(GUESS), labels, loss) == pytest.approx(ACCURACY)
+
+    def test_of_one_hot_labels(self, devices: Any, keras: Any) -> None:
+        loss = "categorical_crossentropy"
+        accuracy = accuracy_of(devices, keras, one_hot(GUESS), one_hot(TRUTH), loss)
+        assert accuracy == pytest.approx(ACCURACY)
+
+    @pytest.mark.parametrize(
+        ("dtype", "shape"),
+        [
+            ("float32", (-1,)),
+            ("float32", (-1, 1)),
+            ("int32", (-1, 1)),
+            pytest.param(
+                "int32",
+                (-1,),
+            ),
+        ],
+    )
+    def test_of_binary_labels(
+        self, devices: Any, keras: Any, dtype: str, shape: tuple[int, ...]
+    ) -> None:
+        truth, guess = TRUTH % 2, np.where(np.arange(EXAMPLES) % 7 == 0, 1 - TRUTH % 2, TRUTH % 2)
+        outputs = np.where(guess, 0.8, 0.3).reshape(-1, 1)
+        labels = truth.astype(dtype).reshape(shape)
+        accuracy = accuracy_of(
+            devices, keras, outputs, labels, lambda: keras.losses.BinaryCrossentropy()
+        )
+        assert accuracy == pytest.approx(ACCURACY)
+
+
+class TestModelTester:
+    def test_a_metric_of_the_workload_is_used(self, devices: Any, keras: Any) -> None:
+        accuracy = accuracy_of(
+            devices,
+            keras,
+            one_hot(GUESS) + 0.5 * one_hot(TRUTH),
+            TRUTH.astype(np.int32),
+            "sparse_categorical_crossentropy",
+            metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2),
+        )
+        assert accuracy == pytest.approx(1.0)
+
+    def test_what_is_no_metric_is_refused(self, devices: Any, keras: Any) -> None:
+        with pytest.raises(WorkloadError, match=r"keras\.metrics\.Metric"):
+            make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: "accuracy")
+
+    def test_the_test_transform_is_applied(self, devices: Any, keras: Any) -> None:
+        accuracy = accuracy_of(
+            devices,
+            keras,
+            one_hot(GUESS),
+            one_hot(TRUTH),
+            test_transform=lambda inputs, labels: (-inputs, 1.0 - labels),
+        )
+        # argmax of what was turned round: the first of the two others, of model and of label.
+        first_other = np.where(np.arange(3) == 0, 1, 0)
+        assert accuracy == pytest.approx(np.mean(first_other[GUESS] == first_other[TRUTH]))
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_parameters_that_are_not_finite_have_no_accuracy(
+        self, devices: Any, keras: Any, value: float
+    ) -> None:
+        tester, program = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
+        state = program.form.initial(0)
+        state.parameters[3] = value
+        program.load(state)
+        assert math.isnan(tester.accuracy(*program.snapshot()))
+
+    def test_a_snapshot_is_not_changed_by_later_updates(self, devices: Any, keras: Any) -> None:
+        tester, program = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
+        snapshot = program.snapshot()
+        before = snapshot[0].numpy().copy()
+        for step in range(20):
+            program.push_update(0, step, 0, 1.0, 0.9)
+        np.testing.assert_array_equal(snapshot[0].numpy(), before)
+        assert tester.accuracy(*snapshot) == pytest.approx(ACCURACY)
+
+    def test_chance_is_known_for_classes_alone(self, devices: Any, keras: Any) -> None:
+        loss = "sparse_categorical_crossentropy"
+        numbers, _ = make_tester(devices, keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
+        assert numbers.is_chance(0.34)
+        assert not numbers.is_chance(0.5)
+        hot, _ = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
+        assert hot.is_chance(0.34)
+        many = np.where(np.arange(len(TRUTH)) < 0.7 * len(TRUTH), 0, TRUTH).astype(np.int32)
+        # A good model may be near the share of a class that makes most of the test set.
+        assert not make_tester(devices, keras, one_hot(GUESS), many, loss)[0].is_chance(0.7)
+
+    def test_one_output_of_logits_is_cut_at_zero(self, devices: Any, keras: Any) -> None:
+        accuracy = accuracy_of(
+            devices,
+            keras,
+            np.array([[-2.0], [0.3], [0.2], [-0.1]]),
+            np.array([0, 1, 1, 0], np.int32),
+            lambda: keras.losses.BinaryCrossentropy(from_logits=True),
+        )
+        assert accuracy == 1.0
+
+    def test_one_output_that_is_no_class_needs_a_metric(self, devices: Any, keras: Any) -> None:
+        with pytest.raises(WorkloadError, match="give a metric"):
+            make_tester(devices, keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))

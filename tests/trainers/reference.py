@@ -1,0 +1,106 @@
+"""Training loops that know nothing of protocols, clocks or clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers.keras_parts import build_model
+from syncswitch.trainers.model.function import ModelFunction, moving_variables
+from syncswitch.trainers.schedule import decay_factor
+from syncswitch.trainers.workload import Workload
+
+__all__ = ["Final", "plain_bsp", "plain_local_sgd", "plain_stale_sgd", "relative_error"]
+
+
+@dataclass(frozen=True)
+class Final:
+    """What a loop ends with; of replicas the mean."""
+
+    parameters: np.ndarray
+    slots: np.ndarray
+    statistics: np.ndarray
+
+
+def plain_bsp(workload: Workload, workers: int, seed: int) -> Final:
+    """SGD with momentum and the mean gradient of `workers` batches, at so many times the rate."""
+    loop = _Loop(workload, seed)
+    parameters, slots, statistics = loop.start
+    for first in range(0, workload.total_worker_steps, workers):
+        steps = range(first, min(first + workers, workload.total_worker_steps))
+        parts = [loop.gradient(step, parameters, statistics) for step in steps]
+        slots = workload.momentum * slots + np.mean([part[0] for part in parts], 0)
+        parameters = parameters - len(steps) * loop.rate(first) * slots
+        statistics = statistics + np.mean([part[1] for part in parts], 0)
+    return Final(parameters, slots, statistics)
+
+
+def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: int) -> Final:
+    """Replicas that take turns, and are averaged after so many turns of each."""
+    loop = _Loop(workload, seed)
+    replicas = [loop.start] * workers
+    for step in range(workload.total_worker_steps):
+        parameters, slots, statistics = replicas[step % workers]
+        gradient, change = loop.gradient(step, parameters, statistics)
+        slots = workload.momentum * slots + gradient
+        moved = parameters - workers * loop.rate(step) * slots
+        replicas[step % workers] = moved, slots, statistics + change
+        if (step + 1) % (workers * period_steps) == 0:
+            mean = [np.mean(parts, 0) for parts in zip(*replicas, strict=True)]
+            replicas = [(mean[0], slots, mean[2]) for _, slots, _ in replicas]
+    return Final(*(np.mean(parts, 0) for parts in zip(*replicas, strict=True)))
+
+
+def plain_stale_sgd(workload: Workload, seed: int) -> Final:
+    """SGD without momentum whose gradients, but for the first, are one update old."""
+    loop = _Loop(workload, seed)
+    parameters, gradient, statistics = loop.start
+    before = parameters, statistics
+    for step in range(workload.total_worker_steps):
+        gradient, change = loop.gradient(step, *before)
+        before = parameters, statistics
+        parameters = parameters - loop.rate(step) * gradient
+        statistics = statistics + change
+    return Final(parameters, gradient, statistics)
+
+
+def relative_error(one: np.ndarray, other: np.ndarray) -> float:
+    """Length of the difference over that of `other`."""
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+class _Loop:
+    def __init__(self, workload: Workload, seed: int) -> None:
+        import keras
+        import tensorflow as tf
+
+        self._workload = workload
+        data = workload.data()
+        function = ModelFunction(workload, data)
+        keras.utils.set_random_seed(seed)
+        model = build_model(workload)
+        self.start = (
+            function.parameters.pack(model.trainable_variables),
+            np.zeros(function.parameters.size, np.float32),
+            function.statistics.pack(moving_variables(model)),
+        )
+        inputs, labels = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+
+        def compute(step: Any, parameters: Any, statistics: Any) -> Any:
+            batch = function.batch(inputs, labels, step, np.int64(seed))
+            return function.gradient(parameters, statistics, *batch)[1:]
+
+        self._compute = tf.function(compute, autograph=False)
+
+    def gradient(
+        self, step: int, parameters: np.ndarray, statistics: np.ndarray
+    ) -> list[np.ndarray]:
+        vectors = (vector.astype(np.float32) for vector in (parameters, statistics))
+        return [part.numpy() for part in self._compute(np.int64(step), *vectors)]
+
+    def rate(self, step: int) -> float:
+        assert not callable(self._workload.learning_rate)
+        factor = decay_factor(self._workload.learning_rate_boundaries, step)
+        return self._workload.learning_rate * factor

@@ -1,0 +1,66 @@
+"""Simulated clusters with known times, and trials on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.segment_steps import SegmentSteps
+from syncswitch.trainers.simulated.events import Idle, Learner, play_segment
+from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.timing import StepTimes
+from syncswitch.trainers.simulated.trainer import simulated_identity
+from syncswitch.trainers.workload import Workload
+
+EVEN = ClusterProfile(compute_seconds=1.0)
+"""Equal workers, nothing else takes time: every time is a whole number."""
+
+VARIED = ClusterProfile(compute_seconds=0.05, compute_variation=0.3, latency_seconds=0.001)
+
+PROTOCOLS_OF_FOUR = ("bsp", "asp", "ssp:1", "dssp:1-3", "ds-sync:2", "local-sgd:3")
+"""Each protocol, as 4 workers can use it."""
+
+
+def spec_of(
+    workload: Workload,
+    workers: int,
+    switch_percent: float,
+    seed: int = 1,
+    protocols: tuple[str, str] = ("bsp", "asp"),
+    profile: ClusterProfile = VARIED,
+    **fields: Any,
+) -> TrialSpec:
+    """A trial on a simulated cluster; builds the model for its identity."""
+    identity = simulated_identity(workload, workers, protocols, profile)
+    return TrialSpec(identity, switch_percent, seed, **fields)
+
+
+def times_of(profile: ClusterProfile, steps: int, parameters: int = 0, seed: int = 1) -> StepTimes:
+    return StepTimes(profile, parameters, steps, seed)
+
+
+def play(
+    protocol: str,
+    profile: ClusterProfile,
+    workers: int,
+    steps: int,
+    learner: Learner | None = None,
+    parameters: int = 0,
+) -> list[tuple[int, float]]:
+    """Worker-steps done, and when, after each update of a segment."""
+    machine = choose_protocol(protocol).machine(range(workers))
+    done: list[tuple[int, float]] = []
+    play_segment(
+        SegmentSteps(machine, 0, steps),
+        times_of(profile, steps, parameters),
+        learner or Idle(),
+        0.0,
+        lambda *update: done.append(update),
+    )
+    return done
+
+
+def end_seconds(*arguments: Any, **fields: Any) -> float:
+    """When the last of a segment's worker-steps counts."""
+    return max(seconds for _, seconds in play(*arguments, **fields))

@@ -1,0 +1,352 @@
+"""Gradients of many at once against those of one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.data import Data
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
+from syncswitch.trainers.simulated.patches import with_patches
+from syncswitch.trainers.workload import Workload
+
+from ..jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, digits_data, normalized_model
+
+MakeSource = Callable[..., tuple[GradientSource, ModelFunction]]
+
+
+@pytest.fixture(scope="module")
+def make_source(devices: Any) -> Iterator[MakeSource]:
+    sources = []
+
+    def make(workload: Workload, at_once: int = 4) -> tuple[GradientSource, ModelFunction]:
+        data = workload.data()
+        function = ModelFunction(workload, data)
+        sources.append(GradientSource(workload, data, function, at_once))
+        return sources[-1], function
+
+    yield make
+    for source in sources:
+        source.close()
+
+
+def convolutional(keras: Any, **settings: Any) -> Callable[[], Any]:
+    """A model with a convolution of a size that no stride divides."""
+
+    def model() -> Any:
+        return keras.Sequential(
+            [
+                keras.Input((8, 8, 1)),
+                keras.layers.Conv2D(3, (3, 2), activation="tanh", **settings),
+                keras.layers.Conv2D(4, 1, strides=2, use_bias=False),
+                keras.layers.Flatten(),
+                keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+
+    return model
+
+
+def pooled(keras: Any) -> Any:
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Conv2D(4, 3, padding="same", activation="tanh"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.AveragePooling2D(2),
+            keras.layers.Flatten(),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def residual(keras: Any) -> Any:
+    """Functional, with normalized convolutions and a way round them."""
+    inputs = keras.Input((8, 8, 1))
+    first = keras.layers.Conv2D(4, 3, padding="same")(inputs)
+    hidden = keras.layers.BatchNormalization(momentum=0.9)(first)
+    hidden = keras.layers.ReLU()(hidden)
+    hidden = keras.layers.Conv2D(4, 3, padding="same", kernel_regularizer="l2")(hidden)
+    hidden = keras.layers.Add()([first, hidden])
+    hidden = keras.layers.GlobalAveragePooling2D()(hidden)
+    return keras.Model(inputs, keras.layers.Dense(10, activation="softmax")(hidden))
+
+
+def with_dropout(keras: Any) -> Any:
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def subclassed(keras: Any) -> Any:
+    class Mine(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flatten = keras.layers.Flatten()
+            self.dense = keras.layers.Dense(10, activation="softmax")
+
+        def call(self, inputs: Any, training: bool = False) -> Any:
+            return self.dense(self.flatten(inputs))
+
+    model = Mine()
+    model(np.zeros((1, 8, 8, 1), np.float32))
+    return model
+
+
+def with_python_code(keras: Any) -> Any:
+    import tensorflow as tf
+
+    class Python(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return tf.ensure_shape(
+                tf.py_function(lambda x: 2 * x, [inputs], tf.float32), [None, 64]
+            )
+
+        def compute_output_shape(self, shape: Any) -> Any:
+            return shape
+
+    return sequential(keras, Python())
+
+
+def with_lambda(keras: Any) -> Any:
+    return sequential(keras, keras.layers.Lambda(lambda x: 2 * x))
+
+
+def without_settings(keras: Any) -> Any:
+    """A layer that cannot be cloned."""
+
+    class Scaled(keras.layers.Layer):
+        def __init__(self, scale: Any) -> None:
+            super().__init__()
+            self._scale = scale
+
+        def call(self, inputs: Any) -> Any:
+            return self._scale(inputs)
+
+    return sequential(keras, Scaled(lambda x: 2 * x))
+
+
+def with_other_clones(keras: Any) -> Any:
+    """A layer that does something else in each model: what is cloned computes another thing."""
+
+    class Different(keras.layers.Layer):
+        made = 0
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            Different.made += 1
+            self._scale = float(Different.made)
+
+        def call(self, inputs: Any) -> Any:
+            return self._scale * inputs
+
+    return sequential(keras, Different())
+
+
+def sequential(keras: Any, layer: Any) -> Any:
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Flatten(),
+            layer,
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def wanted_of(function: ModelFunction, count: int) -> list[Outstanding]:
+    """Each with a batch, parameters and statistics of its own."""
+    random = np.random.default_rng(7)
+    return [
+        Outstanding(
+            3 * place,
+            (0.2 * random.standard_normal(function.parameters.size)).astype(np.float32),
+            (1 + random.random(function.statistics.size)).astype(np.float32),
+        )
+        for place in range(count)
+    ]
+
+
+def computed(source: GradientSource, wanted: list[Outstanding], seed: int) -> list[Computed]:
+    """All of them, as many in a call as the source takes."""
+    parts = range(0, len(wanted), source.at_once)
+    calls = [source.submit(wanted[start : start + source.at_once], seed) for start in parts]
+    return [one for call in calls for one in call.result()]
+
+
+def assert_same(found: list[Computed], expected: list[Computed]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-5)
+        scale = np.abs(other.gradient).max()
+        np.testing.assert_allclose(one.gradient, other.gradient, atol=1e-5 * scale)
+        np.testing.assert_allclose(one.change, other.change, atol=1e-6)
+
+
+class TestManyAtOnce:
+    @pytest.mark.parametrize(
+        "model",
+        [
+            pytest.param(lambda keras: DENSE.model(), id="dense"),
+            pytest.param(lambda keras: normalized_model(), id="normalized"),
+            pytest.param(pooled, id="pooled"),
+            pytest.param(residual, id="residual"),
+            *(
+                pytest.param(
+                    lambda keras, settings=settings: convolutional(keras, **settings)(),
+                    id=str(settings),
+                )
+                for settings in ({"padding": "same", "strides": (2, 3)}, {"strides": 2})
+            ),
+        ],
+    )
+    def test_are_those_of_one_at_a_time(
+        self, keras: Any, make_source: MakeSource, model: Any
+    ) -> None:
+        workload = replace(DENSE, model=lambda: model(keras), batch_size=5)
+        many, function = make_source(workload)
+        assert many.at_once == 4
+        single, _ = make_source(workload, at_once=1)
+        assert single.at_once == 1
+        # Not a multiple of 4: the last call is filled up.
+        wanted = wanted_of(function, 6)
+        expected = computed(single, wanted, 3)
+        assert_same(computed(many, wanted, 3), expected)
+        assert len({one.loss for one in expected}) == 6
+        self.assert_places_do_not_matter(many, wanted[:4])
+
+    def assert_places_do_not_matter(self, many: GradientSource, wanted: list[Outstanding]) -> None:
+        """Not in a single bit: a fork groups them in another way."""
+        together = computed(many, wanted, 3)
+        for order in ([3, 1, 0, 2], [2], [1, 1, 3]):
+            for place, one in zip(
+                order, computed(many, [wanted[k] for k in order], 3), strict=True
+            ):
+                assert one.loss == together[place].loss
+                np.testing.assert_array_equal(one.gradient, together[place].gradient)
+                np.testing.assert_array_equal(one.change, together[place].change)
+
+    def test_depend_on_the_seed(self, make_source: MakeSource) -> None:
+        many, function = make_source(DENSE)
+        wanted = wanted_of(function, 4)
+        losses = [[one.loss for one in computed(many, wanted, seed)] for seed in (1, 1, 2)]
+        assert losses[0] == losses[1] != losses[2]
+
+    def test_have_the_batches_of_a_transform_with_its_seed(self, make_source: MakeSource) -> None:
+        import tensorflow as tf
+
+        def noisy(inputs: Any, labels: Any, seed: Any) -> Any:
+            return inputs + tf.random.stateless_normal(tf.shape(inputs), seed), labels
+
+        def data() -> Data:
+            return replace(digits_data(), transform=noisy)
+
+        workload = replace(DENSE, data=data)
+        many, function = make_source(workload)
+        assert many.at_once == 4
+        single, _ = make_source(workload, at_once=1)
+        wanted = wanted_of(function, 4)
+        assert_same(computed(many, wanted, 3), computed(single, wanted, 3))
+
+    def test_the_constant_gradient_is_exact(self, make_source: MakeSource) -> None:
+        many, function = make_source(CONSTANT)
+        for one in computed(many, wanted_of(function, 4), 0):
+            np.testing.assert_array_equal(one.gradient, CONSTANT_GRADIENT)
+
+
+class TestOneAtATime:
+    @pytest.mark.parametrize(
+        ("model", "reason"),
+        [
+            (subclassed, "neither sequential nor functional"),
+            (with_python_code, "EagerPyFunc"),
+            (with_lambda, "Lambda"),
+            (without_settings, "get_config"),
+            (with_other_clones, ""),
+        ],
+    )
+    def test_is_what_cannot_be_joined(
+        self,
+        keras: Any,
+        make_source: MakeSource,
+        caplog: pytest.LogCaptureFixture,
+        model: Any,
+        reason: str,
+    ) -> None:
+        caplog.set_level("INFO")
+        workload = replace(DENSE, model=lambda: model(keras))
+        source, function = make_source(workload)
+        assert source.at_once == 1
+        assert reason in caplog.text
+        plain, _ = make_source(workload, at_once=1)
+        wanted = wanted_of(function, 5)
+        assert_same(computed(source, wanted, 3), computed(plain, wanted, 3))
+
+    def test_or_many_with_dropout_are_the_same(self, keras: Any, make_source: MakeSource) -> None:
+        """Each batch has a seed of its own."""
+        workload = replace(DENSE, model=lambda: with_dropout(keras))
+        source, function = make_source(workload)
+        plain, _ = make_source(workload, at_once=1)
+        parameters = np.full(function.parameters.size, 0.1, np.float32)
+        wanted = [replace(one, parameters=parameters) for one in wanted_of(function, 5)]
+        expected = computed(plain, wanted, 3)
+        assert_same(computed(source, wanted, 3), expected)
+        assert len({float(np.abs(one.gradient).sum()) for one in expected}) == 5
+
+
+class TestPatches:
+    def test_have_the_same_variables_in_the_same_order(self, keras: Any) -> None:
+        for build in (pooled, residual):
+            model = build(keras)
+            patched = with_patches(model)
+            assert [tuple(v.shape) for v in patched.variables] == [
+                tuple(v.shape) for v in model.variables
+            ]
+            assert [v.name for v in patched.variables] == [v.name for v in model.variables]
+
+    @pytest.mark.parametrize("padding", ["same", "valid"])
+    @pytest.mark.parametrize("strides", [1, 2, (3, 1)])
+    @pytest.mark.parametrize("size", [1, 3, (2, 5)])
+    def test_multiply_to_the_convolution(
+        self, keras: Any, padding: str, strides: Any, size: Any
+    ) -> None:
+        model = keras.Sequential(
+            [keras.Input((9, 7, 2)), keras.layers.Conv2D(3, size, strides, padding)]
+        )
+        patched = with_patches(model)
+        patched.set_weights(model.get_weights())
+        pictures = np.random.default_rng(1).standard_normal((2, 9, 7, 2)).astype(np.float32)
+        assert type(patched.layers[0]) is not type(model.layers[0])
+        np.testing.assert_allclose(patched(pictures), model(pictures), atol=1e-5)
+
+    def test_leave_other_convolutions_as_they_are(self, keras: Any) -> None:
+        model = keras.Sequential(
+            [
+                keras.Input((8, 8, 2)),
+                keras.layers.Conv2D(2, 3, dilation_rate=2),
+                keras.layers.Conv2D(2, 3, groups=2),
+                keras.layers.SeparableConv2D(2, 2),
+            ]
+        )
+        patched = with_patches(model)
+        assert [type(layer) for layer in patched.layers] == [type(one) for one in model.layers]
+
+    def test_are_not_for_a_model_with_code_of_its_own(self, keras: Any) -> None:
+        assert with_patches(subclassed(keras)) is None
+
+
+def test_what_does_not_fit_together_is_one_line(keras: Any, make_source: MakeSource) -> None:
+    with pytest.raises(WorkloadError, match="do not fit together") as error:
+        make_source(replace(DENSE, loss="categorical_crossentropy"))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.simulated.profile import (
+    DEFAULT_PROFILE,
+    ClusterProfile,
+    Straggler,
+    load_profile,
+    profile_names,
+    write_profile,
+)
+
+PLAIN: dict[str, Any] = {"compute_seconds": 0.05}
+STRAGGLER: dict[str, Any] = {"worker": 1, "start_seconds": 5.0, "duration_seconds": 2.0}
+
+seconds = st.floats(0, 1e6)
+positive = st.floats(1e-9, 1e12)
+stragglers = st.builds(
+    Straggler,
+    worker=st.integers(0, 5),
+    start_seconds=seconds,
+    duration_seconds=positive,
+    delay_seconds=seconds,
+    slowdown=st.floats(1, 100),
+)
+profiles = st.builds(
+    ClusterProfile,
+    description=st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
+    compute_seconds=positive,
+    compute_variation=st.floats(0, 10),
+    relative_speeds=st.lists(positive, min_size=1, max_size=3).map(tuple),
+    parameter_bytes=st.none() | st.integers(1, 10**12),
+    bandwidth_bytes_per_second=st.none() | positive,
+    latency_seconds=seconds,
+    apply_seconds=seconds,
+    barrier_seconds=seconds,
+    switch_seconds=seconds,
+    stragglers=st.lists(stragglers, max_size=2).map(tuple),
+)
+
+
+@given(profile=profiles)
+def test_what_is_written_reads_back_as_the_same(
+    profile: ClusterProfile, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "profile.json"
+    write_profile(profile, path)
+    read = load_profile(str(path))
+    assert read == profile
+    assert read.digest == profile.digest
+
+
+class TestTheDigest:
+    @given(profile=profiles, text=st.text(max_size=5))
+    def test_does_not_see_the_description(self, profile: ClusterProfile, text: str) -> None:
+        assert profile.model_copy(update={"description": text}).digest == profile.digest
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"compute_seconds": 0.06},
+            {"compute_variation": 0.2},
+            {"relative_speeds": (1.0, 0.5)},
+            {"parameter_bytes": 10**8},
+            {"bandwidth_bytes_per_second": 1.25e9},
+            {"latency_seconds": 0.1},
+            {"apply_seconds": 0.1},
+            {"barrier_seconds": 0.1},
+            {"switch_seconds": 0.1},
+            {"stragglers": (STRAGGLER,)},
+            {"stragglers": ({**STRAGGLER, "worker": 2},)},
+            {"stragglers": ({**STRAGGLER, "start_seconds": 6.0},)},
+            {"stragglers": ({**STRAGGLER, "duration_seconds": 6.0},)},
+            {"stragglers": ({**STRAGGLER, "delay_seconds": 0.03},)},
+            {"stragglers": ({**STRAGGLER, "slowdown": 2.0},)},
+        ],
+        ids=str,
+    )
+    def test_sees_every_other_field(self, changes: dict[str, Any]) -> None:
+        base = ClusterProfile(**PLAIN)
+        with_straggler = ClusterProfile(**PLAIN, stragglers=(STRAGGLER,))
+        changed = ClusterProfile(**{**PLAIN, **changes})
+        assert changed.digest != base.digest
+        assert changed == with_straggler or changed.digest != with_straggler.digest
+
+    def test_of_a_changed_copy_is_another(self) -> None:
+        profile = ClusterProfile(**PLAIN)
+        before = profile.digest
+        assert profile.model_copy(update={"compute_seconds": 0.06}).digest != before
+
+    def test_the_fields_above_are_all_there_are(self) -> None:
+        told = {"description", "compute_seconds", "compute_variation", "relative_speeds"}
+        told |= {"parameter_bytes", "bandwidth_bytes_per_second", "latency_seconds"}
+        told |= {"apply_seconds", "barrier_seconds", "switch_seconds", "stragglers"}
+        assert set(ClusterProfile.model_fields) == told
+
+    def test_is_the_same_in_every_year(self) -> None:
+        """Fingerprints in databases rest on it."""
+        profile = ClusterProfile(**PLAIN, stragglers=(STRAGGLER,))
+        assert profile.digest == DIGEST
+        # What has its usual value counts as left out.
+        assert ClusterProfile(**PLAIN, apply_seconds=0).digest == ClusterProfile(**PLAIN).digest
+
+
+DIGEST = "bcb4e5aefdb5c8a640304c13d68d03ac4c7382f8753f7e08e9156324052752fd"
+
+
+class TestWhatIsRefused:
+    def message(self, content: str, tmp_path: Path) -> str:
+        path = tmp_path / "mine.json"
+        path.write_text(content)
+        with pytest.raises(UserError) as error:
+            load_profile(str(path))
+        text = str(error.value)
+        assert "\n" not in text
+        assert str(path) in text
+        return text
+
+    @pytest.mark.parametrize(
+        ("changes", "field", "value"),
+        [
+            ({"compute_seconds": 0}, "compute_seconds", "0"),
+            ({"compute_seconds": -0.1}, "compute_seconds", "-0.1"),
+            ({"compute_seconds": "fast"}, "compute_seconds", "'fast'"),
+            ({"compute_seconds": None}, "compute_seconds", "None"),
+            ({"compute_variation": -1}, "compute_variation", "-1"),
+            ({"compute_variation": 11}, "compute_variation", "11"),
+            ({"relative_speeds": []}, "relative_speeds", "[]"),
+            ({"relative_speeds": [1.0, 0.0]}, "relative_speeds.1", "0.0"),
+            ({"relative_speeds": 2.0}, "relative_speeds", "2.0"),
+            ({"parameter_bytes": 0}, "parameter_bytes", "0"),
+            ({"parameter_bytes": 1.5}, "parameter_bytes", "1.5"),
+            ({"bandwidth_bytes_per_second": 0}, "bandwidth_bytes_per_second", "0"),
+            ({"latency_seconds": -1e-3}, "latency_seconds", "-0.001"),
+            ({"apply_seconds": -1}, "apply_seconds", "-1"),
+            ({"barrier_seconds": -1}, "barrier_seconds", "-1"),
+            ({"switch_seconds": -1}, "switch_seconds", "-1"),
+            ({"workers": 4}, "workers", "4"),
+            ({"stragglers": {}}, "stragglers", "{}"),
+            ({"stragglers": [{**STRAGGLER, "worker": -1}]}, "stragglers.0.worker", "-1"),
+            ({"stragglers": [{**STRAGGLER, "start_seconds": -1}]}, "start_seconds", "-1"),
+            ({"stragglers": [{**STRAGGLER, "duration_seconds": 0}]}, "duration_seconds", "0"),
+            ({"stragglers": [{**STRAGGLER, "delay_seconds": -1}]}, "delay_seconds", "-1"),
+            ({"stragglers": [STRAGGLER, {**STRAGGLER, "slowdown": 0.5}]}, "1.slowdown", "0.5"),
+            ({"stragglers": [{**STRAGGLER, "until": 9}]}, "stragglers.0.until", "9"),
+        ],
+        ids=str,
+    )
+    def test_a_field_is_named_with_its_value(
+        self, changes: dict[str, Any], field: str, value: str, tmp_path: Path
+    ) -> None:
+        text = self.message(json.dumps({**PLAIN, **changes}), tmp_path)
+        assert f"{field} is {value}" in text
+
+    @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+    @pytest.mark.parametrize(
+        "field", ["compute_seconds", "compute_variation", "latency_seconds", "apply_seconds"]
+    )
+    def test_what_is_no_number_is_refused(self, number: str, field: str, tmp_path: Path) -> None:
+        fields = {"compute_seconds": "0.1", field: number}
+        content = ", ".join(f'"{name}": {text}' for name, text in fields.items())
+        assert field in self.message(f"{{{content}}}", tmp_path)
+
+    def test_a_field_that_is_missing_is_named(self, tmp_path: Path) -> None:
+        assert "compute_seconds" in self.message("{}", tmp_path)
+        incomplete = json.dumps({**PLAIN, "stragglers": [{"worker": 1}]})
+        assert "stragglers.0.start_seconds" in self.message(incomplete, tmp_path)
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"compute_seconds": 0.1,}', "\x00"])
+    def test_what_is_no_object_is_refused(self, content: str, tmp_path: Path) -> None:
+        self.message(content, tmp_path)
+
+    def test_bytes_that_are_no_text_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine.json"
+        path.write_bytes(b"\xff\xfe\x00")
+        with pytest.raises(UserError, match=r"mine\.json"):
+            load_profile(str(path))
+
+    @pytest.mark.parametrize("name", ["none.json", "unifrom", "."])
+    def test_without_a_file_the_names_are_told(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(UserError) as error:
+            load_profile(name)
+        assert repr(name) in str(error.value)
+        assert DEFAULT_PROFILE in str(error.value)
+        assert "\n" not in str(error.value)
+
+    def test_a_straggler_beyond_the_workers_is_named(self) -> None:
+        profile = ClusterProfile(**PLAIN, stragglers=(STRAGGLER, {**STRAGGLER, "worker": 4}))
+        profile.check_workers(5, "mine.json")
+        with pytest.raises(UserError) as error:
+            profile.check_workers(4, "mine.json")
+        for word in ("mine.json", "straggler.worker is 4", "0 to 3"):
+            assert word in str(error.value)
+
+    def test_where_it_cannot_be_written_is_said(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(UserError, match="file"):
+            write_profile(ClusterProfile(**PLAIN), tmp_path / "file" / "profile.json")
+
+
+def test_those_that_come_with_syncswitch_are_as_they_should_be() -> None:
+    assert DEFAULT_PROFILE in profile_names()
+    digests = set()
+    for name in profile_names():
+        profile = load_profile(name)
+        assert profile.description
+        digests.add(profile.digest)
+    assert len(digests) == len(profile_names())
+
+
+def test_a_profile_does_not_change_after_its_digest_is_known() -> None:
+    profile = ClusterProfile(**PLAIN)
+    with pytest.raises(ValueError, match="frozen"):
+        profile.compute_seconds = 1.0

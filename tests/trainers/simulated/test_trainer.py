@@ -1,0 +1,376 @@
+"""Training on a virtual clock: the contract, its times, and the same numbers as everywhere else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.trainer import ClusterTrainer
+from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint
+from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from syncswitch.trainers.trainer import Trainer
+from syncswitch.trainers.workload import Workload
+
+from .. import jobs
+from ..jobs import CONSTANT, DENSE, idle_model, momentum_answer, normalized_model
+from ..reference import plain_bsp, plain_local_sgd, plain_stale_sgd, relative_error
+from ..trainer_contract import ForkContract
+from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
+from .test_gradients import subclassed
+
+MakeTrainer = Callable[..., SimulatedTrainer]
+
+# 22 rounds of 4, and one of 2.
+SHORT = replace(
+    DENSE,
+    name="short",
+    model=normalized_model,
+    total_worker_steps=90,
+    learning_rate_boundaries=((50, 0.1),),
+    evaluation_interval_worker_steps=7,
+)
+# Whatever the order of its steps, it ends with the same parameters.
+HASTE = replace(CONSTANT, name="haste", total_worker_steps=2048)
+
+PAIRS = [
+    *((protocol, "asp") for protocol in PROTOCOLS_OF_FOUR if protocol != "asp"),
+    *(("bsp", protocol) for protocol in PROTOCOLS_OF_FOUR if protocol not in ("bsp", "asp")),
+]
+
+
+class TestSimulatedTrainer(ForkContract):
+    virtual_time: ClassVar[bool] = True
+
+    def spec_of(
+        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
+    ) -> TrialSpec:
+        return spec_of(workload, workers, switch_percent, **fields)
+
+
+@pytest.fixture(scope="module")
+def cluster_of(devices: Any) -> Iterator[Callable[[Workload, int], ClusterTrainer]]:
+    trainers = []
+
+    def make(workload: Workload, workers: int) -> ClusterTrainer:
+        trainers.append(ClusterTrainer(workload, workers))
+        return trainers[-1]
+
+    yield make
+    for trainer in trainers:
+        trainer.close()
+
+
+def final(trainer: Trainer, spec: TrialSpec, folder: Path) -> Checkpoint:
+    """The state at the end of a trial."""
+    spec = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=folder)
+    return read_checkpoint(trainer.train(spec).checkpoints[100.0])
+
+
+def flat(named: Any) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *(value.ravel() for value in named.values())])
+
+
+def assert_close(one: Checkpoint, other: Any, error: float = 1e-5) -> None:
+    for group in ("parameters", "slots", "statistics"):
+        expected = getattr(other, group)
+        values = flat(expected) if isinstance(other, Checkpoint) else expected
+        if len(values) and np.any(values):
+            assert relative_error(flat(getattr(one, group)), values) < error, group
+
+
+def measured(record: TrialRecord) -> tuple[Any, ...]:
+    """All of a record that is not the clock on the wall."""
+    return (
+        record.evaluations,
+        record.phases,
+        record.worker_steps,
+        record.training_seconds,
+        record.switch_overhead_seconds,
+    )
+
+
+class TestEveryProtocol:
+    @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
+    def test_does_all_steps_and_learns(
+        self, make_trainer: MakeTrainer, pair: tuple[str, str]
+    ) -> None:
+        spec = spec_of(DENSE, 4, 50.0, protocols=pair)
+        record = make_trainer(DENSE, 4).train(spec)
+        assert record.worker_steps == DENSE.total_worker_steps
+        assert [phase.protocol for phase in record.phases] == list(pair)
+        steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
+        assert sum(steps) == DENSE.total_worker_steps
+        assert abs(steps[0] - steps[1]) <= 5
+        assert record.final_accuracy > 0.8
+
+    @pytest.mark.parametrize("pair", [("bsp", "asp"), *PAIRS[-4:]], ids=",".join)
+    @pytest.mark.parametrize("percent", [20.0, 80.0])
+    def test_a_fork_ends_bitwise_where_the_whole_run_does(
+        self, make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str], percent: float
+    ) -> None:
+        """Before and after the switch, at 50 percent; and the whole run measures the same again."""
+        trainer = make_trainer(SHORT, 4)
+        spec = spec_of(SHORT, 4, 50.0, protocols=pair, checkpoint_directory=tmp_path)
+        whole = trainer.train(replace(spec, checkpoint_percents=(percent, 100.0)))
+        again = trainer.train(replace(spec, checkpoint_percents=(percent, 100.0)))
+        assert measured(again) == measured(whole)
+        end = read_checkpoint(whole.checkpoints[100.0])
+        fork = trainer.train(
+            replace(
+                spec,
+                fork_from=whole.checkpoints[percent],
+                checkpoint_percents=(100.0,),
+                checkpoint_directory=tmp_path / "fork",
+            )
+        )
+        fork_end = read_checkpoint(fork.checkpoints[100.0])
+        for group in ("parameters", "slots", "statistics"):
+            for name, value in getattr(end, group).items():
+                np.testing.assert_array_equal(getattr(fork_end, group)[name], value)
+        assert fork_end.updates == end.updates
+        assert fork.training_seconds == whole.training_seconds
+        start = fork.phases[0].start_worker_step
+        later = [e for e in whole.evaluations if e.worker_step > start]
+        assert [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in fork.evaluations] == [
+            (e.worker_step, e.elapsed_seconds, e.accuracy) for e in later
+        ]
+
+
+@pytest.mark.slow
+def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
+    code = """
+        from syncswitch.trainers.cluster.launchers import InProcessLauncher
+        InProcessLauncher().start(5)
+        from tests.trainers.jobs import DENSE
+        from tests.trainers.simulated.clusters import VARIED, spec_of
+        from tests.trainers.simulated.test_trainer import measured
+        from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+        spec = spec_of(DENSE, 4, 30.0, protocols=("dssp:1-3", "asp"))
+        print(measured(SimulatedTrainer(DENSE, 4, VARIED).train(spec)))
+    """
+    spec = spec_of(DENSE, 4, 30.0, protocols=("dssp:1-3", "asp"))
+    record = make_trainer(DENSE, 4).train(spec)
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert result.stdout.strip() == str(measured(record))
+
+
+# 12 rounds at the first rate, 10 at the next.
+FULL_ROUNDS = replace(
+    SHORT,
+    name="full rounds",
+    momentum=0.0,
+    total_worker_steps=88,
+    learning_rate_boundaries=((48, 0.1),),
+)
+
+
+class TestTheSameNumbers:
+    """As plain loops and as the TensorFlow cluster."""
+
+    def test_bsp_is_sgd_with_the_mean_gradient(
+        self, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
+    ) -> None:
+        found = final(make_trainer(SHORT, 4), spec_of(SHORT, 4, 100.0, seed=3), tmp_path)
+        assert found.updates == 23
+        assert_close(found, plain_bsp(SHORT, 4, seed=3))
+        real = final(cluster_of(SHORT, 4), jobs.spec_of(SHORT, 4, 100.0, seed=3), tmp_path / "real")
+        assert_close(found, real)
+
+    @pytest.mark.parametrize("protocol", ["ds-sync:4", "local-sgd:1"])
+    def test_full_averaging_of_plain_sgd_is_bsp(
+        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
+    ) -> None:
+        trainer = make_trainer(FULL_ROUNDS, 4)
+        bsp = final(trainer, spec_of(FULL_ROUNDS, 4, 100.0), tmp_path)
+        spec = spec_of(FULL_ROUNDS, 4, 100.0, protocols=(protocol, "asp"))
+        assert_close(final(trainer, spec, tmp_path / "other"), bsp)
+
+    @pytest.mark.parametrize("period_steps", [1, 5])
+    def test_local_sgd_is_local_steps_and_averages(
+        self, make_trainer: MakeTrainer, tmp_path: Path, period_steps: int
+    ) -> None:
+        """With momenta of their own, and a last period that is cut short."""
+        spec = spec_of(
+            SHORT, 4, 100.0, protocols=(f"local-sgd:{period_steps}", "asp"), profile=EVEN
+        )
+        found = final(make_trainer(SHORT, 4, EVEN), spec, tmp_path)
+        assert_close(found, plain_local_sgd(SHORT, 4, period_steps, seed=1))
+
+    def test_asp_of_one_worker_is_sgd(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+        found = final(make_trainer(SHORT, 1), spec_of(SHORT, 1, 0.0), tmp_path)
+        assert_close(found, plain_bsp(SHORT, 1, seed=1))
+
+    def test_stale_gradients_are_those_of_old_parameters(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Two equal workers take turns: each gradient is of the parameters one update before."""
+        spec = spec_of(FULL_ROUNDS, 2, 0.0, profile=EVEN)
+        found = final(make_trainer(FULL_ROUNDS, 2, EVEN), spec, tmp_path)
+        assert_close(found, plain_stale_sgd(FULL_ROUNDS, seed=1))
+
+    def test_a_keras_optimizer_moves_as_on_the_cluster(
+        self, keras: Any, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
+    ) -> None:
+        workload = replace(
+            SHORT,
+            name="adam",
+            model=idle_model,
+            optimizer=lambda: keras.optimizers.Adam(),
+            learning_rate=0.002,
+        )
+        simulated, cluster = make_trainer(workload, 2), cluster_of(workload, 2)
+        for pair in (("bsp", "asp"), ("ds-sync:2", "asp")):
+            spec = spec_of(workload, 2, 100.0, protocols=pair)
+            found = final(simulated, spec, tmp_path / pair[0])
+            spec = jobs.spec_of(workload, 2, 100.0, protocols=pair)
+            real = final(cluster, spec, tmp_path / pair[0] / "real")
+            assert found.updates == real.updates
+            assert_close(found, real, 1e-4)
+
+    def test_a_subclassed_model_learns_as_on_the_cluster(
+        self, keras: Any, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
+    ) -> None:
+        workload = replace(SHORT, name="subclassed", model=lambda: subclassed(keras))
+        found = final(make_trainer(workload, 4), spec_of(workload, 4, 100.0), tmp_path)
+        real = final(cluster_of(workload, 4), jobs.spec_of(workload, 4, 100.0), tmp_path / "real")
+        assert_close(found, real)
+
+    @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5"])
+    def test_a_constant_gradient_has_the_known_answer(
+        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
+    ) -> None:
+        """After rounds of 4: 100 updates of eta, or 25 of 4 eta on each replica."""
+        spec = spec_of(CONSTANT, 4, 50.0, protocols=("bsp", protocol))
+        found = final(make_trainer(CONSTANT, 4), spec, tmp_path)
+        is_shared = protocol in ("asp", "ssp:2")
+        later = [0.01] * 100 if is_shared else [0.04] * 25
+        parameters, accumulator = momentum_answer([0.04] * 25 + later, 0.9)
+        np.testing.assert_allclose(flat(found.parameters), parameters, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(flat(found.slots), accumulator, rtol=1e-5)
+        assert found.updates == 25 + len(later)
+
+    def test_the_momentum_after_the_switch_is_that_of_the_workload(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        workload = replace(CONSTANT, name="no momentum", momentum_after_switch="zero")
+        found = final(make_trainer(workload, 4), spec_of(workload, 4, 50.0), tmp_path)
+        before, _ = momentum_answer([0.04] * 25, 0.9)
+        expected = before - 100 * 0.01 * jobs.CONSTANT_GRADIENT
+        np.testing.assert_allclose(flat(found.parameters), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(flat(found.slots), jobs.CONSTANT_GRADIENT)
+
+
+class TestTheRecord:
+    def test_equal_workers_are_as_stale_as_there_are_others(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        record = make_trainer(CONSTANT, 4, EVEN).train(spec_of(CONSTANT, 4, 0.0, profile=EVEN))
+        (phase,) = record.phases
+        assert phase.max_staleness == 3
+        assert phase.mean_staleness == pytest.approx((0 + 1 + 2 + 3 * 197) / 200)
+
+    @pytest.mark.parametrize(("protocol", "lead"), [("ssp:0", 0), ("ssp:2", 2), ("dssp:1-4", 4)])
+    def test_staleness_keeps_to_the_limit(
+        self, make_trainer: MakeTrainer, protocol: str, lead: int
+    ) -> None:
+        uneven = ClusterProfile(
+            compute_seconds=1.0, compute_variation=1.0, relative_speeds=(1.0, 0.1, 3.0)
+        )
+        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol), profile=uneven)
+        (phase,) = make_trainer(CONSTANT, 4, uneven).train(spec).phases
+        assert 0 < (phase.max_staleness or 0) <= 3 * (2 * lead + 1)
+
+    @pytest.mark.parametrize("protocol", ["ds-sync:2", "local-sgd:3"])
+    def test_replicas_have_no_staleness(self, make_trainer: MakeTrainer, protocol: str) -> None:
+        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol))
+        (phase,) = make_trainer(CONSTANT, 4).train(spec).phases
+        assert (phase.mean_staleness, phase.max_staleness) == (None, None)
+
+    def test_times_are_those_of_the_virtual_clock(self, make_trainer: MakeTrainer) -> None:
+        """Rounds of 1 s, two of them with a straggler, then pushes at 4 a second."""
+        straggler = Straggler(worker=2, start_seconds=10, duration_seconds=2, delay_seconds=0.5)
+        profile = ClusterProfile(compute_seconds=1.0, stragglers=(straggler,), switch_seconds=7.0)
+        spec = spec_of(CONSTANT, 4, 50.0, profile=profile)
+        record = make_trainer(CONSTANT, 4, profile).train(spec)
+        assert [phase.seconds for phase in record.phases] == pytest.approx([26.0, 25.0], abs=1e-9)
+        assert record.training_seconds == pytest.approx(51.0, abs=1e-9)
+        assert record.switch_overhead_seconds == 7.0
+
+    def test_a_fork_meets_the_straggler_at_its_time(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        straggler = Straggler(worker=2, start_seconds=30, duration_seconds=2, delay_seconds=0.5)
+        profile = ClusterProfile(compute_seconds=1.0, stragglers=(straggler,))
+        trainer = make_trainer(CONSTANT, 4, profile)
+        spec = spec_of(CONSTANT, 4, 100.0, profile=profile, checkpoint_directory=tmp_path)
+        whole = trainer.train(replace(spec, checkpoint_percents=(40.0,)))
+        fork = trainer.train(replace(spec, fork_from=whole.checkpoints[40.0]))
+        assert whole.training_seconds == fork.training_seconds == pytest.approx(51.0)
+        assert fork.inherited_seconds == pytest.approx(20.0)
+
+
+class TestLargeClusters:
+    def test_a_thousand_workers_train(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+        """2 rounds, or 2048 pushes whose gradients are 1023 updates old."""
+        workers = 1024
+        trainer = make_trainer(HASTE, workers, EVEN)
+        found = final(trainer, spec_of(HASTE, workers, 100.0, profile=EVEN), tmp_path)
+        parameters, _ = momentum_answer([10.24] * 2, 0.9)
+        np.testing.assert_allclose(flat(found.parameters), parameters, rtol=1e-4)
+        record = trainer.train(spec_of(HASTE, workers, 0.0, profile=EVEN))
+        assert record.phases[0].max_staleness == workers - 1
+        assert record.training_seconds == pytest.approx(2.0)
+
+    def test_too_many_for_the_memory_are_refused_in_one_line(self, devices: Any) -> None:
+        with pytest.raises(UserError, match=r"1000000000000 simulated workers .*GiB") as error:
+            SimulatedTrainer(CONSTANT, 10**12, EVEN)
+        assert "\n" not in str(error.value)
+        assert "--workers" in str(error.value)
+
+
+class TestWhatIsRefused:
+    def refused(self, trainer: Trainer, spec: TrialSpec) -> None:
+        with pytest.raises(UserError) as error:
+            trainer.train(spec)
+        assert "\n" not in str(error.value)
+
+    def test_a_trial_of_the_real_cluster(self, make_trainer: MakeTrainer) -> None:
+        self.refused(make_trainer(DENSE, 4), jobs.spec_of(DENSE, 4, 50.0))
+
+    def test_a_trial_of_another_profile(self, make_trainer: MakeTrainer) -> None:
+        self.refused(make_trainer(DENSE, 4), spec_of(DENSE, 4, 50.0, profile=EVEN))
+
+    def test_a_simulated_trial_on_the_real_cluster(self, cluster_of: Any) -> None:
+        self.refused(cluster_of(CONSTANT, 2), spec_of(CONSTANT, 2, 50.0))
+
+    def test_a_protocol_that_so_many_workers_cannot_use(self, make_trainer: MakeTrainer) -> None:
+        self.refused(
+            make_trainer(DENSE, 4), spec_of(DENSE, 4, 50.0, protocols=("bsp", "ds-sync:3"))
+        )
+
+
+def test_the_identity_tells_the_clusters_apart(devices: Any) -> None:
+    real = DENSE.identity(4, "bsp", "asp")
+    prints = {real.fingerprint}
+    for profile in (EVEN, VARIED, VARIED.model_copy(update={"description": "other words"})):
+        identity = simulated_identity(DENSE, 4, ("bsp", "asp"), profile)
+        assert replace(identity, simulated_cluster=None) == real
+        prints.add(identity.fingerprint)
+    assert len(prints) == 3
