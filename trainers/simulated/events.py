@@ -79,21 +79,20 @@ class _Play:
         self._learner = learner
         self._on_done = on_done
         self._down, self._up = Link(), Link()
-        self._events: list[tuple[float, bool, int, Callable[[Ticket, float], None], Ticket]] = []
+        self._events: list[tuple[float, int, Callable[[Ticket, float], None], Ticket]] = []
 
     def to_its_end(self, start_seconds: float) -> None:
         """Plays all events."""
         self._begin(self._steps.start(), start_seconds)
         while self._events:
-            seconds, *_, happen, ticket = heapq.heappop(self._events)
+            seconds, _, happen, ticket = heapq.heappop(self._events)
             happen(ticket, seconds)
 
     def _at(self, seconds: float, happen: Callable[[Ticket, float], None], ticket: Ticket) -> None:
-        # In one moment pushes come last: who may go on does so before the next push, so that equal
-        # workers that push at once are as stale as if they pushed in turn. Else lower numbers come
-        # first; a worker has one event at a time.
-        is_push = happen in (self._send, self._finish)
-        heapq.heappush(self._events, (seconds, is_push, ticket.worker, happen, ticket))
+        # In one moment lower numbers come first; a worker has one event at a time. So of equal
+        # workers that push at once each pulls before the next one's push, and DSSP's ties are
+        # those of its known times.
+        heapq.heappush(self._events, (seconds, ticket.worker, happen, ticket))
 
     def _begin(self, advance: Advance, now: float) -> None:
         is_shared = self._steps.exchange is not Exchange.REPLICA

@@ -89,6 +89,12 @@ def assert_close(one: Checkpoint, other: Any, error: float = 1e-5) -> None:
             assert relative_error(flat(getattr(one, group)), values) < error, group
 
 
+def assert_bitwise_equal(one: Checkpoint, other: Checkpoint) -> None:
+    for group in ("parameters", "slots", "statistics"):
+        np.testing.assert_array_equal(flat(getattr(one, group)), flat(getattr(other, group)))
+    assert one.updates == other.updates
+
+
 def measured(record: TrialRecord) -> tuple[Any, ...]:
     """All of a record that is not the clock on the wall."""
     return (
@@ -115,36 +121,39 @@ class TestEveryProtocol:
         assert record.final_accuracy > 0.8
 
     @pytest.mark.parametrize("pair", [("bsp", "asp"), *PAIRS[-4:]], ids=",".join)
-    @pytest.mark.parametrize("percent", [20.0, 80.0])
-    def test_a_fork_ends_bitwise_where_the_whole_run_does(
-        self, make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str], percent: float
+    def test_measures_the_same_again_and_forks_end_bitwise_where_the_whole_run_does(
+        self, make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str]
     ) -> None:
-        """Before and after the switch, at 50 percent; and the whole run measures the same again."""
+        """Forks from before and after the switch, which is at 50 percent."""
         trainer = make_trainer(SHORT, 4)
-        spec = spec_of(SHORT, 4, 50.0, protocols=pair, checkpoint_directory=tmp_path)
-        whole = trainer.train(replace(spec, checkpoint_percents=(percent, 100.0)))
-        again = trainer.train(replace(spec, checkpoint_percents=(percent, 100.0)))
-        assert measured(again) == measured(whole)
-        end = read_checkpoint(whole.checkpoints[100.0])
-        fork = trainer.train(
-            replace(
-                spec,
-                fork_from=whole.checkpoints[percent],
-                checkpoint_percents=(100.0,),
-                checkpoint_directory=tmp_path / "fork",
-            )
+        spec = spec_of(
+            SHORT,
+            4,
+            50.0,
+            protocols=pair,
+            checkpoint_percents=(20.0, 80.0, 100.0),
+            checkpoint_directory=tmp_path,
         )
-        fork_end = read_checkpoint(fork.checkpoints[100.0])
-        for group in ("parameters", "slots", "statistics"):
-            for name, value in getattr(end, group).items():
-                np.testing.assert_array_equal(getattr(fork_end, group)[name], value)
-        assert fork_end.updates == end.updates
-        assert fork.training_seconds == whole.training_seconds
-        start = fork.phases[0].start_worker_step
-        later = [e for e in whole.evaluations if e.worker_step > start]
-        assert [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in fork.evaluations] == [
-            (e.worker_step, e.elapsed_seconds, e.accuracy) for e in later
-        ]
+        whole = trainer.train(spec)
+        assert measured(trainer.train(spec)) == measured(whole)
+        end = read_checkpoint(whole.checkpoints[100.0])
+        for percent, later in ((20.0, (80.0, 100.0)), (80.0, (100.0,))):
+            fork = trainer.train(
+                replace(
+                    spec,
+                    fork_from=whole.checkpoints[percent],
+                    checkpoint_percents=later,
+                    checkpoint_directory=tmp_path / str(percent),
+                )
+            )
+            assert_bitwise_equal(read_checkpoint(fork.checkpoints[100.0]), end)
+            assert fork.training_seconds == whole.training_seconds
+            start = fork.phases[0].start_worker_step
+            assert [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in fork.evaluations] == [
+                (e.worker_step, e.elapsed_seconds, e.accuracy)
+                for e in whole.evaluations
+                if e.worker_step > start
+            ]
 
 
 @pytest.mark.slow
