@@ -146,14 +146,14 @@ class Workload:
 
     def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
         """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
-        from syncswitch.trainers.keras_parts import (
-            build_model,
+        from syncswitch.trainers.keras_description import (
             describe_learning_rate,
             describe_loss,
             describe_metric,
             describe_model,
             describe_optimizer,
         )
+        from syncswitch.trainers.keras_parts import build_model
 
         rate, boundaries = describe_learning_rate(self)
         return WorkloadIdentity(

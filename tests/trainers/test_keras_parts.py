@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.keras_description import describe_model
 from syncswitch.trainers.keras_parts import (
     build_loss,
     build_optimizer,
     build_schedule,
-    describe_model,
     schedule_boundaries,
 )
 from syncswitch.trainers.workload import Momentum, Workload, load_workload
