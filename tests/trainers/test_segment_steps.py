@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, choose_protocol
@@ -76,7 +76,6 @@ class Driver:
 
 
 @given(CHOICES, WORKERS, START, LENGTH, st.data())
-@settings(deadline=None)
 def test_every_step_is_handed_out_once_and_counted_once(
     text: str, workers: int, start: int, length: int, data: st.DataObject
 ) -> None:
@@ -87,7 +86,6 @@ def test_every_step_is_handed_out_once_and_counted_once(
 
 
 @given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 40), st.data())
-@settings(deadline=None)
 def test_a_stop_lets_steps_under_way_end_and_no_other_start(
     text: str, workers: int, start: int, length: int, pushes: int, data: st.DataObject
 ) -> None:
@@ -103,7 +101,6 @@ def test_a_stop_lets_steps_under_way_end_and_no_other_start(
 
 
 @given(CHOICES, WORKERS, START)
-@settings(deadline=None)
 def test_an_empty_segment_is_over_at_its_start(text: str, workers: int, start: int) -> None:
     driver = Driver(text, workers, start, 0)
     assert not driver.out
