@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncswitch.storage.records import TrialSpec
-from syncswitch.trainers.keras_parts import build_schedule, schedule_boundaries
+from syncswitch.trainers.keras_parts import build_schedule, check_rate, schedule_boundaries
 from syncswitch.trainers.schedule import decay_factor, switch_worker_step
 from syncswitch.trainers.workload import Momentum, Workload
 
@@ -98,17 +98,20 @@ def rate_function(workload: Workload) -> Callable[[int], float]:
     if known is not None:
         first, steps = known
         return lambda worker_step: first * decay_factor(steps, worker_step)
-    return _Cached(schedule)
+    return _Cached(workload, schedule)
 
 
 class _Cached:
     """A schedule's values, each asked for once: it is a handful of eager operations."""
 
-    def __init__(self, schedule: Any) -> None:
+    def __init__(self, workload: Workload, schedule: Any) -> None:
+        self._workload = workload
         self._schedule = schedule
         self._known: dict[int, float] = {}
 
     def __call__(self, worker_step: int) -> float:
         if worker_step not in self._known:
-            self._known[worker_step] = float(self._schedule(worker_step))
+            rate = float(self._schedule(worker_step))
+            check_rate(self._workload, rate, worker_step)
+            self._known[worker_step] = rate
         return self._known[worker_step]

@@ -243,8 +243,9 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
 
 def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
     """`--protocols`; as `workers_option`."""
-    usual = "Protocols before and after the switch."
-    text = text or (usual if default else f"Only policies for these. {usual}")
+    usual = "Protocols before and after the switch"
+    known = f"{usual}: asp, bsp, dssp:3-15, ds-sync:2, local-sgd:8, ssp:3."
+    text = text or (known if default else f"Only policies for these. {usual}.")
     return click.option(
         "--protocols",
         metavar="FIRST,SECOND",

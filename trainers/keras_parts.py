@@ -14,6 +14,7 @@ __all__ = [
     "build_model",
     "build_optimizer",
     "build_schedule",
+    "check_rate",
     "loss_settings",
     "schedule_boundaries",
 ]
@@ -112,12 +113,28 @@ def build_schedule(workload: Workload) -> Any:
             f"workload {workload.name!r}: learning_rate() returned a {type(built).__name__}; "
             "return a keras.optimizers.schedules.LearningRateSchedule over worker-steps"
         )
-    if not (math.isfinite(first) and first >= 0):
+    check_rate(workload, first, 0)
+    try:
+        built.get_config()
+    except NotImplementedError as error:
         raise WorkloadError(
-            f"workload {workload.name!r}: learning_rate() gives {first} at worker-step 0; "
-            "give 0 or more"
-        )
+            f"workload {workload.name!r}: the schedule {type(built).__name__} has no get_config(); "
+            "add it, since its settings are part of what a policy is for"
+        ) from error
     return built
+
+
+def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
+    """Makes sure that what a schedule gives is a learning rate.
+
+    Raises:
+        WorkloadError: It is negative or no number.
+    """
+    if not (math.isfinite(rate) and rate >= 0):
+        raise WorkloadError(
+            f"workload {workload.name!r}: learning_rate() gives {rate} at worker-step "
+            f"{worker_step:,}; give 0 or more"
+        )
 
 
 def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], ...]] | None:

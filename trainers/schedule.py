@@ -33,8 +33,11 @@ __all__ = [
 class Segment:
     """A stretch of worker-steps after which the cluster is drained.
 
+    For BSP that changes nothing. Others start anew: nobody is ahead, replicas and their slots are
+    their mean.
+
     Attributes:
-        protocol: Name of the protocol that runs.
+        protocol: What runs, as `ProtocolChoice.text` says it.
         start_worker_step: Worker-steps done before.
         end_worker_step: Worker-steps done after.
         checkpoint_percents: Percents to which a checkpoint at the end belongs; empty for none.
@@ -50,11 +53,14 @@ def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size:
     """Turns a percent of W into worker-steps, to the nearest whole round; 100 % is W exactly.
 
     Whole rounds, because a round that is cut short would be an update with another batch size in
-    the middle of the job. Only the very last round of a job may be short.
+    the middle of the job. Only the very last round of a job may be short. More than 0 % is at least
+    one round: else a setting would be another one under its name.
     """
     if percent >= 100.0:
         return total_worker_steps
     rounds = math.floor(percent / 100.0 * total_worker_steps / round_size + 0.5)
+    if percent > 0.0:
+        rounds = max(1, rounds)
     return min(rounds * round_size, total_worker_steps)
 
 

@@ -6,10 +6,10 @@ Threads of a cluster and events of a simulation use it in the same way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
+from syncswitch.trainers.protocols import Exchange, SyncProtocol
 
 __all__ = ["Advance", "SegmentSteps", "Ticket"]
 
@@ -29,10 +29,11 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What follows from an event.
+    """How it goes on.
 
     Attributes:
-        groups: Their work is to be joined (see `Release.groups`), before anybody goes on.
+        groups: Their work is to be joined (see `Release.groups`), before anybody goes on: they are
+            complete because others have no more steps to do.
         tickets: Steps that may start then.
     """
 
@@ -58,27 +59,33 @@ class SegmentSteps:
         self._protocol = protocol
         self._next_step = done
         self._end_step = end_step
+        self._released: deque[int] = deque()
 
     def start(self) -> Advance:
         """The first steps; called once."""
-        return self._advance(self._protocol.start())
+        self._released.extend(self._protocol.start().workers)
+        return self.hand_out()
 
-    def push(self, worker: int, now_seconds: float) -> Advance:
-        """Takes note that `worker` has finished its step."""
+    def push(self, worker: int, now_seconds: float) -> tuple[tuple[int, ...], ...]:
+        """Takes note that `worker` has finished its step; `hand_out` follows.
+
+        Between the two `stop` may be called, and nothing starts any more.
+
+        Returns:
+            Groups whose work is to be joined.
+        """
         if self.exchange is not Exchange.ROUND:
             self.done += 1
-        return self._advance(self._protocol.on_push(worker, now_seconds))
+        release = self._protocol.on_push(worker, now_seconds)
+        self._released.extend(release.workers)
+        return self._counted(release.groups)
 
-    def stop(self) -> None:
-        """Hands out no further tickets."""
-        self._end_step = self._next_step
-
-    def _advance(self, release: Release) -> Advance:
-        groups = list(release.groups)
+    def hand_out(self) -> Advance:
+        """Gives the workers that were released their next steps."""
+        groups: list[tuple[int, ...]] = []
         tickets = []
-        waiting = deque(release.workers)
-        while waiting:
-            worker = waiting.popleft()
+        while self._released:
+            worker = self._released.popleft()
             if self._next_step < self._end_step:
                 tickets.append(Ticket(worker, self._next_step))
                 self._next_step += 1
@@ -86,11 +93,14 @@ class SegmentSteps:
                 # Nothing is left for it to do in this segment: nobody must wait for it.
                 further = self._protocol.remove(worker)
                 groups += further.groups
-                waiting.extend(further.workers)
+                self._released.extend(further.workers)
+        return Advance(self._counted(groups), tuple(tickets))
+
+    def stop(self) -> None:
+        """Hands out no further tickets."""
+        self._end_step = self._next_step
+
+    def _counted(self, groups: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
         if self.exchange is Exchange.ROUND:
-            self.done += _members(groups)
-        return Advance(tuple(groups), tuple(tickets))
-
-
-def _members(groups: Iterable[tuple[int, ...]]) -> int:
-    return sum(map(len, groups))
+            self.done += sum(map(len, groups))
+        return tuple(groups)

@@ -7,7 +7,21 @@ from syncswitch.storage.records import TrialSpec, WorkloadIdentity
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.schedule import switch_worker_step
 
-__all__ = ["check_position", "check_trial"]
+__all__ = ["check_length", "check_position", "check_trial"]
+
+
+def check_length(identity: WorkloadIdentity) -> None:
+    """Refuses a job that is too short for a switch: each protocol needs a round of its own.
+
+    Raises:
+        UserError: It is.
+    """
+    W, n = identity.total_worker_steps, identity.workers
+    if 2 * n > W:
+        raise UserError(
+            f"workload {identity.name!r} has {W:,} worker-steps, fewer than two rounds of {n:,} "
+            "workers; take fewer --workers, or make the job longer"
+        )
 
 
 def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
@@ -28,6 +42,7 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
             f"{identity.workers} workers given to a trainer of {own.name!r} "
             f"({own.fingerprint[:12]}) with {own.workers}; make a trainer for it"
         )
+    check_length(identity)
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
 

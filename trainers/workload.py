@@ -46,7 +46,8 @@ class Workload:
         data_set: Name of the data set; part of the fingerprint.
         total_worker_steps: W; a worker-step is one gradient of one worker.
         batch_size: B, examples per worker-step.
-        learning_rate: eta, of one worker; a round of n workers uses n * eta. Or a function that
+        learning_rate: eta, of one worker; a round of n workers uses n * eta, and so do replicas
+            that are averaged. Or a function that
             builds a Keras learning-rate schedule, whose steps are worker-steps.
         evaluation_interval_worker_steps: Test this often; the last 5 tests make the converged
             accuracy.

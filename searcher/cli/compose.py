@@ -15,6 +15,7 @@ from syncswitch.trainers.local import (
 )
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.recording import REPLAY
+from syncswitch.trainers.trial_check import check_length
 from syncswitch.trainers.workload import find_module, load_workload
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ def compose_local(reference: str, workers: int, protocols: tuple[str, str], laun
     """
     check_protocols(protocols, workers)
     workload = load_local_workload(reference, workers)
+    identity = workload.identity(workers, *protocols)
+    check_length(identity)
     return Job(
-        identity=workload.identity(workers, *protocols),
+        identity=identity,
         open_trainer=lambda: open_local_trainer(workload, reference, workers, launcher),
     )
 
@@ -89,8 +92,10 @@ def compose_simulated(
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 
     workload = load_workload(reference)
+    identity = simulated_identity(workload, workers, protocols, profile)
+    check_length(identity)
     return Job(
-        identity=simulated_identity(workload, workers, protocols, profile),
+        identity=identity,
         open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
     )
 

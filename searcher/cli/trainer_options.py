@@ -12,10 +12,10 @@ from click.core import ParameterSource
 
 from syncswitch.searcher.cli import compose
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
 __all__ = ["TrainerChoice", "is_given", "trainer_options"]
 
-_DEFAULT_PROFILE = "uniform"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -139,7 +139,7 @@ _OPTIONS = (
     click.option(
         "--profile",
         metavar="NAME|FILE",
-        default=_DEFAULT_PROFILE,
+        default=DEFAULT_PROFILE,
         show_default=True,
         help="What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
     ),

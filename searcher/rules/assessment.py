@@ -112,7 +112,8 @@ class Assessment:
     def _target(self) -> float:
         if self._rule.target_accuracy is not None:
             return self._rule.target_accuracy
-        return self._belief.target()[0]
+        # Normal, and so a little beyond what an accuracy can be.
+        return min(1.0, max(0.0, self._belief.target()[0]))
 
     @property
     def _slack(self) -> float:

@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.gradients import GradientSource
-from syncswitch.trainers.simulated.profile import DEFAULT_PROFILE, load_profile
+from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workloads.digits import workload as digits
 

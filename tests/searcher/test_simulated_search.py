@@ -71,6 +71,8 @@ def test_what_is_said_at_the_end_tries_the_policy_on_the_real_job(
         (("--profile", "nowhere.json"), "profile 'nowhere.json' cannot be read"),
         (("--profile", "negative.json"), "negative.json: compute_seconds is -1: "),
         (("--profile", "late.json"), "late.json: straggler.worker is 9, and the 8 workers"),
+        (("--profile", "huge.json"), "huge.json: compute_seconds is 1e+308: "),
+        (("--workers", "200"), "320 worker-steps, fewer than two rounds of 200 workers"),
         (("--launcher", "processes"), "--trainer simulated needs none"),
         (("--recordings", "sqlite:///x.db"), "--recordings needs --trainer replay"),
     ],
@@ -80,6 +82,7 @@ def test_what_a_user_gets_wrong_is_one_line(
 ) -> None:
     folder = start_folder(tmp_path)
     (folder / "negative.json").write_text('{"compute_seconds": -1}')
+    (folder / "huge.json").write_text('{"compute_seconds": 1e308}')
     straggler = {"worker": 9, "start_seconds": 0, "duration_seconds": 1}
     (folder / "late.json").write_text(json.dumps({"compute_seconds": 1, "stragglers": [straggler]}))
     done = run("syncswitch-search", *SEARCH, *arguments, folder=folder)

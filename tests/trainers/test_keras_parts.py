@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.configuration import rate_function
 from syncswitch.trainers.keras_description import describe_model
 from syncswitch.trainers.keras_parts import (
     build_loss,
@@ -319,3 +320,26 @@ class TestParts:
 
     def test_without_a_schedule_there_is_none(self) -> None:
         assert build_schedule(DENSE) is None
+
+    def test_a_schedule_that_does_not_say_its_settings_is_refused(self, keras: Any) -> None:
+        class Nameless(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+            def __call__(self, step: Any) -> float:
+                return 0.1
+
+        with pytest.raises(WorkloadError, match=r"Nameless has no get_config\(\)") as error:
+            build_schedule(replace(DENSE, learning_rate=Nameless, learning_rate_boundaries=()))
+        assert "\n" not in str(error.value)
+
+    def test_a_rate_below_zero_is_refused_when_it_comes(self, keras: Any) -> None:
+        class Falling(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+            def __call__(self, step: Any) -> float:
+                return 0.1 - 0.02 * float(step)
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        workload = replace(DENSE, learning_rate=Falling, learning_rate_boundaries=())
+        rate_at = rate_function(workload)
+        assert rate_at(5) == pytest.approx(0.0, abs=1e-9)
+        with pytest.raises(WorkloadError, match=r"gives -0.02\d* at worker-step 6"):
+            rate_at(6)

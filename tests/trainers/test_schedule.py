@@ -70,7 +70,8 @@ class TestPercentToWorkerSteps:
             (3.125, 64000, 8, 2000),
             (50, 1001, 4, 500),
             (50, 7, 4, 4),
-            (10, 7, 4, 0),
+            (10, 7, 4, 4),
+            (3.125, 4000, 256, 256),
             (12.5, 100, 1, 13),
         ],
     )
@@ -78,13 +79,15 @@ class TestPercentToWorkerSteps:
         assert percent_to_worker_steps(percent, W, round_size) == steps
 
     @given(jobs, percents)
-    def test_is_within_half_a_round_and_never_beyond_the_job(
+    def test_is_within_half_a_round_but_at_least_one_and_never_beyond_the_job(
         self, job: tuple[int, int], percent: float
     ) -> None:
         W, n = job
         steps = percent_to_worker_steps(percent, W, n)
         assert 0 <= steps <= W
-        assert abs(steps - percent / 100 * W) <= n / 2 + 1e-6
+        is_first_round = percent > 0 and steps == min(n, W)
+        assert is_first_round or abs(steps - percent / 100 * W) <= n / 2 + 1e-6
+        assert (steps > 0) == (percent > 0)
         assert steps == W or steps % n == 0
 
     @given(jobs, percents, percents)

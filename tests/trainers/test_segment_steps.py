@@ -49,7 +49,9 @@ class Driver:
         self._now_seconds += data.draw(st.integers(1, 5), label="seconds")
         del self.out[worker]
         self._unjoined.add(worker)
-        self._take(self.steps.push(worker, self._now_seconds))
+        groups = self.steps.push(worker, self._now_seconds)
+        advance = self.steps.hand_out()
+        self._take(Advance((*groups, *advance.groups), advance.tickets))
 
     def drain(self, data: st.DataObject) -> None:
         while self.out:
@@ -113,10 +115,12 @@ def test_the_last_round_is_short_when_the_steps_do_not_go_round() -> None:
     steps.push(2, 1.0)
     steps.push(0, 2.0)
     assert steps.done == 10, "a round counts as a whole"
-    assert steps.push(1, 3.0) == Advance(((0, 1, 2),), (Ticket(0, 13), Ticket(1, 14)))
+    assert steps.push(1, 3.0) == ((0, 1, 2),)
     assert steps.done == 13
-    assert steps.push(0, 4.0) == Advance()
-    assert steps.push(1, 5.0) == Advance(((0, 1),), ())
+    assert steps.hand_out() == Advance((), (Ticket(0, 13), Ticket(1, 14)))
+    assert steps.push(0, 4.0) == ()
+    assert steps.push(1, 5.0) == ((0, 1),)
+    assert steps.hand_out() == Advance()
     assert steps.done == 15
 
 
@@ -124,8 +128,20 @@ def test_replicas_that_have_nobody_left_to_wait_for_are_averaged_at_the_end() ->
     steps = SegmentSteps(choose_protocol("ds-sync:2").machine(range(4)), 0, 5)
     steps.start()
     steps.push(0, 1.0)
-    assert steps.push(1, 2.0) == Advance(((0, 1),), (Ticket(0, 4),))
-    assert steps.push(0, 3.0) == Advance(), "worker 2 is still in round 0"
+    assert steps.push(1, 2.0) == ((0, 1),)
+    assert steps.hand_out() == Advance((), (Ticket(0, 4),))
+    assert steps.push(0, 3.0) == (), "worker 2 is still in round 0"
     steps.push(2, 4.0)
-    assert steps.push(3, 5.0) == Advance(((2, 3),), ())
+    assert steps.push(3, 5.0) == ((2, 3),)
+    assert steps.hand_out() == Advance()
     assert steps.done == 5
+
+
+def test_stopped_between_the_join_and_the_next_steps_it_hands_out_nothing() -> None:
+    steps = SegmentSteps(choose_protocol("bsp").machine(range(2)), 0, 100)
+    steps.start()
+    steps.push(0, 1.0)
+    assert steps.push(1, 2.0) == ((0, 1),)
+    steps.stop()
+    assert steps.hand_out() == Advance()
+    assert steps.done == 2

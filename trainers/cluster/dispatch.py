@@ -61,13 +61,9 @@ class Dispatcher:
             self.loss.add(loss)
             if staleness is not None:
                 self.staleness.add(staleness)
-            advance = self._steps.push(worker, time.monotonic())
-            for group in advance.groups:
-                self.join(group, self.done)
-            if self._steps.done != self.done:
-                self.done = self._steps.done
-                self.last_update_seconds = time.perf_counter()
-                self.on_done(self.done)
+            self._settle(self._steps.push(worker, time.monotonic()))
+            advance = self._steps.hand_out()
+            self._settle(advance.groups)
             # Not before: an update that raises is reported to `fail`, which counts it off as well.
             self._in_flight -= 1
             self._hand_out(advance.tickets)
@@ -100,6 +96,16 @@ class Dispatcher:
         """Tells the worker threads to end."""
         for inbox in self.inboxes.values():
             inbox.put(None)
+
+    def _settle(self, groups: Sequence[Sequence[int]]) -> None:
+        """Joins the work of groups, and says what is done now."""
+        assert self._steps is not None
+        for group in groups:
+            self.join(group, self.done)
+        if self._steps.done != self.done:
+            self.done = self._steps.done
+            self.last_update_seconds = time.perf_counter()
+            self.on_done(self.done)
 
     def _stop_steps(self) -> None:
         self._stopping = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -17,6 +18,7 @@ __all__ = ["EvaluationRequest", "Evaluator"]
 
 # Copies of the model that wait for their test; each holds the memory of a model.
 _MOST_WAITING = 2
+_PATIENCE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,11 @@ class Evaluator:
             Seconds that it had to wait because tests take longer than the training between them.
         """
         start = time.perf_counter()
-        self._requests.put(request)
+        # Not for ever: nobody takes requests any more once they are abandoned.
+        while not self._abandoned:
+            with contextlib.suppress(queue.Full):
+                self._requests.put(request, timeout=_PATIENCE_SECONDS)
+                break
         return time.perf_counter() - start
 
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:

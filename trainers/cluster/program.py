@@ -69,6 +69,10 @@ class Program:
             )
         return self._replicas
 
+    def prepare_replicas(self) -> None:
+        """Makes the replicas now: not in the middle of a run."""
+        _ = self.replicas
+
     def load(self, state: ModelState) -> None:
         """Puts a state onto the parameter server. Blocks until it is there."""
         loaded = self._load(

@@ -78,7 +78,9 @@ class Replicas:
 
     def average(self, workers: Sequence[int]) -> None:
         """Gives these workers the mean of their parameters and statistics; slots stay local."""
-        mean = tf.reduce_mean(tf.stack([self._averaged_part(worker) for worker in workers]), 0)
+        parts = [self._averaged_part(worker) for worker in workers]
+        with tf.device(self._devices.chief):
+            mean = tf.reduce_mean(tf.stack(parts), 0)
         for worker in workers:
             self._write(worker, self._overwrite_averaged_part, mean)
 
@@ -89,11 +91,14 @@ class Replicas:
         return ModelState(parameters, slots, statistics, max(self._updates))
 
     def snapshot(self) -> tuple[Any, Any]:
-        """Mean parameters and statistics; a replica may be a step ahead of another."""
+        """Mean parameters and statistics; a replica may be a step ahead of another.
+
+        Blocks until they are taken, so that no later update is in them.
+        """
+        parts = [self._averaged_part(worker) for worker in range(len(self._variables))]
         with tf.device(self._devices.chief):
-            parts = [self._averaged_part(worker) for worker in range(len(self._variables))]
             mean = tf.reduce_mean(tf.stack(parts), 0)
-            parameters, statistics = tf.split(mean, self._sizes[:2])
+            parameters, statistics = tf.split(mean.numpy(), self._sizes[:2])
             return parameters, statistics
 
     def _trace(self) -> None:

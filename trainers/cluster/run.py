@@ -30,7 +30,7 @@ from syncswitch.trainers.trainer import Observer, Verdict
 __all__ = ["TrainingRun"]
 
 _PROGRESS_SECONDS = 0.2
-# A worker that does not come back holds a lost server; its thread dies with the process.
+# Workers that do not come back hold lost servers; their threads die with the process.
 _LEAVE_SECONDS = 30.0
 
 
@@ -97,8 +97,9 @@ class TrainingRun:
             self._dispatcher.stop()
             self._dispatcher.dismiss()
             self._evaluator.abandon()
+            deadline = time.monotonic() + _LEAVE_SECONDS
             for thread in threads:
-                thread.join(_LEAVE_SECONDS)
+                thread.join(max(0.0, deadline - time.monotonic()))
         return self._result()
 
     def _run_segment(self, segment: Segment) -> None:

@@ -55,7 +55,7 @@ class ClusterTrainer(Trainer):
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, self._own_identity(*pair))
         if any(choose_protocol(name).exchange is Exchange.REPLICA for name in pair):
-            _ = self._program.replicas  # not in the middle of a run
+            self._program.prepare_replicas()
         state, start = self._program.form.load(spec)
         self._program.load(state)
         started_at = datetime.now(timezone.utc)

@@ -46,7 +46,14 @@ with _quiet():
     # The look for GPUs has notes of its own.
     tf.config.list_physical_devices()
 
-__all__ = ["TRANSIENT_ERRORS", "executor_scope", "is_initialized", "new_executor", "tf"]
+__all__ = [
+    "TRANSIENT_ERRORS",
+    "executor_scope",
+    "is_initialized",
+    "new_executor",
+    "quiet_log",
+    "tf",
+]
 
 # A lost server shows as any of these, the last two in the moment in which it dies.
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
@@ -57,6 +64,18 @@ TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
     tf.errors.InternalError,
     tf.errors.UnknownError,
 )
+
+
+@contextmanager
+def quiet_log() -> Iterator[None]:
+    """Silences TensorFlow's own log, for what is tried and may fail."""
+    log = tf.get_logger()
+    level = log.level
+    log.setLevel("CRITICAL")
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def new_executor() -> Any:

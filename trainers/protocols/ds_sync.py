@@ -111,7 +111,9 @@ class DSSync(SyncProtocol):
                 f"worker {worker} has no step under way in round {self._round[worker]}"
             )
         self._arrived.add(worker)
-        return self._release_complete({self._round[worker]})
+        number = self._round[worker]
+        group = _groups_by_member(tuple(self._roster), self._group_size, number)[worker]
+        return self._release_complete([(number, group)])
 
     def add(self, worker: int) -> Release:
         """Releases `worker` into the foremost round, and those whose groups a stranger changed."""
@@ -121,7 +123,7 @@ class DSSync(SyncProtocol):
         self._round[worker] = max(self._round.values(), default=0)
         if worker not in self._roster:
             insort(self._roster, worker)
-        others = self._release_complete(self._rounds_waited_in())
+        others = self._release_complete(self._groups_waited_in())
         return Release(tuple(sorted((worker, *others.workers))), others.groups)
 
     def remove(self, worker: int) -> Release:
@@ -131,24 +133,29 @@ class DSSync(SyncProtocol):
         self.active.discard(worker)
         del self._round[worker]
         self._arrived.discard(worker)
-        return self._release_complete(self._rounds_waited_in())
+        return self._release_complete(self._groups_waited_in())
 
-    def _rounds_waited_in(self) -> set[int]:
-        return {self._round[worker] for worker in self._arrived}
+    def _groups_waited_in(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Each group in which somebody waits, behind the number of its round."""
+        roster = tuple(self._roster)
+        return [
+            (number, group)
+            for number in sorted({self._round[worker] for worker in self._arrived})
+            for group in partition(roster, self._group_size, number)
+        ]
 
-    def _release_complete(self, rounds: Iterable[int]) -> Release:
+    def _release_complete(self, groups: Iterable[tuple[int, tuple[int, ...]]]) -> Release:
         released: list[int] = []
         averaged: list[tuple[int, ...]] = []
-        for number in sorted(rounds):
-            for group in partition(tuple(self._roster), self._group_size, number):
-                # Those in later rounds have this one behind them, or came back after it.
-                expected = [one for one in group if self._round.get(one, number + 1) <= number]
-                present = tuple(one for one in expected if self._is_in(one, number))
-                if len(present) < len(expected):
-                    continue
-                released += present
-                if len(present) > 1:
-                    averaged.append(present)
+        for number, group in groups:
+            # Those in later rounds have this one behind them, or came back after it.
+            expected = [one for one in group if self._round.get(one, number + 1) <= number]
+            present = tuple(one for one in expected if self._is_in(one, number))
+            if len(present) < len(expected):
+                continue
+            released += present
+            if len(present) > 1:
+                averaged.append(present)
         for worker in released:
             self._round[worker] += 1
         self._arrived.difference_update(released)
@@ -156,6 +163,14 @@ class DSSync(SyncProtocol):
 
     def _is_in(self, worker: int, number: int) -> bool:
         return worker in self._arrived and self._round[worker] == number
+
+
+@lru_cache(maxsize=1024)
+def _groups_by_member(
+    roster: tuple[int, ...], group_size: int, round_number: int
+) -> Mapping[int, tuple[int, ...]]:
+    groups = partition(roster, group_size, round_number)
+    return {worker: group for group in groups for worker in group}
 
 
 def _digits(workers: int, group_size: int) -> int | None:

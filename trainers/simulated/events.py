@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.segment_steps import Advance, SegmentSteps, Ticket
+from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
 from syncswitch.trainers.simulated.timing import Link, StepTimes
 
-__all__ = ["Idle", "Learner", "play_segment"]
+__all__ = ["Learner", "play_segment"]
 
 
 class Learner(Protocol):
@@ -24,19 +24,6 @@ class Learner(Protocol):
 
     def join(self, group: Sequence[int], worker_step: int) -> None:
         """The work of these workers is joined; `worker_step` is the first of their round."""
-
-
-class Idle:
-    """Learns nothing: for when only the time is asked for."""
-
-    def pull(self, ticket: Ticket) -> None:
-        """Does nothing."""
-
-    def push(self, ticket: Ticket) -> None:
-        """Does nothing."""
-
-    def join(self, group: Sequence[int], worker_step: int) -> None:
-        """Does nothing."""
 
 
 def play_segment(
@@ -79,11 +66,13 @@ class _Play:
         self._learner = learner
         self._on_done = on_done
         self._down, self._up = Link(), Link()
+        self._done = steps.done
         self._events: list[tuple[float, int, Callable[[Ticket, float], None], Ticket]] = []
 
     def to_its_end(self, start_seconds: float) -> None:
         """Plays all events."""
-        self._begin(self._steps.start(), start_seconds)
+        for ticket in self._steps.start().tickets:
+            self._begin(ticket, start_seconds)
         while self._events:
             seconds, _, happen, ticket = heapq.heappop(self._events)
             happen(ticket, seconds)
@@ -94,13 +83,11 @@ class _Play:
         # those of its known times.
         heapq.heappush(self._events, (seconds, ticket.worker, happen, ticket))
 
-    def _begin(self, advance: Advance, now: float) -> None:
-        is_shared = self._steps.exchange is not Exchange.REPLICA
-        for ticket in advance.tickets:
-            if is_shared:
-                self._at(now + self._times.latency_seconds, self._ask, ticket)
-            else:
-                self._at(now, self._compute, ticket)
+    def _begin(self, ticket: Ticket, now: float) -> None:
+        if self._steps.exchange is Exchange.REPLICA:
+            self._at(now, self._compute, ticket)
+        else:
+            self._at(now + self._times.latency_seconds, self._ask, ticket)
 
     def _ask(self, ticket: Ticket, now: float) -> None:
         start, _ = self._down.reserve(now, self._times.pull_seconds)
@@ -112,21 +99,30 @@ class _Play:
             seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, now)
             self._at(now + seconds, self._finish, ticket)
             return
-        there = now + self._times.pull_seconds
+        there = now + self._times.pull_seconds + self._times.latency_seconds
         seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, there)
         self._at(there + seconds + self._times.latency_seconds, self._send, ticket)
 
     def _send(self, ticket: Ticket, now: float) -> None:
-        _, end = self._up.reserve(now, self._times.push_seconds)
+        _, end = self._up.reserve(now, self._times.push_seconds(self._steps.exchange))
         self._at(end, self._finish, ticket)
 
     def _finish(self, ticket: Ticket, now: float) -> None:
-        before = self._steps.done
         self._learner.push(ticket)
-        advance = self._steps.push(ticket.worker, now)
-        for group in advance.groups:
-            self._learner.join(group, before)
-            now += self._times.join_seconds(self._steps.exchange, len(group))
-        if self._steps.done != before:
-            self._on_done(self._steps.done, now)
-        self._begin(advance, now)
+        ends = self._join(self._steps.push(ticket.worker, now), now)
+        advance = self._steps.hand_out()
+        ends |= self._join(advance.groups, now)
+        for following in advance.tickets:
+            self._begin(following, ends.get(following.worker, now))
+
+    def _join(self, groups: Sequence[Sequence[int]], now: float) -> dict[int, float]:
+        """Joins the work of groups, each by itself; when its members can go on."""
+        ends = {}
+        for group in groups:
+            self._learner.join(group, self._done)
+            end = now + self._times.join_seconds(self._steps.exchange, len(group))
+            ends.update(dict.fromkeys(group, end))
+        if self._steps.done != self._done or groups:
+            self._done = self._steps.done
+            self._on_done(self._done, max(ends.values(), default=now))
+        return ends

@@ -15,24 +15,14 @@ def with_patches(model: Any) -> Any:
     A compiler cannot join convolutions with kernels of their own, but it joins matrix products.
 
     Returns:
-        A model with the same variables in the same order, or None where its layers are not known:
-        it is neither sequential nor functional.
+        A model with the same variables in the same order.
+
+    Raises:
+        ValueError: The model is neither sequential nor functional, so its layers are not known.
     """
     import keras
 
-    if not isinstance(model, keras.Sequential | keras.Model) or not _is_graph(model):
-        return None
     return keras.models.clone_model(model, clone_function=_clone)
-
-
-def _is_graph(model: Any) -> bool:
-    import keras
-
-    return (
-        isinstance(model, keras.Sequential)
-        or hasattr(model, "_functional_init")
-        or bool(type(model).__name__ == "Functional")
-    )
 
 
 def _clone(layer: Any) -> Any:

@@ -14,7 +14,6 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.whole_file import whole_file
 
 __all__ = [
-    "DEFAULT_PROFILE",
     "ClusterProfile",
     "Straggler",
     "load_profile",
@@ -22,12 +21,14 @@ __all__ = [
     "write_profile",
 ]
 
-DEFAULT_PROFILE = "uniform"
-
 _PACKAGE = "syncswitch.trainers.simulated"
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+# Limits within which every time that follows from them is a number.
+_LEAST, _MOST = 1e-9, 1e9
 
-_Seconds = Annotated[float, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0, le=_MOST)]
+_Positive = Annotated[float, Field(ge=_LEAST, le=_MOST)]
+_Speed = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class Straggler(BaseModel):
@@ -45,9 +46,9 @@ class Straggler(BaseModel):
 
     worker: int = Field(ge=0)
     start_seconds: _Seconds
-    duration_seconds: float = Field(gt=0)
+    duration_seconds: _Positive
     delay_seconds: _Seconds = 0.0
-    slowdown: float = Field(default=1.0, ge=1)
+    slowdown: float = Field(default=1.0, ge=1, le=_MOST)
 
 
 class ClusterProfile(BaseModel):
@@ -73,11 +74,11 @@ class ClusterProfile(BaseModel):
     model_config = _STRICT
 
     description: str = ""
-    compute_seconds: float = Field(gt=0)
+    compute_seconds: _Positive
     compute_variation: float = Field(default=0.0, ge=0, le=10)
-    relative_speeds: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0,), min_length=1)
-    parameter_bytes: int | None = Field(default=None, gt=0)
-    bandwidth_bytes_per_second: float | None = Field(default=None, gt=0)
+    relative_speeds: tuple[_Speed, ...] = Field(default=(1.0,), min_length=1)
+    parameter_bytes: int | None = Field(default=None, ge=1, le=10**15)
+    bandwidth_bytes_per_second: float | None = Field(default=None, ge=1, le=1e15)
     latency_seconds: _Seconds = 0.0
     apply_seconds: _Seconds = 0.0
     barrier_seconds: _Seconds = 0.0
@@ -87,6 +88,7 @@ class ClusterProfile(BaseModel):
     @property
     def digest(self) -> str:
         """64 hexadecimal digits that tell clusters apart; the description does not matter."""
+        # Without defaults, so that it outlives new fields; a default must never change.
         content = self.model_dump(mode="json", exclude={"description"}, exclude_defaults=True)
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()

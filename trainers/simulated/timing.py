@@ -35,7 +35,7 @@ class StepTimes:
         parameters: P of the model.
         total_worker_steps: W.
         seed: Of the run. The variation of a worker-step depends on its number and this alone, so a
-            fork meets what the whole run would have met.
+            fork meets what the run that wrote its checkpoint met.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class StepTimes:
         """The parameter server's connection is busy for so long with a pull."""
         return self._transfer_seconds
 
-    @property
-    def push_seconds(self) -> float:
-        """The parameter server is busy for so long with a push and what it does with it."""
-        return self._transfer_seconds + self._profile.apply_seconds
+    def push_seconds(self, exchange: Exchange) -> float:
+        """The parameter server is busy for so long with a push, and the update that it is."""
+        is_update = exchange is Exchange.PUSH
+        return self._transfer_seconds + (self._profile.apply_seconds if is_update else 0.0)
 
     def compute_seconds(self, worker: int, worker_step: int, now_seconds: float) -> float:
         """From the parameters' arrival at a worker to its gradient."""
@@ -83,6 +83,6 @@ class StepTimes:
         Replicas are averaged by a ring of the members (DS-Sync, arXiv 2007.03298).
         """
         if exchange is Exchange.ROUND:
-            return self._profile.barrier_seconds
+            return self._profile.barrier_seconds + self._profile.apply_seconds
         ring = 2 * (members - 1) / members * self._transfer_seconds
         return ring + 2 * (members - 1) * self.latency_seconds

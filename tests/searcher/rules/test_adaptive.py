@@ -69,6 +69,14 @@ class TestAdaptiveRule(RuleContract):
         related = tuple(percent * highest / rule.highest_percent for percent in rule.related)
         return replace(rule, related=related).between(lowest, highest)
 
+    def test_a_job_that_is_always_right_has_a_target_that_is_an_accuracy(self) -> None:
+        rule, finished = AdaptiveRule(settings=1, runs=2), list[Observation]()
+        while isinstance(decision := rule.decide(finished), NextRun):
+            percent, number = decision.switch_percent, len(finished)
+            replicate = sum(run.switch_percent == percent for run in finished)
+            finished.append(Observation(percent, 1.0, trial_number=number, replicate=replicate))
+        assert 0.99 < answer_of(rule, finished).target_accuracy <= 1.0
+
     @pytest.mark.parametrize("edge", GRID)
     def test_a_plain_edge_is_found_with_few_runs(self, edge: float) -> None:
         new, recurring = AdaptiveRule(), AdaptiveRule(target_accuracy=TARGET)

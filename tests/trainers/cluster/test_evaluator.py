@@ -62,6 +62,23 @@ class TestEvaluator:
         evaluator.abandon()
         assert len(seen) == 1
 
+    def test_who_waits_for_an_abandoned_test_goes_on(self, devices: Any) -> None:
+        """Or Ctrl-C would wait for the training, and the training for ever."""
+        tester = FakeTester()
+        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        waiting = [
+            threading.Thread(target=evaluator.submit, args=(request(step, 0.5),), daemon=True)
+            for step in range(6)
+        ]
+        for thread in waiting:
+            thread.start()
+        threading.Timer(0.3, tester.first.set).start()
+        evaluator.abandon()
+        for thread in waiting:
+            thread.join(20)
+            assert not thread.is_alive()
+        assert evaluator.submit(request(9, 0.5)) < 1.0
+
     def test_somebody_may_do_something_meanwhile(self, devices: Any) -> None:
         tester = FakeTester()
         evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.segment_steps import Advance, SegmentSteps, Ticket
-from syncswitch.trainers.simulated.events import Idle, play_segment
+from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
+from syncswitch.trainers.simulated.events import play_segment
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 
 from ..protocols.test_known_answers import FINISH_SECONDS
-from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, end_seconds, play, times_of
+from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, Idle, end_seconds, play, times_of
 
 EXACT = 1e-9
 
@@ -55,7 +55,7 @@ class Until(SegmentSteps):
         self.end_seconds = math.nan
         self._left = pushes
 
-    def push(self, worker: int, now_seconds: float) -> Advance:
+    def push(self, worker: int, now_seconds: float) -> tuple[tuple[int, ...], ...]:
         self._left -= worker == 0
         if self._left == 0 and math.isnan(self.end_seconds):
             self.end_seconds = now_seconds
@@ -244,8 +244,14 @@ class TestTheNetwork:
 
     def test_each_message_has_its_latency_and_a_round_its_barrier(self) -> None:
         profile = ClusterProfile(compute_seconds=1.0, latency_seconds=0.125, barrier_seconds=0.5)
-        assert end_seconds("bsp", profile, 4, 8) == pytest.approx(2 * 1.75, abs=EXACT)
-        assert end_seconds("asp", profile, 4, 8) == pytest.approx(2 * 1.25, abs=EXACT)
+        # The worker asks, the parameters come, the gradient goes.
+        assert end_seconds("bsp", profile, 4, 8) == pytest.approx(2 * 1.875, abs=EXACT)
+        assert end_seconds("asp", profile, 4, 8) == pytest.approx(2 * 1.375, abs=EXACT)
+
+    def test_a_round_is_one_update_and_each_push_of_asp_is_one(self) -> None:
+        profile = ClusterProfile(compute_seconds=1.0, apply_seconds=0.25)
+        assert end_seconds("bsp", profile, 4, 8) == pytest.approx(2 * 1.25, abs=EXACT)
+        assert end_seconds("asp", profile, 4, 4) == pytest.approx(1.0 + 4 * 0.25, abs=EXACT)
 
     @pytest.mark.parametrize(("protocol", "members"), [("ds-sync:2", 2), ("ds-sync:4", 4)])
     def test_replicas_are_averaged_on_a_ring(self, protocol: str, members: int) -> None:

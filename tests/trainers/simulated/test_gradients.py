@@ -269,7 +269,7 @@ class TestOneAtATime:
     @pytest.mark.parametrize(
         ("model", "reason"),
         [
-            (subclassed, "neither sequential nor functional"),
+            (subclassed, "Sequential models"),
             (with_python_code, "EagerPyFunc"),
             (with_lambda, "Lambda"),
             (without_settings, "get_config"),
@@ -343,7 +343,8 @@ class TestPatches:
         assert [type(layer) for layer in patched.layers] == [type(one) for one in model.layers]
 
     def test_are_not_for_a_model_with_code_of_its_own(self, keras: Any) -> None:
-        assert with_patches(subclassed(keras)) is None
+        with pytest.raises(ValueError, match="Sequential models"):
+            with_patches(subclassed(keras))
 
 
 def test_what_does_not_fit_together_is_one_line(keras: Any, make_source: MakeSource) -> None:

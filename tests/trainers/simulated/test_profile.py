@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.profile import (
-    DEFAULT_PROFILE,
     ClusterProfile,
     Straggler,
     load_profile,
@@ -22,7 +22,7 @@ PLAIN: dict[str, Any] = {"compute_seconds": 0.05}
 STRAGGLER: dict[str, Any] = {"worker": 1, "start_seconds": 5.0, "duration_seconds": 2.0}
 
 seconds = st.floats(0, 1e6)
-positive = st.floats(1e-9, 1e12)
+positive = st.floats(1e-9, 1e9)
 stragglers = st.builds(
     Straggler,
     worker=st.integers(0, 5),
@@ -36,9 +36,9 @@ profiles = st.builds(
     description=st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
     compute_seconds=positive,
     compute_variation=st.floats(0, 10),
-    relative_speeds=st.lists(positive, min_size=1, max_size=3).map(tuple),
+    relative_speeds=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=3).map(tuple),
     parameter_bytes=st.none() | st.integers(1, 10**12),
-    bandwidth_bytes_per_second=st.none() | positive,
+    bandwidth_bytes_per_second=st.none() | st.floats(1, 1e15),
     latency_seconds=seconds,
     apply_seconds=seconds,
     barrier_seconds=seconds,
