@@ -131,19 +131,18 @@ class Evaluation:
 
 
 def check_switch(identity: WorkloadIdentity, policy: TimingPolicy) -> None:
-    """Makes sure that both protocols of a switch get at least one round of a job.
+    """Makes sure that the second protocol of a switch gets some of a job; the first always does.
 
     Raises:
         WorkloadError: The job is too short.
     """
     percent, W = policy.switch_percent, identity.total_worker_steps
     step = switch_worker_step(TrialSpec(identity, percent, seed=0))
-    if 0 < percent < 100 and not 0 < step < W:
+    if percent < 100 and step == W:
         raise WorkloadError(
             f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its {W:,}"
-            f" worker-steps on {identity.workers} workers that leaves"
-            f" {identity.second_protocol if step else identity.first_protocol} none; give it more"
-            " worker-steps, or use fewer --workers"
+            f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
+            " none; give it more worker-steps, or use fewer --workers"
         )
 
 

@@ -70,3 +70,15 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
     makefile = (README.parent / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README.read_text(), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_simulated_times_are_those_that_the_command_prints(tmp_path: Path) -> None:
+    (shown,) = re.findall(
+        r"^\$ syncswitch-search (profile times .*)\n((?:.*\n)*?)```",
+        README.read_text(),
+        re.MULTILINE,
+    )
+    command, table = shown
+    done = run("syncswitch-search", *command.split(), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip() == table.rstrip()

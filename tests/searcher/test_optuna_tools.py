@@ -200,6 +200,7 @@ def test_optunas_dashboard_shows_the_search(
     browser.save_screenshot(str(tmp_path / "dashboard.png"))
 
     all_of("[role=combobox]")[0].click()
+    wait_for(lambda: any("training_seconds" in a.text for a in all_of("[role=option]")))
     (seconds,) = (a for a in all_of("[role=option]") if "training_seconds" in a.text)
     seconds.click()
     wait_for(lambda: "training_seconds" in all_of("#plot-history svg .ytitle")[0].text)

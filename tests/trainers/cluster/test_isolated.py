@@ -57,8 +57,31 @@ def make_trainer(devices: Any) -> Iterator[MakeTrainer]:
         trainer.close()
 
 
+# A run on servers takes seconds, and its chief does what the cluster of one process does, which keeps
+# to the whole contract: here stands what passes between the processes.
+KEPT = {
+    "test_the_protocols_may_come_in_the_other_order",
+    "test_the_record_says_what_when_and_with_what",
+    "test_a_seed_fixes_bsp_and_another_changes_it",
+    "test_the_observer_is_told_what_the_record_says",
+    "test_stop_is_obeyed",
+    "test_a_run_that_explodes_is_a_result",
+    "test_an_interrupt_stops_the_run_and_goes_up",
+    "test_an_observer_that_fails_stops_the_run",
+    "test_a_trial_of_another_job_is_refused",
+    "test_it_may_be_closed_twice",
+    "test_a_fork_of_bsp_measures_what_the_whole_run_did",
+    "test_a_damaged_checkpoint_is_refused",
+}
+
+
 class TestIsolatedTrainer(ForkContract):
     workers = 2
+
+
+for _name in dir(ForkContract):
+    if _name.startswith("test_") and _name not in KEPT:
+        setattr(TestIsolatedTrainer, _name, None)
 
 
 def family(trainer: IsolatedTrainer) -> list[psutil.Process]:
@@ -87,9 +110,7 @@ class StrikeAtStep(RecordingObserver):
         return super().on_evaluation(evaluation)
 
 
-@pytest.mark.parametrize(
-    ("victim", "switch_percent"), [(0, 0.0), (1, 100.0), (2, 100.0), (3, 0.0), (4, 0.0)]
-)
+@pytest.mark.parametrize(("victim", "switch_percent"), [(1, 100.0), (3, 0.0), (4, 0.0)])
 def test_a_killed_process_fails_the_run_but_not_the_trainer(
     make_trainer: MakeTrainer, victim: int, switch_percent: float
 ) -> None:
