@@ -192,7 +192,7 @@ def test_a_baseline_that_diverges_is_an_error_at_once_and_later(url: str) -> Non
 
 def test_a_job_that_is_too_short_for_the_switch(url: str) -> None:
     trainer = GeneratedTrainer()
-    with pytest.raises(WorkloadError, match="too short for a switch at 99 %.*asp none"):
+    with pytest.raises(WorkloadError, match=r"too short for a switch at 99 %.*asp none"):
         evaluate(url, 99.0, trainer, total_worker_steps=40)
     assert trainer.runs == []
     assert evaluate(url, 0.0, trainer, total_worker_steps=40).foreign.runs == 3

@@ -57,8 +57,8 @@ def make_trainer(devices: Any) -> Iterator[MakeTrainer]:
         trainer.close()
 
 
-# A run on servers takes seconds, and its chief does what the cluster of one process does, which keeps
-# to the whole contract: here stands what passes between the processes.
+# A run on servers takes seconds, and its chief is the cluster of one process, which keeps to the
+# whole contract: here stands what passes between the processes.
 KEPT = {
     "test_the_protocols_may_come_in_the_other_order",
     "test_the_record_says_what_when_and_with_what",
