@@ -11,7 +11,7 @@ __all__ = ["check_length", "check_position", "check_trial"]
 
 
 def check_length(identity: WorkloadIdentity) -> None:
-    """Refuses a job that is too short for a switch: each protocol needs a round of its own.
+    """Refuses to search for the switch of a job in which each protocol has no round of its own.
 
     Raises:
         UserError: It is.
@@ -42,7 +42,6 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
             f"{identity.workers} workers given to a trainer of {own.name!r} "
             f"({own.fingerprint[:12]}) with {own.workers}; make a trainer for it"
         )
-    check_length(identity)
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
 
