@@ -24,6 +24,7 @@ __all__ = [
     "decay_factor",
     "last_boundary",
     "percent_to_worker_steps",
+    "round_worker_steps",
     "segments",
     "switch_worker_step",
 ]
@@ -77,11 +78,11 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
     identity = spec.identity
     W = identity.total_worker_steps
     switch = switch_worker_step(spec)
-    second_round = _round_size(spec, identity.second_protocol)
+    second_round = round_worker_steps(identity.second_protocol, identity.workers)
 
     def worker_steps(percent: float) -> int:
         if percent <= spec.switch_percent:
-            round_size = _round_size(spec, identity.first_protocol)
+            round_size = round_worker_steps(identity.first_protocol, identity.workers)
             return min(percent_to_worker_steps(percent, W, round_size), switch)
         if percent >= 100.0:
             return W
@@ -113,14 +114,15 @@ def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
 
 def switch_worker_step(spec: TrialSpec) -> int:
     """Worker-step at which a trial leaves its first protocol."""
-    round_size = _round_size(spec, spec.identity.first_protocol)
+    round_size = round_worker_steps(spec.identity.first_protocol, spec.identity.workers)
     return percent_to_worker_steps(
         spec.switch_percent, spec.identity.total_worker_steps, round_size
     )
 
 
-def _round_size(spec: TrialSpec, protocol: str) -> int:
-    return choose_protocol(protocol).exchange.gradients_per_update(spec.identity.workers)
+def round_worker_steps(protocol: str, workers: int) -> int:
+    """Worker-steps of a round; 1 for a protocol without rounds."""
+    return choose_protocol(protocol).exchange.gradients_per_update(workers)
 
 
 def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> float:

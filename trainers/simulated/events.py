@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.running_counts import StalenessCount
 from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
 from syncswitch.trainers.simulated.timing import Link, StepTimes
 
-__all__ = ["Learner", "play_segment"]
+__all__ = ["Idle", "Learner", "Played", "play_segment"]
 
 
 class Learner(Protocol):
@@ -26,13 +28,39 @@ class Learner(Protocol):
         """The work of these workers is joined; `worker_step` is the first of their round."""
 
 
+class Idle:
+    """Learns nothing: for when only the time is asked for."""
+
+    def pull(self, ticket: Ticket) -> None:
+        """Does nothing."""
+
+    def push(self, ticket: Ticket) -> None:
+        """Does nothing."""
+
+    def join(self, group: Sequence[int], worker_step: int) -> None:
+        """Does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A segment that was played.
+
+    Attributes:
+        seconds: Training time at its last update; that of its start where there was none.
+        staleness: Updates between pull and push; of replicas nothing is counted.
+    """
+
+    seconds: float
+    staleness: StalenessCount
+
+
 def play_segment(
     steps: SegmentSteps,
     times: StepTimes,
     learner: Learner,
     start_seconds: float,
     on_done: Callable[[int, float], None],
-) -> None:
+) -> Played:
     """Plays a segment to its end.
 
     Args:
@@ -40,10 +68,9 @@ def play_segment(
         times: Of the run.
         learner: Told what happens.
         start_seconds: Training time at which the segment begins.
-        on_done: `(worker-steps done, training time)`: called after each update. The time may be a
-            little before that of the call before, where groups join their work at the same time.
+        on_done: `(worker-steps done, training time)`: called after each update; both ascend.
     """
-    _Play(steps, times, learner, on_done).to_its_end(start_seconds)
+    return _Play(steps, times, learner, start_seconds, on_done).to_its_end()
 
 
 class _Play:
@@ -59,6 +86,7 @@ class _Play:
         steps: SegmentSteps,
         times: StepTimes,
         learner: Learner,
+        start_seconds: float,
         on_done: Callable[[int, float], None],
     ) -> None:
         self._steps = steps
@@ -67,15 +95,20 @@ class _Play:
         self._on_done = on_done
         self._down, self._up = Link(), Link()
         self._done = steps.done
+        self._seconds = start_seconds
+        self._updates = 0
+        self._pulled_updates: dict[int, int] = {}
+        self._staleness = StalenessCount()
         self._events: list[tuple[float, int, Callable[[Ticket, float], None], Ticket]] = []
 
-    def to_its_end(self, start_seconds: float) -> None:
+    def to_its_end(self) -> Played:
         """Plays all events."""
         for ticket in self._steps.start().tickets:
-            self._begin(ticket, start_seconds)
+            self._begin(ticket, self._seconds)
         while self._events:
             seconds, _, happen, ticket = heapq.heappop(self._events)
             happen(ticket, seconds)
+        return Played(self._seconds, self._staleness)
 
     def _at(self, seconds: float, happen: Callable[[Ticket, float], None], ticket: Ticket) -> None:
         # In one moment lower numbers come first; a worker has one event at a time. So of equal
@@ -95,6 +128,7 @@ class _Play:
 
     def _compute(self, ticket: Ticket, now: float) -> None:
         self._learner.pull(ticket)
+        self._pulled_updates[ticket.worker] = self._updates
         if self._steps.exchange is Exchange.REPLICA:
             seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, now)
             self._at(now + seconds, self._finish, ticket)
@@ -109,6 +143,10 @@ class _Play:
 
     def _finish(self, ticket: Ticket, now: float) -> None:
         self._learner.push(ticket)
+        if self._steps.exchange is not Exchange.REPLICA:
+            self._staleness.add(self._updates - self._pulled_updates[ticket.worker])
+        if self._steps.exchange is Exchange.PUSH:
+            self._updates += 1
         ends = self._join(self._steps.push(ticket.worker, now), now)
         advance = self._steps.hand_out()
         ends |= self._join(advance.groups, now)
@@ -120,9 +158,14 @@ class _Play:
         ends = {}
         for group in groups:
             self._learner.join(group, self._done)
+            self._updates += 1
             end = now + self._times.join_seconds(self._steps.exchange, len(group))
             ends.update(dict.fromkeys(group, end))
-        if self._steps.done != self._done or groups:
+        is_update = self._steps.done != self._done
+        if is_update or groups:
+            # Groups that join at the same time may end in another order.
+            self._seconds = max(self._seconds, *ends.values(), now)
+        if is_update:
             self._done = self._steps.done
-            self._on_done(self._done, max(ends.values(), default=now))
+            self._on_done(self._done, self._seconds)
         return ends

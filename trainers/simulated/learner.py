@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.running_counts import LossMean, StalenessCount
+from syncswitch.trainers.running_counts import LossMean
 from syncswitch.trainers.segment_steps import Ticket
 from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
 
@@ -62,12 +62,6 @@ def _updated(state: ModelState, parameters: Vector, slots: Vector) -> ModelState
     return replace(state, parameters=parameters, slots=slots, updates=state.updates + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pull:
-    wanted: Outstanding
-    updates: int
-
-
 class TrainingLearner:
     """Trains for real, in the order of the virtual time.
 
@@ -85,7 +79,6 @@ class TrainingLearner:
     Attributes:
         state: Of the parameter server.
         loss: Since it was last taken.
-        staleness: Of the segment.
         is_finite: Whether every loss was a number.
     """
 
@@ -106,10 +99,9 @@ class TrainingLearner:
         self._exchange = Exchange.PUSH
         self.state = state
         self.loss = LossMean()
-        self.staleness = StalenessCount()
         self.is_finite = True
         self._replicas: list[ModelState] = []
-        self._pulls: dict[int, _Pull] = {}
+        self._pulls: dict[int, Outstanding] = {}
         self._waiting: list[int] = []
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
         self._round: dict[int, Computed] = {}
@@ -117,28 +109,30 @@ class TrainingLearner:
     def begin(self, exchange: Exchange) -> None:
         """Starts a segment; nothing may be outstanding."""
         self._exchange = exchange
-        self.staleness = StalenessCount()
         if exchange is Exchange.REPLICA:
             self._replicas = [self.state] * self._workers
 
     def finish(self) -> None:
         """Ends a segment: replicas become one, their mean."""
         if self._exchange is Exchange.REPLICA:
-            self.state = _mean_state(self._replicas)
+            parameters, statistics = _mean_model(self._replicas)
+            slots = _mean([replica.slots for replica in self._replicas])
+            updates = max(replica.updates for replica in self._replicas)
+            self.state = ModelState(parameters, slots, statistics, updates)
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """Parameters and statistics as they are now; of replicas the mean."""
         if self._exchange is not Exchange.REPLICA:
             return self.state.parameters, self.state.statistics
-        mean = _mean_state(self._replicas)
-        return mean.parameters, mean.statistics
+        return _mean_model(self._replicas)
 
     def pull(self, ticket: Ticket) -> None:
         """See `Learner.pull`."""
         is_replica = self._exchange is Exchange.REPLICA
         state = self._replicas[ticket.worker] if is_replica else self.state
-        wanted = Outstanding(ticket.worker_step, state.parameters, state.statistics)
-        self._pulls[ticket.worker] = _Pull(wanted, self.state.updates)
+        self._pulls[ticket.worker] = Outstanding(
+            ticket.worker_step, state.parameters, state.statistics
+        )
         self._waiting.append(ticket.worker)
         if len(self._waiting) == self._source.at_once:
             self._submit(list(self._waiting))
@@ -146,11 +140,10 @@ class TrainingLearner:
     def push(self, ticket: Ticket) -> None:
         """See `Learner.push`."""
         worker, step = ticket.worker, ticket.worker_step
-        computed, pull = self._computed(worker), self._pulls.pop(worker)
+        computed = self._computed(worker)
+        del self._pulls[worker]
         self.loss.add(computed.loss)
         self.is_finite = self.is_finite and math.isfinite(computed.loss)
-        if self._exchange is not Exchange.REPLICA:
-            self.staleness.add(self.state.updates - pull.updates)
         if self._exchange is Exchange.ROUND:
             self._round[worker] = computed
             return
@@ -163,10 +156,10 @@ class TrainingLearner:
     def join(self, group: Sequence[int], worker_step: int) -> None:
         """See `Learner.join`."""
         if self._exchange is Exchange.REPLICA:
-            mean = _mean_state([self._replicas[worker] for worker in group])
+            parameters, statistics = _mean_model([self._replicas[worker] for worker in group])
             for worker in group:
                 self._replicas[worker] = replace(
-                    self._replicas[worker], parameters=mean.parameters, statistics=mean.statistics
+                    self._replicas[worker], parameters=parameters, statistics=statistics
                 )
             return
         parts = [self._round.pop(worker) for worker in group]
@@ -184,7 +177,7 @@ class TrainingLearner:
         return replace(moved, statistics=state.statistics + computed.change)
 
     def _submit(self, workers: Sequence[int]) -> None:
-        future = self._source.submit([self._pulls[one].wanted for one in workers], self._seed)
+        future = self._source.submit([self._pulls[one] for one in workers], self._seed)
         for position, worker in enumerate(workers):
             self._waiting.remove(worker)
             self._submitted[worker] = future, position
@@ -198,13 +191,10 @@ class TrainingLearner:
         return future.result()[position]
 
 
-def _mean_state(states: Sequence[ModelState]) -> ModelState:
-    return ModelState(
-        _mean([state.parameters for state in states]),
-        _mean([state.slots for state in states]),
-        _mean([state.statistics for state in states]),
-        max(state.updates for state in states),
-    )
+def _mean_model(states: Sequence[ModelState]) -> tuple[Vector, Vector]:
+    """Mean parameters and statistics; slots stay each worker's own."""
+    parameters = _mean([state.parameters for state in states])
+    return parameters, _mean([state.statistics for state in states])
 
 
 def _mean(vectors: Sequence[Vector]) -> Vector:

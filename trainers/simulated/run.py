@@ -106,15 +106,15 @@ class SimulatedRun:
         self._steps = SegmentSteps(protocol, self._done, segment.end_worker_step)
         before = self._seconds
         self._learner.begin(choice.exchange)
-        play_segment(self._steps, self._times, self._learner, before, self._on_done)
+        played = play_segment(self._steps, self._times, self._learner, before, self._on_done)
         self._learner.finish()
-        staleness = self._learner.staleness
-        phase = phase_record(segment, self._done, self._seconds - before, staleness)
+        self._seconds = played.seconds
+        phase = phase_record(segment, self._done, self._seconds - before, played.staleness)
         self._phases = joined_phases((*self._phases, phase))
 
     def _on_done(self, done: int, seconds: float) -> None:
         self._done = done
-        self._seconds = max(self._seconds, seconds)
+        self._seconds = seconds
         if not self._learner.is_finite:
             self._diverge()
         elif done >= self._next_evaluation:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
-from syncswitch.trainers.simulated.events import Learner, play_segment
+from syncswitch.trainers.segment_steps import SegmentSteps
+from syncswitch.trainers.simulated.events import Idle, Learner, play_segment
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.simulated.trainer import simulated_identity
@@ -21,19 +20,6 @@ VARIED = ClusterProfile(compute_seconds=0.05, compute_variation=0.3, latency_sec
 
 PROTOCOLS_OF_FOUR = ("bsp", "asp", "ssp:1", "dssp:1-3", "ds-sync:2", "local-sgd:3")
 """Each protocol, as 4 workers can use it."""
-
-
-class Idle:
-    """Learns nothing: for when only the time is asked for."""
-
-    def pull(self, ticket: Ticket) -> None:
-        pass
-
-    def push(self, ticket: Ticket) -> None:
-        pass
-
-    def join(self, group: Sequence[int], worker_step: int) -> None:
-        pass
 
 
 def spec_of(
