@@ -15,6 +15,8 @@ __all__ = [
     "Evidence",
     "PhaseRecord",
     "RegisteredWorkload",
+    "RunConditions",
+    "RunEvent",
     "TimingPolicy",
     "TrialRecord",
     "TrialSpec",
@@ -102,6 +104,21 @@ class RegisteredWorkload:
 
 
 @dataclass(frozen=True, slots=True)
+class RunConditions:
+    """What besides the job decides how a run goes; runs are compared under the same ones only.
+
+    Attributes:
+        online: What is done about stragglers before the switch: `none`, `greedy` or `elastic`.
+        switch_mechanism: `hot`, or `restart` for a checkpoint and a new cluster.
+        injections: Disturbances on purpose, each in the way in which it is recorded.
+    """
+
+    online: str = "none"
+    switch_mechanism: str = "hot"
+    injections: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TrialSpec:
     """Everything that determines one training run.
 
@@ -113,6 +130,9 @@ class TrialSpec:
         fork_from: Checkpoint to start from instead of fresh parameters.
         checkpoint_percents: Percents of W at which to write a checkpoint.
         checkpoint_directory: Where these checkpoints go.
+        conditions: Under which the run trains.
+        resume: Go on from the last whole checkpoint that this run left in `checkpoint_directory`
+            before it was interrupted; where there is none, start afresh.
     """
 
     identity: WorkloadIdentity
@@ -122,6 +142,8 @@ class TrialSpec:
     fork_from: Path | None = None
     checkpoint_percents: tuple[float, ...] = ()
     checkpoint_directory: Path | None = None
+    conditions: RunConditions = RunConditions()
+    resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +186,31 @@ class PhaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something that happened to a run, or that was decided about it, and why.
+
+    Attributes:
+        kind: `detected` (a straggler), `cleared` (no longer one), `permanent` (for too long),
+            `removed` and `restored` (a worker, by a policy), `switched` (to another protocol),
+            `injected` (a disturbance on purpose begins), `lost` (a worker or the parameter server
+            died or hung), `returned` (it is back), `rebuilt` (the state comes from a checkpoint),
+            `resumed` (the chief itself was gone), `unsaved` (a checkpoint could not be written).
+        worker_step: Worker-steps done at that moment.
+        elapsed_seconds: Training time at that moment.
+        reason: Why, with figures, for people.
+        worker: Number of the worker; None where it is about no single one.
+        seconds: How long it took; None where that says nothing.
+    """
+
+    kind: str
+    worker_step: int
+    elapsed_seconds: float
+    reason: str
+    worker: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRecord:
     """What one training run measured.
 
@@ -186,6 +233,7 @@ class TrialRecord:
         host: Name of the chief's machine.
         software: Version by name of distribution.
         checkpoints: Files written, by percent of W.
+        events: What happened to it, in order.
     """
 
     spec: TrialSpec
@@ -204,6 +252,7 @@ class TrialRecord:
     host: str
     software: Mapping[str, str] = field(default_factory=dict)
     checkpoints: Mapping[float, Path] = field(default_factory=dict)
+    events: tuple[RunEvent, ...] = ()
 
     @property
     def final_accuracy(self) -> float:
