@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.trainers.stragglers.detector import (
+    DetectorSettings,
+    Finding,
+    StragglerDetector,
+    compare,
+)
+
+from .traces import NOISES, recorded_pushes, round_seconds
+
+QUICK = DetectorSettings(window_steps=2, consecutive_windows=3)
+SECONDS = st.floats(1e-3, 1e3)
+ROUNDS = st.integers(1, 6).flatmap(
+    lambda n: st.lists(st.lists(SECONDS, min_size=n, max_size=n), min_size=4, max_size=20)
+)
+
+
+def detected(rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK) -> list[int]:
+    """Who is detected, in order; nobody leaves."""
+    return [finding.worker for finding in findings(rounds, settings) if finding.kind == "detected"]
+
+
+def findings(
+    rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK
+) -> list[Finding]:
+    detector = StragglerDetector(range(len(rounds[0])), settings)
+    return [one for number, row in enumerate(rounds) for one in judged(detector, row, number)]
+
+
+def judged(
+    detector: StragglerDetector, seconds: Sequence[float], now_seconds: float
+) -> tuple[Finding, ...]:
+    """One step of every worker, and a judgement."""
+    for worker, busy_seconds in enumerate(seconds):
+        detector.observe(worker, busy_seconds)
+    return detector.judge(now_seconds)
+
+
+def kinds(found: Sequence[Finding]) -> list[tuple[str, int]]:
+    return [(finding.kind, finding.worker) for finding in found]
+
+
+def rates(slow: int, workers: int, slowdown: float) -> Mapping[int, float]:
+    return {worker: 1.0 / slowdown if worker < slow else 1.0 for worker in range(workers)}
+
+
+class TestPaperRule:
+    @pytest.mark.parametrize("slowdown", [1.001, 1.2, 3.0, 1000.0])
+    def test_alone_it_finds_k_equal_stragglers_if_and_only_if_they_are_less_than_half(
+        self, slowdown: float
+    ) -> None:
+        for workers in range(1, 17):
+            for slow in range(workers + 1):
+                found = compare(rates(slow, workers, slowdown), relative_floor=0.0).slow
+                assert found == (frozenset(range(slow)) if slow < workers / 2 else frozenset())
+
+    @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+    def test_of_two_workers_none_is_a_straggler(self, one: float, other: float) -> None:
+        assert not compare({0: one, 1: other}, relative_floor=0.0).slow
+
+    def test_the_floor_wants_more_than_a_little(self) -> None:
+        assert compare(rates(1, 8, 1.12), relative_floor=0.10).slow == {0}
+        assert not compare(rates(1, 8, 1.10), relative_floor=0.10).slow
+
+    def test_limit_and_median_are_those_of_the_paper(self) -> None:
+        found = compare({0: 2.0, 1: 4.0, 2: 4.0, 3: 6.0}, relative_floor=0.1)
+        assert found.median == 4.0
+        assert found.limit == pytest.approx(4.0 - 2.0**0.5)
+        assert found.slow == {0}
+
+    @given(st.floats(1e-3, 1e3), st.integers(1, 20))
+    def test_equal_speeds_are_equal_in_spite_of_rounding(self, seconds: float, n: int) -> None:
+        noisy = {worker: 3.0 / (seconds * (1 + worker * 1e-16) * 3) for worker in range(n)}
+        assert not compare(noisy, relative_floor=0.0).slow
+
+
+class TestFindings:
+    def test_detected_and_cleared_after_as_many_judgements_running(self) -> None:
+        rounds = [[1.0] * 4] * 5 + [[1.0, 1.0, 4.0, 1.0]] * 5 + [[1.0] * 4] * 6
+        found = findings(rounds)
+        assert kinds(found) == [("detected", 2), ("cleared", 2)]
+        # Slow from round 5, and judged so in rounds 5 to 7; from round 11 on its window is fast.
+        assert found[1].seconds == 13 - 7
+
+    def test_the_reason_has_the_figures(self) -> None:
+        found = findings([[0.2, 0.2, 0.4, 0.2]] * 4)
+        assert [one.reason for one in found] == [
+            "worker 2 does 2.5 worker-steps/s, the median is 5, below mean - std 3.29, "
+            "in 3 windows running"
+        ]
+        assert found[0].worker_steps_per_second == pytest.approx(2.5)
+
+    def test_one_judgement_between_starts_the_count_again(self) -> None:
+        slow, fair = [1.0, 1.0, 4.0], [1.0, 1.0, 1.0]
+        assert detected([fair, *[slow, fair, fair] * 5]) == []
+        assert detected([fair, *[slow, slow, fair] * 5]) == [2]
+
+    def test_permanent_once_when_it_lasts(self) -> None:
+        settings = DetectorSettings(2, 3, permanent_after_seconds=10.0)
+        found = findings([[1.0, 1.0, 4.0]] * 40, settings)
+        assert kinds(found) == [("detected", 2), ("permanent", 2)]
+        assert found[1].seconds == 10.0
+        assert found[1].reason == (
+            "worker 2 does 0.25 worker-steps/s, the median is 1, and has been slow for 10 s: "
+            "not transient, replace it"
+        )
+
+    def test_permanent_can_come_again_after_it_was_cleared(self) -> None:
+        settings = DetectorSettings(2, 3, permanent_after_seconds=10.0)
+        slow, fair = [[1.0, 1.0, 4.0]] * 20, [[1.0] * 3] * 5
+        found = findings([*slow, *fair, *slow], settings)
+        once = ["detected", "permanent", "cleared"]
+        assert [one.kind for one in found] == [*once, *once[:2]]
+
+    def test_no_new_step_no_new_judgement(self) -> None:
+        detector = StragglerDetector(range(4), QUICK)
+        for _ in range(2):
+            judged(detector, [1.0, 1.0, 1.0, 9.0], 0.0)
+        for _ in range(20):
+            for worker in range(3):
+                detector.observe(worker, 1.0)
+            assert detector.judge(0.0) == ()
+        detector.observe(3, 9.0)
+        assert not detector.stragglers
+        detector.judge(0.0)
+        detector.observe(3, 9.0)
+        assert kinds(detector.judge(0.0)) == [("detected", 3)]
+        assert detector.stragglers == {3}
+
+    def test_nobody_is_judged_before_its_window_is_full(self) -> None:
+        settings = DetectorSettings(window_steps=5, consecutive_windows=1)
+        assert detected([[1.0, 1.0, 9.0]] * 4, settings) == []
+        assert detected([[1.0, 1.0, 9.0]] * 5, settings) == [2]
+
+    @pytest.mark.parametrize("seconds", [0.0, -1e-9])
+    def test_less_than_the_clock_can_tell(self, seconds: float) -> None:
+        assert findings([[seconds] * 3] * 9) == []
+        assert detected([[seconds, 1.0, 1.0, 1.0, 5.0]] * 9) == [4]
+        assert detected([[seconds, 1.0, 1.0, 5.0], [1.0] * 3 + [5.0]] * 9) == [3]
+
+
+class TestAway:
+    def straggler_away(self) -> StragglerDetector:
+        """Worker 3 was detected in second 2 and is away."""
+        detector = StragglerDetector(range(4), QUICK)
+        for second in range(4):
+            judged(detector, [1.0, 1.0, 1.0, 4.0], second)
+        assert detector.stragglers == {3}
+        detector.leave(3)
+        assert detector.stragglers == frozenset()
+        return detector
+
+    def test_who_is_away_is_no_part_of_the_comparison(self) -> None:
+        detector = self.straggler_away()
+        found = [judged(detector, [1.0, 1.0, 2.0, 50.0], 9.0) for _ in range(3)]
+        assert kinds(found[-1]) == [("detected", 2)]
+
+    def test_back_and_still_slow_it_is_permanent_by_its_first_detection(self) -> None:
+        detector = self.straggler_away()
+        detector.join(3)
+        assert detector.stragglers == frozenset(), "not confirmed yet"
+        found = [judged(detector, [1.0, 1.0, 1.0, 4.0], 200.0) for _ in range(4)]
+        assert kinds(found[-1]) == [("permanent", 3)]
+        assert found[-1][0].seconds == pytest.approx(200.0 - 3.0)
+        assert detector.stragglers == {3}
+
+    def test_back_and_slow_for_a_short_time_it_counts_again_without_a_finding(self) -> None:
+        detector = self.straggler_away()
+        detector.join(3)
+        found = [judged(detector, [1.0, 1.0, 1.0, 4.0], 20.0) for _ in range(4)]
+        assert found == [()] * 4
+        assert detector.stragglers == {3}
+
+    def test_back_and_as_fast_as_the_others_it_is_cleared(self) -> None:
+        detector = self.straggler_away()
+        detector.join(3)
+        found = [judged(detector, [1.0] * 4, 200.0) for _ in range(8)]
+        assert [kinds(one) for one in found if one] == [[("cleared", 3)]]
+
+    def test_who_was_no_straggler_comes_back_as_none(self) -> None:
+        detector = StragglerDetector(range(3), QUICK)
+        judged(detector, [1.0, 1.0, 4.0], 0.0)
+        detector.leave(2)
+        detector.join(2)
+        assert [judged(detector, [1.0, 1.0, 4.0], 1.0) for _ in range(3)] == [()] * 3
+
+
+class TestProperties:
+    @given(ROUNDS, st.randoms(use_true_random=False))
+    def test_other_numbers_for_the_workers_give_the_same_findings(
+        self, rounds: list[list[float]], random: object
+    ) -> None:
+        order = list(range(len(rounds[0])))
+        random.shuffle(order)  # type: ignore[attr-defined]
+        renamed = findings([[row[worker] for worker in order] for row in rounds])
+        same = sorted((one.seconds or 0.0, one.kind, one.worker) for one in findings(rounds))
+        assert sorted((f.seconds or 0.0, f.kind, order[f.worker]) for f in renamed) == same
+
+    @given(ROUNDS, st.integers(-20, 20))
+    def test_a_faster_cluster_gives_the_same_findings(
+        self, rounds: list[list[float]], power: int
+    ) -> None:
+        # Powers of two leave no rounding behind.
+        scaled = [[seconds * 2.0**power for seconds in row] for row in rounds]
+        assert kinds(findings(scaled)) == kinds(findings(rounds))
+
+    @given(st.lists(SECONDS, min_size=1, max_size=9), st.floats(0.0, 0.5))
+    def test_who_is_as_fast_as_the_median_is_never_detected(
+        self, seconds: list[float], floor: float
+    ) -> None:
+        found = detected([seconds] * 9, DetectorSettings(2, 3, floor))
+        median = float(np.median([1.0 / one for one in seconds]))
+        assert all(1.0 / seconds[worker] < median * (1.0 - floor) for worker in found)
+
+    @given(ROUNDS)
+    def test_findings_of_a_worker_alternate(self, rounds: list[list[float]]) -> None:
+        found = findings(rounds, DetectorSettings(1, 1, permanent_after_seconds=3.0))
+        for worker in range(len(rounds[0])):
+            its = [one.kind for one in found if one.worker == worker and one.kind != "permanent"]
+            assert its == ["detected", "cleared"] * (len(its) // 2) + ["detected"] * (len(its) % 2)
+
+
+class TestTraces:
+    @pytest.mark.parametrize("noise", NOISES)
+    @pytest.mark.parametrize("workers", [4, 8, 16])
+    def test_in_calm_rounds_false_alarms_are_rare(self, workers: int, noise: str) -> None:
+        rounds = round_seconds(np.random.default_rng(workers), noise, 1000, workers)
+        assert len(detected(rounds.tolist(), DetectorSettings())) <= 2
+
+    @pytest.mark.parametrize(("noise", "slowdown"), [("10 %", 1.2), ("10 %", 1.5), ("30 %", 2.0)])
+    @pytest.mark.parametrize(("workers", "stragglers"), [(4, 1), (8, 1), (8, 2), (16, 1), (16, 2)])
+    def test_stragglers_are_found(
+        self, workers: int, stragglers: int, noise: str, slowdown: float
+    ) -> None:
+        rounds = round_seconds(np.random.default_rng(workers), noise, 80, workers)
+        rounds[:, :stragglers] *= slowdown
+        assert set(detected(rounds.tolist(), DetectorSettings())) == set(range(stragglers))
+
+    @pytest.mark.parametrize("noise", NOISES)
+    def test_five_times_as_slow_is_found_soon(self, noise: str) -> None:
+        rounds = round_seconds(np.random.default_rng(1), noise, 20, 8)
+        rounds[:, 7] *= 5.0
+        assert detected(rounds.tolist(), DetectorSettings()) == [7]
+
+    def test_the_recorded_straggler_is_found_and_cleared(self) -> None:
+        pushes = recorded_pushes()
+        detector = StragglerDetector(range(4))
+        found: dict[str, int] = {}
+        for start in range(0, len(pushes), 4):
+            for push in pushes[start : start + 4]:
+                detector.observe(push.worker, push.busy_seconds)
+            for finding in detector.judge(0.0):
+                assert finding.worker == 2
+                assert finding.kind not in found
+                found[finding.kind] = start
+        assert found.keys() == {"detected", "cleared"}
+        assert 400 + 9 * 4 <= found["detected"] <= 400 + 15 * 4
+        assert 800 + 9 * 4 <= found["cleared"] <= 800 + 25 * 4

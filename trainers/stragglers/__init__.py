@@ -1,0 +1,1 @@
+"""Who is slow, and what is done about it; pure."""

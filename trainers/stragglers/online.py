@@ -1,0 +1,179 @@
+"""What is done about stragglers while a run trains: the online policies; pure.
+
+Sync-Switch paper, section IV-B. Both act before the switch alone. Greedy leaves the first protocol
+as long as there is a straggler; what the second one does meanwhile counts towards the job, not
+towards the first one's share. Elastic trains without the stragglers until the switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunEvent
+from syncswitch.trainers.stragglers.detector import DetectorSettings, Finding, StragglerDetector
+
+__all__ = ["NO_DECISION", "ONLINE", "Decision", "OnlineController"]
+
+ONLINE = ("none", "greedy", "elastic")
+"""Names of the online policies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done now.
+
+    Attributes:
+        events: What was seen and decided, in order, for the record of the run.
+        remove: Workers that get no further steps until they are restored.
+        restore: Workers that get steps again.
+        protocol: `first` or `second`, the protocol to go on with; None for no change.
+    """
+
+    events: tuple[RunEvent, ...] = ()
+    remove: tuple[int, ...] = ()
+    restore: tuple[int, ...] = ()
+    protocol: Literal["first", "second"] | None = None
+
+
+NO_DECISION = Decision()
+"""Nothing has happened."""
+
+
+class OnlineController:
+    """Watches one run and decides; it expects that its decisions are carried out.
+
+    Single-threaded: the caller has a lock, or no threads.
+
+    Args:
+        online: The policy, one of `ONLINE`.
+        workers: Numbers of all workers; at least half of them always stay.
+        settings: Of the detector.
+
+    Raises:
+        UserError: There is no such policy.
+    """
+
+    def __init__(
+        self,
+        online: str,
+        workers: Sequence[int],
+        settings: DetectorSettings = DetectorSettings(),  # noqa: B008 (frozen)
+    ) -> None:
+        if online not in ONLINE:
+            raise UserError(
+                f"online policy {online!r}: there is no such policy; choose one of "
+                f"{', '.join(ONLINE)}"
+            )
+        self._online = online
+        self._workers = frozenset(workers)
+        self._detector = StragglerDetector(workers, settings)
+        self._least_workers = (len(self._workers) + 1) // 2
+        self._removed_seconds: dict[int, float] = {}
+        self._lost: set[int] = set()
+        self._pushes = 0
+        self._left_first = False
+
+    @property
+    def active(self) -> frozenset[int]:
+        """Workers that are neither lost nor removed."""
+        return frozenset(self._detector.active)
+
+    def observe(self, worker: int, busy_seconds: float) -> None:
+        """Takes note of a push, under any protocol.
+
+        Args:
+            worker: Who pushed; of one that is not active it is ignored.
+            busy_seconds: From its pull to its push, waiting at a barrier excluded.
+        """
+        if worker in self._detector.active:
+            self._pushes += 1
+            self._detector.observe(worker, busy_seconds)
+
+    def judge(self, done: int, now_seconds: float, before_switch: bool) -> Decision:
+        """Judges the workers when as many pushes as there are active workers have come since.
+
+        Args:
+            done: Worker-steps done.
+            now_seconds: Training time.
+            before_switch: The timing policy's switch is still to come, so that the online policy
+                may act, also while greedy has left the first protocol.
+        """
+        if self._pushes < max(1, len(self._detector.active)):
+            return NO_DECISION
+        self._pushes = 0
+        findings = self._detector.judge(now_seconds)
+        if not before_switch or self._online == "none":
+            return Decision(tuple(_event(finding, done, now_seconds) for finding in findings))
+        if self._online == "greedy":
+            return self._greedy(findings, done, now_seconds)
+        return self._elastic(findings, done, now_seconds)
+
+    def at_switch(self, done: int, now_seconds: float) -> Decision:
+        """Brings everybody back whom elastic has removed; called once, before the second protocol.
+
+        A worker that was lost meanwhile is not restored: it is active again when it has returned.
+        """
+        back = sorted(self._removed_seconds.keys() - self._lost)
+        events = []
+        for worker in back:
+            away_seconds = now_seconds - self._removed_seconds[worker]
+            reason = f"worker {worker} is back for the second protocol, where nobody waits for it"
+            events.append(RunEvent("restored", done, now_seconds, reason, worker, away_seconds))
+            self._detector.join(worker)
+        self._removed_seconds.clear()
+        return Decision(tuple(events), restore=tuple(back))
+
+    def lost(self, worker: int) -> None:
+        """A failure took the worker away."""
+        self._lost.add(worker)
+        self._detector.leave(worker)
+
+    def returned(self, worker: int) -> None:
+        """The worker is there again, but active only if it was not removed before it was lost."""
+        self._lost.discard(worker)
+        if worker not in self._removed_seconds:
+            self._detector.join(worker)
+
+    def _greedy(self, findings: Sequence[Finding], done: int, now_seconds: float) -> Decision:
+        events = [_event(finding, done, now_seconds) for finding in findings]
+        stragglers = sorted(self._detector.stragglers)
+        if bool(stragglers) == self._left_first:
+            return Decision(tuple(events))
+        self._left_first = bool(stragglers)
+        if stragglers:
+            reason = f"to the second protocol, where nobody waits for {_named(stragglers)}"
+        else:
+            reason = "back to the first protocol: no active worker is a straggler any more"
+        events.append(RunEvent("switched", done, now_seconds, reason))
+        return Decision(tuple(events), protocol="second" if stragglers else "first")
+
+    def _elastic(self, findings: Sequence[Finding], done: int, now_seconds: float) -> Decision:
+        rates = {one.worker: one.worker_steps_per_second for one in findings}
+        stragglers = sorted(self._detector.stragglers, key=lambda one: (rates.get(one, 0.0), one))
+        spare = max(0, len(self._detector.active) - self._least_workers)
+        remove = sorted(stragglers[:spare])
+        kept = stragglers[spare:]
+        events = [_event(one, done, now_seconds, self._kept(one, kept)) for one in findings]
+        for worker in remove:
+            self._detector.leave(worker)
+            self._removed_seconds[worker] = now_seconds
+            reason = f"worker {worker} is a straggler: the others go on without it to the switch"
+            events.append(RunEvent("removed", done, now_seconds, reason, worker))
+        return Decision(tuple(events), remove=tuple(remove))
+
+    def _kept(self, finding: Finding, kept: Sequence[int]) -> str:
+        if finding.kind != "detected" or finding.worker not in kept:
+            return ""
+        return f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
+
+
+def _event(finding: Finding, done: int, now_seconds: float, addition: str = "") -> RunEvent:
+    reason = f"{finding.reason}{addition}"
+    return RunEvent(finding.kind, done, now_seconds, reason, finding.worker, finding.seconds)
+
+
+def _named(workers: Sequence[int]) -> str:
+    return f"worker{'s' * (len(workers) > 1)} {', '.join(map(str, workers))}"
