@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.estimates import mean
 from syncswitch.searcher.rules.halving import ROUNDING
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import StoredTrial
 
 __all__ = ["EvaluatedSetting", "EvaluationResult", "evaluated_setting"]
@@ -43,6 +43,7 @@ class EvaluationResult:
     Attributes:
         policy: The one that was evaluated.
         identity: The job.
+        conditions: Under which all runs trained.
         study: Name of the study that holds the runs made for this.
         new_runs: How many that are.
         foreign: The job with this policy.
@@ -53,6 +54,7 @@ class EvaluationResult:
 
     policy: TimingPolicy
     identity: WorkloadIdentity
+    conditions: RunConditions
     study: str
     new_runs: int
     foreign: EvaluatedSetting

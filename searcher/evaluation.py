@@ -21,7 +21,12 @@ from syncswitch.searcher.run_loop import RunLoop
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.policies import CURRENT, PolicyRegistry
-from syncswitch.storage.records import TimingPolicy, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records import (
+    RunConditions,
+    TimingPolicy,
+    TrialSpec,
+    WorkloadIdentity,
+)
 from syncswitch.storage.trials import StoredTrial, TrialStore
 from syncswitch.trainers.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Trainer
@@ -53,6 +58,7 @@ class Evaluation:
         runs: int = 3,
         trainer: str = "local",
         base_seed: int = 0,
+        conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
         reference: str | None = None,
         reporter: Reporter | None = None,
         patience: Patience | None = None,
@@ -67,6 +73,7 @@ class Evaluation:
             runs: R, how many runs of each setting there are to be.
             trainer: Kind of trainer: runs of other kinds do not count.
             base_seed: The seeds of all runs derive from it.
+            conditions: Under which the job trains: runs under other ones do not count.
             reference: Normal form of what the user called the workload.
             reporter: Is told how it goes on.
             patience: How long to wait for what.
@@ -75,13 +82,14 @@ class Evaluation:
             UserError: A number is out of range, the job is too short for the policy, its baseline
                 diverged, or the database cannot be used.
         """
-        self._policy, self._identity, self._trainer = policy, identity, trainer
+        self._policy, self._identity = policy, identity
+        self._trainer, self._conditions = trainer, conditions
         self._own_policy = _own_policy(PolicyRegistry(database), identity, policy)
         rule = _rule(policy, self._own_policy, runs)
-        plan = SearchPlan(rule, trainer=trainer, base_seed=base_seed)
+        plan = SearchPlan(rule, trainer=trainer, base_seed=base_seed, conditions=conditions)
         plan.check()
         check_switch(identity, policy)
-        recorded = usable_runs(TrialStore(database), identity, trainer)
+        recorded = usable_runs(TrialStore(database), identity, trainer, conditions)
         _check_baseline(recorded)
         wanted = missing_runs(recorded, rule.percents, runs, base_seed)
         self._loop = RunLoop(
@@ -105,12 +113,13 @@ class Evaluation:
             RetryableError: Too many runs in a row failed.
         """
         new_runs = self._loop.run(self._move)
-        recorded = usable_runs(self._loop.store, self._identity, self._trainer)
+        recorded = usable_runs(self._loop.store, self._identity, self._trainer, self._conditions)
         _check_baseline(recorded)
         own = self._own_policy
         return EvaluationResult(
             policy=self._policy,
             identity=self._identity,
+            conditions=self._conditions,
             study=self._loop.study.name,
             new_runs=new_runs,
             foreign=evaluated_setting(self._policy.switch_percent, recorded),
@@ -146,18 +155,24 @@ def check_switch(identity: WorkloadIdentity, policy: TimingPolicy) -> None:
         )
 
 
-def usable_runs(store: TrialStore, identity: WorkloadIdentity, trainer: str) -> list[StoredTrial]:
+def usable_runs(
+    store: TrialStore,
+    identity: WorkloadIdentity,
+    trainer: str,
+    conditions: RunConditions,
+) -> list[StoredTrial]:
     """The recorded runs of a job that may be compared with each other.
 
-    They are of searches and evaluations, by the same kind of trainer, made to their end: how
-    accurate a stopped run would have become is not known. Of a setting's runs with the same seed,
-    which may be one and the same training, the first counts.
+    They are of searches and evaluations, by the same kind of trainer, under the same conditions,
+    made to their end: how accurate a stopped run would have become is not known. Of a setting's
+    runs with the same seed, which may be one and the same training, the first counts.
     """
     searches = store.searches(workload=identity.fingerprint)
     studies = {search.study for search in searches if search.trainer == trainer}
     found: dict[tuple[float, int | None], StoredTrial] = {}
     for row in store.trials(fingerprint=identity.fingerprint):
-        if row.study in studies and row.state == "complete" and not row.stopped_early:
+        is_whole = row.state == "complete" and not row.stopped_early
+        if row.study in studies and is_whole and row.conditions == conditions:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())
 

@@ -15,7 +15,13 @@ from syncswitch.searcher.reporting import Reporter, Run
 from syncswitch.searcher.stopping import StopRule, may_stop
 from syncswitch.searcher.study import Claim, SearchStudy
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records import (
+    Evaluation,
+    RunConditions,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
 from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
 from syncswitch.trainers.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Observer, Trainer
@@ -29,6 +35,7 @@ class RunMaker:
     def __init__(
         self,
         identity: WorkloadIdentity,
+        conditions: RunConditions,
         rule: Rule,
         study: SearchStudy,
         store: TrialStore,
@@ -40,6 +47,7 @@ class RunMaker:
 
         Args:
             identity: The job.
+            conditions: Under which its runs train.
             rule: Says whether runs share prefixes and may be stopped.
             study: Is told the results.
             store: Records them.
@@ -48,6 +56,7 @@ class RunMaker:
             beat_seconds: Least time between two heartbeats.
         """
         self._identity = identity
+        self._conditions = conditions
         self._rule = rule
         self._study = study
         self._store = store
@@ -115,6 +124,7 @@ class RunMaker:
             fork_from=prefix.path,
             checkpoint_percents=prefix.checkpoint_percents,
             checkpoint_directory=prefix.checkpoint_directory,
+            conditions=self._conditions,
         )
 
     def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> Observer:

@@ -7,13 +7,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from syncswitch.searcher.decision import Rule
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import LARGEST_SEED, WorkloadIdentity
+from syncswitch.storage.records import LARGEST_SEED, RunConditions, WorkloadIdentity
 
 __all__ = ["SearchPlan", "replicate_seed", "study_name"]
 
@@ -31,12 +31,14 @@ class SearchPlan:
         warm_start: Related policies in the database count as a first guess.
         trainer: Kind of trainer: runs of different kinds are not to be compared.
         base_seed: The seeds of all runs derive from it.
+        conditions: Under which all runs train.
     """
 
     rule: Rule = field(default_factory=AdaptiveRule)
     trainer: str = "local"
     base_seed: int = 0
     warm_start: bool = False
+    conditions: RunConditions = field(default_factory=RunConditions)
 
     def check(self) -> None:
         """Refuses what no search can do.
@@ -95,6 +97,10 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         options["warm_start"] = True
     if options:
         content["options"] = options
+    usual = asdict(RunConditions())
+    unusual = {name: v for name, v in asdict(plan.conditions).items() if v != usual[name]}
+    if unusual:
+        content["conditions"] = unusual
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"

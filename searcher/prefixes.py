@@ -45,7 +45,9 @@ class Prefix:
 class Prefixes:
     """The checkpoints of one search."""
 
-    def __init__(self, store: TrialStore, study: str, rule: Rule, directory: Path) -> None:
+    def __init__(
+        self, store: TrialStore, study: str, rule: Rule, directory: Path, *, may_share: bool = True
+    ) -> None:
         """Writes nothing.
 
         Args:
@@ -53,10 +55,12 @@ class Prefixes:
             study: Of the search.
             rule: Its rule; where that shares no prefixes, there are none.
             directory: Where new checkpoints go; those of the search get a folder of its own.
+            may_share: Whether two runs of a replicate are the same training up to a switch.
         """
         self._store = store
         self._study = study
         self._rule = rule
+        self._is_shared = rule.share_prefix and may_share
         self._directory = directory.absolute() / study
         self._unreadable: set[Path] = set()
 
@@ -66,7 +70,7 @@ class Prefixes:
         Raises:
             UserError: The folder for new ones cannot be made.
         """
-        if not self._rule.share_prefix:
+        if not self._is_shared:
             return Prefix()
         self._make_directory()
         fit = (
@@ -95,7 +99,7 @@ class Prefixes:
 
     def remove(self) -> None:
         """Deletes the checkpoints of the search, which is decided."""
-        if not self._rule.share_prefix:
+        if not self._is_shared:
             return
         self._store.forget_checkpoints(self._study)
         shutil.rmtree(self._directory, ignore_errors=True)

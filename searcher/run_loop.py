@@ -22,7 +22,8 @@ from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.study import SearchStudy
 from syncswitch.storage.engine import Database
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.event_rows import condition_values
+from syncswitch.storage.records import RunConditions, WorkloadIdentity
 from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
 from syncswitch.trainers.trainer import Trainer
 
@@ -85,6 +86,7 @@ class RunLoop:
         digest = identity.simulated_cluster
         self.study.describe(
             {
+                **_unusual(plan.conditions),
                 **({} if digest is None else {"simulated_cluster": digest}),
                 "workload": identity.name,
                 "workers": identity.workers,
@@ -94,9 +96,17 @@ class RunLoop:
         )
         # Equal studies of two databases have equal names.
         place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
-        self.prefixes = Prefixes(self.store, name, self.rule, checkpoints / place)
+        self.prefixes = Prefixes(
+            self.store,
+            name,
+            self.rule,
+            checkpoints / place,
+            # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
+            may_share=plan.conditions.is_undisturbed,
+        )
         self._maker = RunMaker(
             identity,
+            plan.conditions,
             self.rule,
             self.study,
             self.store,
@@ -190,6 +200,13 @@ class RunLoop:
         trainer, self._trainer = self._trainer, None
         if trainer is not None:
             trainer.close()
+
+
+def _unusual(conditions: RunConditions) -> dict[str, str]:
+    """What Optuna's tools show of the conditions that are not the default."""
+    usual = condition_values(RunConditions())
+    shown = condition_values(conditions)
+    return {name: text for name, text in shown.items() if text is not None and text != usual[name]}
 
 
 def _info(name: str, identity: WorkloadIdentity, plan: SearchPlan, rule: Rule) -> SearchInfo:

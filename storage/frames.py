@@ -1,4 +1,4 @@
-"""Tables for pandas: trials, evaluations, settings, policies, costs of searches, times to accuracy.
+"""Tables for pandas: trials, evaluations, events, settings, policies, costs of searches, times.
 
 ```
 from syncswitch.storage import frames
@@ -13,7 +13,8 @@ that is missing is NaN, software is JSON text. Needs the extra `analysis`.
 
 Trials are chosen by keywords, in the database: `workload` (name, normal reference, or 8 or more
 digits of the fingerprint), `fingerprint`, `study`, `since` and `until` (when they began; with a
-time zone); also, except in `settings`, by `state`, `setting_percent` and `trial_ids`.
+time zone); also, except in `settings`, by `trial_number`, `state`, `setting_percent` and
+`trial_ids`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
 
-from syncswitch.storage.analysis import curves
+from syncswitch.storage.analysis import curves, event_table
 from syncswitch.storage.analysis.frame_columns import (
     FrameColumn,
     columns_of_record,
@@ -52,6 +53,7 @@ __all__ = [
     "FrameName",
     "describe",
     "evaluations",
+    "events",
     "frame_of",
     "policies",
     "search_costs",
@@ -61,13 +63,14 @@ __all__ = [
 ]
 
 FrameName = Literal[
-    "trials", "evaluations", "settings", "policies", "search_costs", "time_to_accuracy"
+    "trials", "evaluations", "events", "settings", "policies", "search_costs", "time_to_accuracy"
 ]
 """A table; so the function that makes it is called, too."""
 
 COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
     "trials": columns_of_table(TRIAL_FACTS),
     "evaluations": columns_of_record(curves.EvaluationFacts),
+    "events": columns_of_record(event_table.EventFacts),
     "settings": columns_of_record(SettingStatistics),
     "policies": columns_of_record(PolicyVersion),
     "search_costs": columns_of_record(StudyCost),
@@ -88,8 +91,8 @@ def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
 
     Args:
         database: Open, or its URL.
-        **choice: `workload`, `fingerprint`, `study`, `state`, `setting_percent`, `since`, `until`,
-            `trial_ids` (see the top of this module).
+        **choice: `workload`, `fingerprint`, `study`, `trial_number`, `state`, `setting_percent`,
+            `since`, `until`, `trial_ids` (see the top of this module).
 
     Raises:
         UserError: A value is impossible, the database cannot be opened, or pandas is missing.
@@ -134,12 +137,29 @@ def evaluations(
     return _chunks(database, "evaluations", query, chunk_rows)
 
 
+def events(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.DataFrame:
+    """One row per event of a complete run, by trial, in their order.
+
+    Events are what happened to a run (a worker was lost, a straggler detected) and what was decided
+    about it (a switch of the protocol, a worker removed), each with its reason.
+
+    Args:
+        database: Open, or its URL.
+        **choice: Which trials, as in `trials`.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    return _whole(database, "events", event_table.events(choice))
+
+
 def settings(
     database: Database | str, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
 ) -> pandas.DataFrame:
     """One row per setting of a workload: means over its completed runs, and how sure they are.
 
-    The time of a run that was stopped is what all of it would have taken.
+    Runs under different conditions (`online`, `switch_mechanism`, `injections`) have rows of their
+    own. The time of a run that was stopped is what all of it would have taken.
 
     Args:
         database: Open, or its URL.

@@ -12,11 +12,13 @@ from syncswitch.storage.models import (
     Base,
     CheckpointRow,
     EvaluationRow,
+    EventRow,
     EvidenceRow,
     PhaseRow,
     PolicyAliasRow,
     PolicyRow,
     TrialRow,
+    WorkloadRow,
 )
 
 __all__ = ["RESTORE", "Rule", "rules"]
@@ -54,6 +56,7 @@ def rules() -> Iterator[Rule]:
     yield _evidence()
     yield from _trials()
     yield _phases()
+    yield from _events()
 
 
 def _select(*columns: Any) -> Select[Any]:
@@ -146,6 +149,7 @@ def _trials() -> Iterator[Rule]:
     has_evaluations = exists().where(EvaluationRow.trial_id == TrialRow.trial_id)
     has_phases = exists().where(PhaseRow.trial_id == TrialRow.trial_id)
     has_checkpoints = exists().where(CheckpointRow.trial_id == TrialRow.trial_id)
+    has_events = exists().where(EventRow.trial_id == TrialRow.trial_id)
     goes_beyond = exists().where(
         EvaluationRow.trial_id == TrialRow.trial_id,
         EvaluationRow.worker_step > TrialRow.worker_steps,
@@ -156,8 +160,9 @@ def _trials() -> Iterator[Rule]:
             (TrialRow.state == "complete") & TrialRow.diverged.is_(False) & ~has_evaluations,
         ),
         (
-            "runs that are not complete, yet have evaluations, phases or checkpoints",
-            (TrialRow.state != "complete") & (has_evaluations | has_phases | has_checkpoints),
+            "runs that are not complete, yet have evaluations, phases, checkpoints or events",
+            (TrialRow.state != "complete")
+            & (has_evaluations | has_phases | has_checkpoints | has_events),
         ),
         ("runs with evaluations after their last worker-step", goes_beyond),
     ):
@@ -186,5 +191,28 @@ def _phases() -> Rule:
         _select(phase.c.trial_id, phase.c.position).where(is_apart),
         "phases that do not begin where the one before ends",
         "phase {position} of trial_id {trial_id}",
+        RESTORE,
+    )
+
+
+def _events() -> Iterator[Rule]:
+    place = func.row_number().over(partition_by=EventRow.trial_id, order_by=EventRow.position) - 1
+    event = select(EventRow.trial_id, EventRow.position, place.label("place")).subquery()
+    example = "event {position} of trial_id {trial_id}"
+    yield Rule(
+        "events",
+        _select(event.c.trial_id, event.c.position).where(event.c.position != event.c.place),
+        "events before which others are missing",
+        example,
+        RESTORE,
+    )
+    yield Rule(
+        "events",
+        _select(EventRow.trial_id, EventRow.position)
+        .join(TrialRow, TrialRow.trial_id == EventRow.trial_id)
+        .join(WorkloadRow, WorkloadRow.fingerprint == TrialRow.fingerprint)
+        .where(EventRow.worker >= WorkloadRow.workers),
+        "events of workers that the cluster does not have",
+        example,
         RESTORE,
     )

@@ -30,7 +30,7 @@ __all__ = [
     "sqlite_path",
 ]
 
-REVISION = "0004"
+REVISION = "0005"
 """The revision of the tables that this version of the software reads and writes."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"

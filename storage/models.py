@@ -13,25 +13,24 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Computed,
-    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
-    MetaData,
     String,
     Text,
     UniqueConstraint,
-    text,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from syncswitch.storage.utc_time import UtcDateTime
+from syncswitch.storage.model_base import TABLE_PREFIX, Base
+from syncswitch.storage.policy_models import EvidenceRow, PolicyAliasRow, PolicyRow
 
 __all__ = [
     "TABLE_PREFIX",
     "Base",
     "CheckpointRow",
     "EvaluationRow",
+    "EventRow",
     "EvidenceRow",
     "PhaseRow",
     "PolicyAliasRow",
@@ -40,23 +39,6 @@ __all__ = [
     "TrialRow",
     "WorkloadRow",
 ]
-
-TABLE_PREFIX = "syncswitch_"
-
-_NAMES = {
-    "pk": "pk_%(table_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-}
-
-
-class Base(DeclarativeBase):
-    """Holds the metadata of all tables of this project."""
-
-    metadata = MetaData(naming_convention=_NAMES)
-    type_annotation_map = {float: Double(), datetime: UtcDateTime(), dict[str, str]: JSON()}  # noqa: RUF012
 
 
 class WorkloadRow(Base):
@@ -125,7 +107,7 @@ class TrialRow(Base):
 
     A trial belongs to a search, or was imported and then names its `source`. The measured columns
     are null until the run is complete, and in an imported run of which only its divergence is
-    known.
+    known. Imported runs ran under the conditions that are the default; `injections` are joined.
     """
 
     __tablename__ = "syncswitch_trials"
@@ -210,6 +192,9 @@ class TrialRow(Base):
     target_accuracy: Mapped[float | None]
     time_to_accuracy_seconds: Mapped[float | None]
     software: Mapped[dict[str, str] | None]
+    online: Mapped[str] = mapped_column(String(16), server_default="none")
+    switch_mechanism: Mapped[str] = mapped_column(String(16), server_default="hot")
+    injections: Mapped[str | None] = mapped_column(Text)
 
     workload: Mapped[WorkloadRow] = relationship()
 
@@ -274,103 +259,23 @@ class CheckpointRow(Base):
     host: Mapped[str] = mapped_column(String(255))
 
 
-class PolicyRow(Base):
-    """One version of the timing policy of a workload; never changed.
+class EventRow(Base):
+    """Something that happened to a complete trial; see `RunEvent`."""
 
-    `study` refers to no table here: a policy may come from a search in another database, and then
-    says when it was imported. A search publishes once.
-    """
-
-    __tablename__ = "syncswitch_policies"
+    __tablename__ = "syncswitch_events"
     __table_args__ = (
-        UniqueConstraint("fingerprint", "study", "created_at"),
-        Index(None, "workload", "fingerprint"),  # a workload is found by its former names, too
-        Index(
-            "uq_syncswitch_policies_study",
-            "study",
-            unique=True,
-            sqlite_where=text("imported_at IS NULL"),
-            postgresql_where=text("imported_at IS NULL"),
-        ),
-        CheckConstraint("version > 0", name="version"),
-        CheckConstraint("workers > 0", name="workers"),
-        CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
-        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
-        CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
-        CheckConstraint("mean_accuracy BETWEEN 0 AND 1", name="mean_accuracy"),
-        CheckConstraint("training_seconds >= 0", name="training_seconds"),
-        CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
-        CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+        CheckConstraint("position >= 0", name="position"),
+        CheckConstraint("worker_step >= 0", name="worker_step"),
+        CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
+        CheckConstraint("worker >= 0", name="worker"),
+        CheckConstraint("seconds >= 0", name="seconds"),
     )
 
-    fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint), primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True)
-    workload: Mapped[str] = mapped_column(String(255))
-    workers: Mapped[int]
-    total_worker_steps: Mapped[int] = mapped_column(BigInteger)
-    first_protocol: Mapped[str] = mapped_column(String(64))
-    second_protocol: Mapped[str] = mapped_column(String(64))
-    switch_percent: Mapped[float]
-    target_accuracy: Mapped[float]
-    threshold: Mapped[float]
-    mean_accuracy: Mapped[float | None]
-    training_seconds: Mapped[float | None]
-    baseline_seconds: Mapped[float | None]
-    strategy: Mapped[str] = mapped_column(String(64))
-    study: Mapped[str] = mapped_column(String(512))
-    created_at: Mapped[datetime]
-    imported_at: Mapped[datetime | None]
-    software: Mapped[dict[str, str]]
-    confidence: Mapped[float | None]
-
-    evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
-
-
-class EvidenceRow(Base):
-    """One trial that a policy rests on, as it stood when the policy was published."""
-
-    __tablename__ = "syncswitch_policy_evidence"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["fingerprint", "version"],
-            [PolicyRow.fingerprint, PolicyRow.version],
-        ),
-        UniqueConstraint(
-            "fingerprint",
-            "version",
-            "study",
-            "trial_number",
-            name="uq_syncswitch_policy_evidence_trial",
-        ),
-        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-        CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
-        CheckConstraint("training_seconds >= 0", name="training_seconds"),
-    )
-
-    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True)
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
-    study: Mapped[str] = mapped_column(String(512))
-    trial_number: Mapped[int]
-    switch_percent: Mapped[float]
-    replicate: Mapped[int]
-    converged_accuracy: Mapped[float]
-    diverged: Mapped[bool]
-    training_seconds: Mapped[float]
-
-
-class PolicyAliasRow(Base):
-    """A name that points at a version of a workload's policy."""
-
-    __tablename__ = "syncswitch_policy_aliases"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["fingerprint", "version"],
-            [PolicyRow.fingerprint, PolicyRow.version],
-        ),
-    )
-
-    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
-    alias: Mapped[str] = mapped_column(String(64), primary_key=True)
-    version: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(32))
+    worker_step: Mapped[int] = mapped_column(BigInteger)
+    elapsed_seconds: Mapped[float]
+    reason: Mapped[str] = mapped_column(Text)
+    worker: Mapped[int | None]
+    seconds: Mapped[float | None]

@@ -117,6 +117,11 @@ class RunConditions:
     switch_mechanism: str = "hot"
     injections: tuple[str, ...] = ()
 
+    @property
+    def is_undisturbed(self) -> bool:
+        """Nothing was injected, and the timing policy alone decided on protocol and workers."""
+        return self.online == "none" and not self.injections
+
 
 @dataclass(frozen=True, slots=True)
 class TrialSpec:

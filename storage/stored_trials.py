@@ -7,6 +7,7 @@ from collections import defaultdict
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.event_rows import conditions_of
 from syncswitch.storage.models import PhaseRow, TrialRow, WorkloadRow
 from syncswitch.storage.records import PhaseRecord
 from syncswitch.storage.trial_values import StoredTrial
@@ -21,10 +22,12 @@ _OF_WORKLOAD = {
     "second_protocol": WorkloadRow.second_protocol,
     "total_worker_steps": WorkloadRow.total_worker_steps,
 }
-_FIELDS = [name for name in StoredTrial.__dataclass_fields__ if name != "phases"]
+_JOINED = {"phases", "conditions"}
+_FIELDS = [name for name in StoredTrial.__dataclass_fields__ if name not in _JOINED]
 _COLUMNS = [
     _OF_WORKLOAD[name] if name in _OF_WORKLOAD else getattr(TrialRow, name) for name in _FIELDS
 ]
+_CONDITIONS = (TrialRow.online, TrialRow.switch_mechanism, TrialRow.injections)
 _PHASE_COLUMNS = [getattr(PhaseRow, name) for name in PhaseRecord.__dataclass_fields__]
 
 
@@ -45,9 +48,15 @@ def read_trials(session: Session, *conditions: ColumnElement[bool]) -> list[Stor
     )
     for trial_id, *values in session.execute(query):
         phases[trial_id].append(PhaseRecord(*values))
-    trials = select(*_COLUMNS).join(TrialRow.workload).where(*conditions)
+    trials = select(*_CONDITIONS, *_COLUMNS).join(TrialRow.workload).where(*conditions)
     found = []
-    for row in session.execute(trials.order_by(TrialRow.trial_id)):
+    for online, mechanism, injections, *row in session.execute(trials.order_by(TrialRow.trial_id)):
         fields = dict(zip(_FIELDS, row, strict=True))
-        found.append(StoredTrial(phases=tuple(phases.get(fields["trial_id"], ())), **fields))
+        found.append(
+            StoredTrial(
+                phases=tuple(phases.get(fields["trial_id"], ())),
+                conditions=conditions_of(online, mechanism, injections),
+                **fields,
+            )
+        )
     return found

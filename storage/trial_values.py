@@ -15,7 +15,7 @@ import psutil
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import whole_run_seconds
-from syncswitch.storage.records import PhaseRecord, TrialRecord
+from syncswitch.storage.records import PhaseRecord, RunConditions, TrialRecord
 
 __all__ = ["Fork", "Owner", "SearchInfo", "StoredCheckpoint", "StoredTrial", "check_times"]
 
@@ -126,6 +126,7 @@ class StoredTrial:
     seed: int | None
     parent_trial_id: int | None
     fork_percent: float | None
+    conditions: RunConditions
     state: str
     converged_accuracy: float | None
     final_accuracy: float | None
@@ -182,6 +183,8 @@ def check_times(record: TrialRecord) -> None:
         record.switch_overhead_seconds,
         *(phase.seconds for phase in record.phases),
         *(evaluation.elapsed_seconds for evaluation in record.evaluations),
+        *(event.elapsed_seconds for event in record.events),
+        *(event.seconds for event in record.events if event.seconds is not None),
     ]
     wrong = [seconds for seconds in times if not math.isfinite(seconds)]
     if wrong:

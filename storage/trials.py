@@ -22,8 +22,20 @@ from syncswitch.storage.evaluation_rows import (
     read_evaluations,
     record_target,
 )
+from syncswitch.storage.event_rows import (
+    add_events,
+    condition_values,
+    read_events,
+    storable_text,
+)
 from syncswitch.storage.models import PhaseRow, SearchRow, TrialRow
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
 from syncswitch.storage.search_rows import read_searches, write_search
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.stored_trials import read_trials
@@ -104,6 +116,7 @@ class TrialStore:
             UserError: The path of its checkpoints is not UTF-8 text.
         """
         check_paths(spec)
+        conditions = condition_values(spec.conditions)
 
         def operation(session: Session) -> None:
             search = session.get(SearchRow, study)
@@ -124,6 +137,8 @@ class TrialStore:
             row.fork_from = str(spec.fork_from) if spec.fork_from else None
             row.parent_trial_id = parent_trial_id
             row.fork_percent = fork.percent if fork else None
+            for name, value in conditions.items():
+                setattr(row, name, value)
             row.state = "running"
             row.worker_steps = 0
             row.started_at = row.heartbeat_at = _now()
@@ -139,7 +154,7 @@ class TrialStore:
         self._update_running(study, trial_number, heartbeat_at=_now(), worker_steps=worker_step)
 
     def complete(self, study: str, trial_number: int, record: TrialRecord) -> None:
-        """Records what a trial measured, evaluations, phases and checkpoints included.
+        """Records what a trial measured, evaluations, phases, checkpoints and events included.
 
         What is complete stays as it is. A trial that was taken for failed, because its owner was
         silent, becomes complete: it did run, and its time was paid.
@@ -158,15 +173,15 @@ class TrialStore:
                 session.flush()  # all of these refer to this row
                 session.add_all(_phases(row.trial_id, record))
                 add_checkpoints(session, row.trial_id, record)
+                add_events(session, row.trial_id, record)
                 add_evaluations(session, [(row.trial_id, record.evaluations)])
 
         self._database.write(operation)
 
     def fail(self, study: str, trial_number: int, reason: str) -> None:
         """Records that infrastructure failed a trial; what is complete stays as it is."""
-        # What went wrong may quote a file name that is no Unicode, or binary output.
-        reason = reason.encode(errors="replace").decode().replace("\0", "?")
-        self._update_running(study, trial_number, state="failed", failure=reason, ended_at=_now())
+        failure = storable_text(reason)
+        self._update_running(study, trial_number, state="failed", failure=failure, ended_at=_now())
 
     def get(self, study: str, trial_number: int) -> StoredTrial | None:
         """One trial; None where it was never begun."""
@@ -208,6 +223,11 @@ class TrialStore:
             return read_evaluations(
                 session, TrialRow.study == study, TrialRow.trial_number == trial_number
             )
+
+    def events(self, study: str, trial_number: int) -> list[RunEvent]:
+        """What happened to a complete trial, in order."""
+        with self._database.session(read_only=True) as session:
+            return read_events(session, study, trial_number)
 
     def curves(self, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
         """Evaluations of all complete trials of a workload by `trial_id`, in order; one query."""

@@ -124,7 +124,8 @@ def read_recording(
     """Reads the complete runs of one workload that count for a setting.
 
     A run that was forked is completed with what it inherited, and left out where the run that it
-    was forked from is not there. What the `replay` trainer made is left out, too.
+    was forked from is not there. What the `replay` trainer made is left out, too, and what trained
+    with an online policy or with injections: it says nothing of how an undisturbed run would go.
 
     Args:
         database: Holds them.
@@ -146,6 +147,7 @@ def read_recording(
         trial
         for trial in store.trials(workload=selector)
         if trial.state == "complete"
+        and trial.conditions.is_undisturbed
         and trial.study not in replays
         and (trial.first_protocol, trial.second_protocol) == protocols
         and workers in (None, trial.workers)
@@ -160,8 +162,9 @@ def read_recording(
     registered = PolicyRegistry(database).workload(counted[0].fingerprint) if runs else None
     if registered is None:
         raise UserError(
-            f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)};"
-            " `syncswitch-search run` or `syncswitch-search import` adds them"
+            f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)},"
+            " those with --online or --inject aside; `syncswitch-search run` or `syncswitch-search"
+            " import` adds them"
         )
     return Recording(registered.identity, tuple(runs), registered.reference)
 

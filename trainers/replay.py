@@ -57,11 +57,16 @@ class ReplayTrainer(Trainer):
         """See `Trainer.train`; virtual time, so it answers at once.
 
         Raises:
-            UserError: No run is recorded at this setting, the trial is of another workload, or
-                its checkpoint cannot be used.
+            UserError: No run is recorded at this setting, the trial is of another workload or is to
+                be disturbed, or its checkpoint cannot be used.
         """
         recording = self._recording_of(spec)
         check_trial(spec, recording.identity)
+        if not spec.conditions.is_undisturbed:
+            raise UserError(
+                "recorded runs do not say how one with --online or --inject goes; leave these out,"
+                " or choose another --trainer"
+            )
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
         run = self._choose(recording, spec, start)
         return _Play(spec, run, start, observer or SilentObserver()).to_its_end()

@@ -90,7 +90,12 @@ def _recorded_seconds(
         return None, None
     with open_database(storage_url, create=False) as database:
         trials = TrialStore(database).trials(fingerprint=identity.fingerprint)
-    phases = [phase for trial in trials if trial.state == "complete" for phase in trial.phases]
+    phases = [
+        phase
+        for trial in trials
+        if trial.state == "complete" and trial.conditions.is_undisturbed
+        for phase in trial.phases
+    ]
     return (
         _whole_seconds(phases, identity.first_protocol, identity.total_worker_steps),
         _whole_seconds(phases, identity.second_protocol, identity.total_worker_steps),

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.render import workers_text
+from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.observed import measures, observation
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
@@ -73,8 +74,11 @@ def _search_state(
     policy: TimingPolicy | None,
 ) -> dict[str, Any]:
     from syncswitch.searcher.liveness import state_of
+    from syncswitch.storage.event_rows import condition_values
 
     rule = stored_rule(search)
+    # Those of its runs; before the first one nobody knows them.
+    conditions = next((row.conditions for row in rows.values()), RunConditions())
     finished = [
         observation(
             row.switch_percent,
@@ -108,6 +112,7 @@ def _search_state(
         "fingerprint": search.fingerprint,
         "workers": identity.workers,
         "simulated_cluster": identity.simulated_cluster,
+        **condition_values(conditions),
         "study": search.study,
         "strategy": search.strategy,
         "state": state,
@@ -126,6 +131,7 @@ def _search_state(
 def _print_searches(searches: list[dict[str, Any]]) -> None:
     rows = []
     has_simulated = any(search["simulated_cluster"] for search in searches)
+    are_unusual = any(map(_conditions, searches))
     for search in searches:
         workers = workers_text(search["workers"], search["simulated_cluster"])
         lower, upper = search["lower_percent"], search["upper_percent"]
@@ -142,7 +148,13 @@ def _print_searches(searches: list[dict[str, Any]]) -> None:
                 str(search["in_flight_runs"]),
                 str(search["failed_runs"]),
                 answer,
+                *([_conditions(search) or "-"] if are_unusual else []),
             ]
         )
     columns = ["search", *(["workers"] if has_simulated else []), "state", "runs", "in flight"]
-    print_table([*columns, "failed", "switch at"], rows)
+    columns += ["failed", "switch at", *(["under"] if are_unusual else [])]
+    print_table(columns, rows, prose="under")
+
+
+def _conditions(search: dict[str, Any]) -> str:
+    return conditions_text(search["online"], search["switch_mechanism"], search["injections"])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
 
 __all__ = [
+    "conditions_text",
     "finite",
     "policy_sentence",
     "print_result",
@@ -35,6 +36,13 @@ def finite(value: float) -> float | None:
 def workers_text(workers: int, simulated_cluster: str | None) -> str:
     """The size of a cluster, for example `4 simulated`."""
     return f"{workers}" if simulated_cluster is None else f"{workers} simulated"
+
+
+def conditions_text(online: str, switch_mechanism: str, injections: str | None) -> str:
+    """What of the conditions of a run is not the default, for example `elastic, restart`."""
+    online_text = "" if online == "none" else online
+    mechanism = "" if switch_mechanism == "hot" else switch_mechanism
+    return ", ".join(filter(None, (online_text, mechanism, injections)))
 
 
 def result_as_json(result: SearchResult) -> dict[str, Any]:

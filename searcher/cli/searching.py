@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from syncswitch.searcher.plan import SearchPlan, study_name
 from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records import RunConditions
 
 if TYPE_CHECKING:
     from syncswitch.searcher.cli.compose import Job
@@ -65,6 +66,7 @@ def evaluate_policy(
     trainer: str,
     base_seed: int,
     storage_url: str,
+    conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
 ) -> EvaluationResult:
     """Evaluates a policy on a job, and shows how it goes on.
 
@@ -76,6 +78,7 @@ def evaluate_policy(
         trainer: Kind of trainer.
         base_seed: The seeds of all runs derive from it.
         storage_url: Where everything is recorded.
+        conditions: Under which the job trains.
     """
     from syncswitch.searcher.evaluation import Evaluation
     from syncswitch.trainers.workload import normal_reference
@@ -90,6 +93,7 @@ def evaluate_policy(
             runs=runs,
             trainer=trainer,
             base_seed=base_seed,
+            conditions=conditions,
             reference=job.reference or normal_reference(reference),
             reporter=reporter,
         ).run()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.render import workers_text
+from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
     Over all completed runs of searches, and imported ones that count for a setting. Behind the
     accuracy is half of the 95 % confidence interval of the mean; diverged runs are counted, but
     are in no mean. A run that was stopped early has the accuracy that it had by then, and the time
-    that all of it would have taken.
+    that all of it would have taken. Runs with an online policy, with a switch by restart, or with
+    injections have a table of their own.
     """
     from syncswitch.storage.analysis.summaries import setting_statistics
     from syncswitch.storage.engine import open_database
@@ -44,9 +45,9 @@ def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
 
 
 def _print_settings(found: list[SettingStatistics]) -> None:
-    """One table per workload and cluster."""
+    """One table per workload, cluster and conditions."""
     is_first = True
-    for fingerprint, group in groupby(found, key=lambda setting: setting.fingerprint):
+    for (fingerprint, conditions), group in groupby(found, key=_shared):
         of_workload = list(group)
         one = of_workload[0]
         if not is_first:
@@ -55,6 +56,7 @@ def _print_settings(found: list[SettingStatistics]) -> None:
         click.echo(
             f"{one.workload}, {workers_text(one.workers, one.simulated_cluster)} workers,"
             f" {one.first_protocol},{one.second_protocol} [{fingerprint[:12]}]"
+            + (f", {conditions}" if conditions else "")
         )
         baseline = "time / BSP" if one.first_protocol == "bsp" else "time / first"
         has_stopped = any(setting.stopped_runs for setting in of_workload)
@@ -63,6 +65,12 @@ def _print_settings(found: list[SettingStatistics]) -> None:
             ["switch at", *counts, "accuracy", "seconds", baseline],
             [_cells(setting, has_stopped) for setting in of_workload],
         )
+
+
+def _shared(setting: SettingStatistics) -> tuple[str, str]:
+    """What the settings of a table have in common."""
+    conditions = conditions_text(setting.online, setting.switch_mechanism, setting.injections)
+    return setting.fingerprint, conditions
 
 
 def _cells(setting: SettingStatistics, has_stopped: bool) -> list[str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.render import workers_text
+from syncswitch.searcher.cli.render import conditions_text, workers_text
+from syncswitch.searcher.cli.trial_events import print_events
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK, common_options, print_table
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["trials"]
 
 _MOST_ROWS = 1000  # of a table that somebody reads
+_Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
 
 
@@ -49,12 +51,23 @@ _FORMATS = ("table", "csv", "json", "parquet")
     is_flag=True,
     help="One row per evaluation instead: the curves of accuracy. Not as a table.",
 )
+@click.option(
+    "--events",
+    "wants_events",
+    is_flag=True,
+    help="One row per event instead: stragglers, failures and what was done about them.",
+)
+@click.option("--study", metavar="NAME", help="Only the runs of this search.")
+@click.option("--number", type=click.IntRange(min=0), help="Only the run of this number in it.")
 @common_options
 def trials(
     reference: str | None,
     format_name: str | None,
     output: Path | None,
     wants_evaluations: bool,
+    wants_events: bool,
+    study: str | None,
+    number: int | None,
     storage_url: str,
     as_json: bool,
 ) -> int:
@@ -62,27 +75,38 @@ def trials(
 
     A complete run was made as a whole, was stopped early, or diverged. One that began with a
     checkpoint of another run of its search says from which one, and at how much of the job; its
-    seconds count from the start of the job, as do all.
+    seconds count from the start of the job, as do all. What is named under `under` is the online
+    policy, the way of switching and the injections, where they are not the default.
 
     The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
     state as it is stored.
     """
     from syncswitch.storage.engine import open_database
 
+    if wants_evaluations and wants_events:
+        raise UserError("--evaluations and --events are two tables; give one of them")
     kind = _format(format_name, output, wants_evaluations, as_json)
-    selector = selector_of(reference)
+    choice: TrialChoice = {
+        "workload": selector_of(reference),
+        "study": study,
+        "trial_number": number,
+    }
     with open_database(storage_url, create=False) as database:
-        if kind == "table":
-            _print_trials(database, selector, nothing_found(reference, "run"))
+        if kind == "table" and wants_events:
+            of = f" of {reference}" if reference else ""
+            print_events(database, choice, _MOST_ROWS, f"nothing happened to any run{of}")
             return EXIT_OK
-        name: Literal["evaluations", "trials"] = "evaluations" if wants_evaluations else "trials"
+        if kind == "table":
+            _print_trials(database, choice, nothing_found(reference, "run"))
+            return EXIT_OK
+        name: _Rows = "evaluations" if wants_evaluations else "events" if wants_events else "trials"
         if output is None:
-            _export(database, name, selector, kind, sys.stdout.buffer)
+            _export(database, name, choice, kind, sys.stdout.buffer)
         else:
             from syncswitch.storage.whole_file import whole_file
 
             with whole_file(output) as file:
-                _export(database, name, selector, kind, file)
+                _export(database, name, choice, kind, file)
             click.echo(f"{name} written to {output}", err=True)
     return EXIT_OK
 
@@ -103,22 +127,25 @@ def _format(
 
 def _export(
     database: Database,
-    name: Literal["evaluations", "trials"],
-    selector: str | None,
+    name: _Rows,
+    choice: TrialChoice,
     kind: str,
     file: BinaryIO,
 ) -> None:
-    from syncswitch.storage.analysis import curves, export
+    from syncswitch.storage.analysis import curves, event_table, export
     from syncswitch.storage.analysis.row_stream import row_blocks
     from syncswitch.storage.analysis.trial_details import trial_details, trial_facts
 
     if kind == "json" and name == "trials":
-        details = trial_details(database, workload=selector)
+        details = trial_details(database, **choice)
         _write(file, export.json_text(map(_document, details)))
         return
-    choice: TrialChoice = {"workload": selector}
-    query = curves.evaluations(choice) if name == "evaluations" else trial_facts(choice)
-    blocks = row_blocks(database, query)
+    queries = {
+        "evaluations": curves.evaluations,
+        "events": event_table.events,
+        "trials": trial_facts,
+    }
+    blocks = row_blocks(database, queries[name](choice))
     if kind == "json":
         _write(file, export.json_text(row._asdict() for block in blocks for row in block))
     elif kind == "csv":
@@ -149,12 +176,12 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
     }
 
 
-def _print_trials(database: Database, selector: str | None, nothing: str) -> None:
+def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
     from syncswitch.storage.analysis.trial_details import trial_details
 
     newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
     number = 0
-    for trial in trial_details(database, workload=selector):
+    for trial in trial_details(database, **choice):
         newest.append(trial)
         number += 1
     if not newest:
@@ -163,14 +190,15 @@ def _print_trials(database: Database, selector: str | None, nothing: str) -> Non
     optional = {
         "workers": any(trial.facts["simulated_cluster"] for trial in newest),
         "from": any(trial.fork for trial in newest),
+        "under": any(map(_conditions, newest)),
     }
     columns = [
         name
-        for name in ("run", "workers", "setting", "from", "end", "accuracy", "seconds")
+        for name in ("run", "workers", "setting", "from", "end", "accuracy", "seconds", "under")
         if optional.get(name, True)
     ]
     rows = map(_cells, newest)
-    print_table(columns, [[row[name] for name in columns] for row in rows])
+    print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
     if number > _MOST_ROWS:
         click.echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
 
@@ -189,7 +217,13 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
         "end": trial.end or state_of(trial),
         "accuracy": "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",
         "seconds": "-" if seconds is None else f"{seconds:.1f}",
+        "under": _conditions(trial) or "-",
     }
+
+
+def _conditions(trial: TrialDetails) -> str:
+    facts = trial.facts
+    return conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
 
 
 def _origin(fork: Fork | None) -> str:

@@ -13,16 +13,20 @@ from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.fork_prefixes import inherited_accuracy_seconds
 from syncswitch.storage.models import EvaluationRow
 
-__all__ = ["AccuracyTime", "EvaluationFacts", "accuracy_times", "evaluations"]
+__all__ = [
+    "RUN_KEYS",
+    "AccuracyTime",
+    "EvaluationFacts",
+    "RunKeys",
+    "accuracy_times",
+    "evaluations",
+]
 
 _FACTS = TRIAL_FACTS.c
 
 
-class EvaluationFacts:
-    """The columns of `evaluations`: one row per test of a model.
-
-    A test belongs to the run that made it: the curve of a fork begins where it left its parent.
-    """
+class RunKeys:
+    """What to group the rows of runs by: runs are comparable where all but the first agree."""
 
     trial_id: Annotated[int, "number of the trial in this database"]
     workload: Annotated[str, "name of the workload"]
@@ -31,6 +35,17 @@ class EvaluationFacts:
     setting_percent: Annotated[float | None, "setting the run counts for; null if for none"]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     replicate: Annotated[int, "number of this repeat of the setting"]
+    online: Annotated[str, "online policy: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "how it switched: hot or restart"]
+    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
+
+
+class EvaluationFacts(RunKeys):
+    """The columns of `evaluations`: one row per test of a model.
+
+    A test belongs to the run that made it: the curve of a fork begins where it left its parent.
+    """
+
     worker_step: Annotated[int, "worker-steps done"]
     elapsed_seconds: Annotated[float, "training time so far, a fork's prefix included"]
     accuracy: Annotated[float, "test accuracy, 0 to 1"]
@@ -39,16 +54,9 @@ class EvaluationFacts:
     ]
 
 
-class AccuracyTime:
+class AccuracyTime(RunKeys):
     """The columns of `accuracy_times`: one row per completed run."""
 
-    trial_id: Annotated[int, "number of the trial in this database"]
-    workload: Annotated[str, "name of the workload"]
-    workers: Annotated[int, "n, size of the cluster"]
-    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
-    setting_percent: Annotated[float | None, "setting the run counts for; null if for none"]
-    switch_percent: Annotated[float, "percent of W in the first protocol"]
-    replicate: Annotated[int, "number of this repeat of the setting"]
     diverged: Annotated[bool, "whether it diverged"]
     target_accuracy: Annotated[float, "as asked for, 0 to 1"]
     time_to_accuracy_seconds: Annotated[
@@ -62,15 +70,8 @@ class AccuracyTime:
     ]
 
 
-_KEYS = (
-    _FACTS.trial_id,
-    _FACTS.workload,
-    _FACTS.workers,
-    _FACTS.simulated_cluster,
-    _FACTS.setting_percent,
-    _FACTS.switch_percent,
-    _FACTS.replicate,
-)
+RUN_KEYS = tuple(_FACTS[name] for name in RunKeys.__annotations__)
+"""The columns of `RunKeys`."""
 
 
 def evaluations(choice: TrialChoice) -> Select[Any]:
@@ -81,7 +82,7 @@ def evaluations(choice: TrialChoice) -> Select[Any]:
     """
     return (
         select(
-            *_KEYS,
+            *RUN_KEYS,
             EvaluationRow.worker_step,
             EvaluationRow.elapsed_seconds,
             EvaluationRow.accuracy,
@@ -121,7 +122,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     )
     reached = (
         select(
-            *_KEYS,
+            *RUN_KEYS,
             _FACTS.diverged,
             _FACTS.training_seconds,
             func.coalesce(inherited.c.seconds, own_seconds).label("seconds"),
@@ -134,7 +135,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
         .c
     )
     return select(
-        *(reached[column.name] for column in _KEYS),
+        *(reached[column.name] for column in RUN_KEYS),
         reached.diverged,
         literal(target_accuracy, Double).label("target_accuracy"),
         reached.seconds.label("time_to_accuracy_seconds"),

@@ -3,12 +3,13 @@
 Only completed runs count, and every mean is over those of them that did not diverge. Runs of all
 searches and imported runs count alike, once they have a setting. A run that was stopped early
 counts with the accuracy that it had by then, and with the time that all of it would have taken.
+Runs under different conditions (online policy, switch mechanism, injections) are kept apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,14 +29,15 @@ BASELINE_PERCENT = 100.0
 """The first protocol alone."""
 
 _FACTS = TRIAL_FACTS.c
+_CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
 @dataclass(frozen=True, slots=True)
 class SettingStatistics:
-    """The completed runs of one setting of one workload; means over those that did not diverge.
+    """The completed runs of one setting of one workload, all under the same conditions.
 
-    Standard deviations are those of a sample (n - 1), so unknown for a single run, and so is the
-    confidence interval, which is Student's.
+    Means are over those that did not diverge. Standard deviations are those of a sample (n - 1), so
+    unknown for a single run, and so is the confidence interval, which is Student's.
     """
 
     workload: Annotated[str, "name of the workload"]
@@ -44,6 +46,9 @@ class SettingStatistics:
     simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     first_protocol: Annotated[str, "before the switch"]
     second_protocol: Annotated[str, "after the switch"]
+    online: Annotated[str, "online policy: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "how the runs switched: hot or restart"]
+    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
     setting_percent: Annotated[float, "the setting: percent of W in the first protocol"]
     runs: Annotated[int, "completed runs"]
     diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
@@ -71,7 +76,9 @@ class SettingStatistics:
     ]
     censored_runs: Annotated[int | None, "how many had not reached it when they ended"]
     speed_up: Annotated[
-        float | None, "mean training time of the first protocol alone (setting 100) over this one's"
+        float | None,
+        "mean training time of the first protocol alone (setting 100), under the same conditions,"
+        " over this one's",
     ]
 
 
@@ -96,18 +103,29 @@ def setting_statistics(
         *conditions(choice, RunChoice),
     ]
     with database.session(read_only=True) as session:
-        sums = session.execute(_sums(counting)).mappings().all()
+        sums = [dict(row) for row in session.execute(_sums(counting)).mappings()]
     baselines = {
-        row["fingerprint"]: row["mean_training_seconds"]
+        _comparable(row): row["mean_training_seconds"]
         for row in sums
         if row["setting_percent"] == BASELINE_PERCENT
     }
-    settings = [
-        _statistics(dict(row), baselines.get(row["fingerprint"]), confidence) for row in sums
-    ]
-    return sorted(
-        settings, key=lambda s: (s.workload, s.workers, s.fingerprint, -s.setting_percent)
+    settings = [_statistics(row, baselines.get(_comparable(row)), confidence) for row in sums]
+    return sorted(settings, key=_place)
+
+
+def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (row["fingerprint"], *(row[column.name] for column in _CONDITIONS))
+
+
+def _place(setting: SettingStatistics) -> tuple[Any, ...]:
+    """Under the conditions that are the default first."""
+    conditions = (
+        (setting.injections is not None, setting.injections or ""),
+        (setting.online != "none", setting.online),
+        (setting.switch_mechanism != "hot", setting.switch_mechanism),
     )
+    workload = (setting.workload, setting.workers, setting.fingerprint)
+    return (*workload, *conditions, -setting.setting_percent)
 
 
 def _half_width(runs: int, standard_deviation: float, confidence: float) -> float:
@@ -166,7 +184,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
     the squares of the values themselves would lose all digits of a small spread.
     """
     accuracy, seconds = _measured(_FACTS.converged_accuracy), _FACTS.whole_run_seconds
-    keys = (_FACTS.fingerprint, _FACTS.setting_percent)
+    keys = (_FACTS.fingerprint, _FACTS.setting_percent, *_CONDITIONS)
     first = (
         select(*keys, func.avg(accuracy).label("accuracy"), func.avg(seconds).label("seconds"))
         .where(*counting)
@@ -218,7 +236,10 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .join(
             first,
             (first.c.fingerprint == _FACTS.fingerprint)
-            & (first.c.setting_percent == _FACTS.setting_percent),
+            & (first.c.setting_percent == _FACTS.setting_percent)
+            & (first.c.online == _FACTS.online)
+            & (first.c.switch_mechanism == _FACTS.switch_mechanism)
+            & first.c.injections.is_not_distinct_from(_FACTS.injections),
         )
         .where(*counting)
         .group_by(*keys)

@@ -45,11 +45,13 @@ class TrialChoice(RunChoice, total=False):
     """A choice of trials, running and failed ones included.
 
     Attributes:
+        trial_number: Number in its search; of several searches there may be several.
         state: As stored: `running`, `complete` or `failed`.
         setting_percent: Setting that the run counts for.
         trial_ids: One of these.
     """
 
+    trial_number: int | None
     state: str | None
     setting_percent: float | None
     trial_ids: Iterable[int] | None
@@ -79,7 +81,7 @@ def conditions(
     if workload is not None:
         known = select(WorkloadRow.fingerprint).where(is_workload(workload))
         wanted.append(facts.fingerprint.in_(known))
-    for name in ("fingerprint", "study", "state", "setting_percent"):
+    for name in ("fingerprint", "study", "trial_number", "state", "setting_percent"):
         if name in given:
             wanted.append(facts[name] == choice[name])
     if "since" in given:

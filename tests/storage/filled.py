@@ -17,7 +17,7 @@ from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from tests.recordings import COLUMNS, write_manifest, write_run
-from tests.storage.golden.make import add_simulated, fill
+from tests.storage.golden.make import add_disturbed, add_simulated, fill
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 
@@ -29,7 +29,7 @@ def fill_all(
     record: TrialRecord,
     folder: Path,
 ) -> None:
-    """Finished and open searches, forks, diverged, failed, running, imported and simulated runs."""
+    """Searches, finished and open; forks; diverged, failed, imported, simulated, disturbed runs."""
     fill(database.url)
     store = TrialStore(database)
     store.register(identity, "digits", search)
@@ -60,6 +60,7 @@ def fill_all(
     store.beat(search.study, 4, 250)
     import_runs(database, folder)
     add_simulated(database.url)
+    add_disturbed(database.url)
 
 
 def complete(

@@ -30,6 +30,9 @@ def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, A
         "paid_seconds": paid,
         "time_to_accuracy_is_censored": censored,
         "software": software,
+        "online": trial.conditions.online,
+        "switch_mechanism": trial.conditions.switch_mechanism,
+        "injections": "; ".join(trial.conditions.injections) or None,
     }
     for which, protocol in (("first", trial.first_protocol), ("second", trial.second_protocol)):
         phases = [phase for phase in trial.phases if phase.protocol == protocol]

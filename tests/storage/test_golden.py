@@ -31,9 +31,11 @@ from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.migrations import configuration
 from syncswitch.storage.models import Base, WorkloadRow
 from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.records import RunConditions
 from syncswitch.storage.trials import TrialStore
 from syncswitch.storage.workload_rows import registered_workload
 from tests.conftest import make_database
+from tests.storage.golden.make import CONDITIONS, EVENTS
 from tests.storage.schema import schema
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
@@ -247,6 +249,9 @@ def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> No
             "fork_percent": None,
             "target_accuracy": target,
             "time_to_accuracy_seconds": min(times, default=None),
+            "online": "none",
+            "switch_mechanism": "hot",
+            "injections": None,
         }
     assert 0 < reached < len(after["syncswitch_trials"])
     for row in after["syncswitch_phases"]:
@@ -314,7 +319,7 @@ def test_a_workload_is_known_by_the_fingerprint_that_it_always_had(
             assert identity.fingerprint == fingerprint
 
 
-@every_older_revision
+@pytest.mark.parametrize("file", GOLDEN[:3], ids=lambda file: file.stem)
 def test_revision_0004_takes_what_was_there_for_real(file: Path, loaded: Load) -> None:
     url = loaded(file)
     upgrade_database(url)
@@ -326,7 +331,9 @@ def test_revision_0004_takes_what_was_there_for_real(file: Path, loaded: Load) -
 
 
 def test_revision_0004_tells_a_simulated_job_from_the_same_real_one(loaded: Load) -> None:
-    with open_database(loaded(GOLDEN[3]), create=False) as database:
+    url = loaded(GOLDEN[3])
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
         with database.session(read_only=True) as session:
             query = select(TRIAL_FACTS).where(TRIAL_FACTS.c.simulated_cluster.is_not(None))
             shown = session.execute(query).all()
@@ -340,6 +347,28 @@ def test_revision_0004_tells_a_simulated_job_from_the_same_real_one(loaded: Load
         (search,) = [info for info in TrialStore(database).searches() if info.trainer != "local"]
         assert (search.fingerprint, search.trainer) == (simulated, "simulated")
         assert {policy.fingerprint for policy in registry.lookup("generated")} == {simulated, real}
+
+
+@pytest.mark.parametrize("file", GOLDEN[:4], ids=lambda file: file.stem)
+def test_revision_0005_takes_what_was_there_for_undisturbed(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        assert {trial.conditions for trial in TrialStore(database).trials()} == {RunConditions()}
+    assert rows_of(url)["syncswitch_events"] == []
+
+
+def test_revision_0005_has_conditions_and_events(loaded: Load) -> None:
+    url = loaded(GOLDEN[4])
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        trials = store.trials(workload="disturbed")
+        assert {trial.conditions for trial in trials} == {CONDITIONS}
+        others = {trial.conditions for trial in store.trials()} - {CONDITIONS}
+        assert others == {RunConditions()}
+        found = [store.events(trial.study or "", trial.trial_number or 0) for trial in trials]
+        assert found == [list(EVENTS)] * 3
 
 
 @contextmanager
@@ -377,6 +406,7 @@ def child(work: Callable[[], object]) -> int | None:
         "CREATE VIEW",
         "DROP VIEW",
         "CREATE TABLE syncswitch_checkpoints",
+        "CREATE TABLE syncswitch_events",
         "COMMIT",
     ],
 )

@@ -84,6 +84,7 @@ def test_of_a_sound_database_there_is_nothing_to_say(sound: Database) -> None:
 
 RUN_0 = "SELECT trial_id FROM syncswitch_trials WHERE trial_number = 0"
 RUN_2 = "SELECT trial_id FROM syncswitch_trials WHERE trial_number = 2"
+EVENT = ", 'lost', 9, 1.5, 'why', 3, 2.5 FROM syncswitch_trials"
 
 
 FAULTS: list[tuple[str, str, list[str]]] = [
@@ -148,12 +149,12 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ),
     (
         "trial",
-        "runs that are not complete, yet have evaluations, phases or checkpoints (1): trial_id",
+        "runs that are not complete, yet have evaluations, phases, checkpoints or events (1)",
         ["UPDATE syncswitch_trials SET state = 'running' WHERE trial_number = 2"],
     ),
     (
         "trial",
-        "runs that are not complete, yet have evaluations, phases or checkpoints (1): trial_id",
+        "runs that are not complete, yet have evaluations, phases, checkpoints or events (1)",
         [
             "INSERT INTO syncswitch_checkpoints SELECT trial_id, 50, '/50.npz', 'host-1'"
             " FROM syncswitch_trials WHERE trial_number = 3"
@@ -176,6 +177,29 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         "phases",
         "(1): phase 1 of trial_id",
         [f"DELETE FROM syncswitch_phases WHERE position = 0 AND trial_id = ({RUN_2})"],
+    ),
+    (
+        "events",
+        "events before which others are missing (1): event 1 of trial_id",
+        [f"INSERT INTO syncswitch_events SELECT trial_id, 1{EVENT} WHERE trial_number = 2"],
+    ),
+    (
+        "events",
+        "events of workers that the cluster does not have (1): event 0 of trial_id",
+        [
+            "INSERT INTO syncswitch_events SELECT trial_id, 0, 'lost', 9, 1.5, 'why', 4, 2.5"
+            " FROM syncswitch_trials WHERE trial_number = 2"
+        ],
+    ),
+    (
+        "trial",
+        "runs that are not complete, yet have evaluations, phases, checkpoints or events (1)",
+        [f"INSERT INTO syncswitch_events SELECT trial_id, 0{EVENT} WHERE trial_number = 3"],
+    ),
+    (
+        "reference",
+        "syncswitch_events that refer to a row of syncswitch_trials that is gone (1): trial_id 999",
+        ["INSERT INTO syncswitch_events VALUES (999, 0, 'lost', 9, 1.5, 'why', 3, 2.5)"],
     ),
     (
         "policy",
@@ -262,6 +286,7 @@ def test_of_many_faults_some_are_named(broken: Break) -> None:
         ("DROP INDEX uq_syncswitch_policies_study", "uq_syncswitch_policies_study"),
         ("DROP TABLE syncswitch_evaluations", "syncswitch_evaluations"),
         ("DROP TABLE syncswitch_checkpoints", "syncswitch_checkpoints"),
+        ("DROP TABLE syncswitch_events", "syncswitch_events"),
         ("ALTER TABLE syncswitch_trials DROP COLUMN fork_from", "syncswitch_trials.fork_from"),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from syncswitch.storage.analysis import curves
+from syncswitch.storage.analysis import curves, event_table
 from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.evaluation_rows import record_target
@@ -32,6 +32,7 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     ),
     "policies": lambda database: PolicyRegistry(database).policies(workload="digits"),
     "learning curve": lambda database: TrialStore(database).evaluations("digits-1", 3),
+    "events": lambda database: TrialStore(database).events("digits-1", 3),
     "curves of a workload": lambda database: TrialStore(database).curves("a" * 64),
     "checkpoints": lambda database: TrialStore(database).checkpoints("digits-1"),
     "checkpoints forgotten": lambda database: TrialStore(database).forget_checkpoints("digits-1"),
@@ -46,6 +47,9 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "settings": lambda database: setting_statistics(database, workload="digits"),
     "settings of a search": lambda database: setting_statistics(database, study="digits-1"),
     "curves": lambda database: read(database, curves.evaluations({"workload": "digits"})),
+    "events of a workload": lambda database: read(
+        database, event_table.events({"workload": "digits"})
+    ),
     "times": lambda database: read(database, curves.accuracy_times({"workload": "digits"}, 0.9)),
 }
 

@@ -20,6 +20,7 @@ from syncswitch.storage.policies import CURRENT, PolicyRegistry
 from syncswitch.storage.records import (
     Evaluation,
     PhaseRecord,
+    RunEvent,
     TimingPolicy,
     TrialRecord,
     WorkloadIdentity,
@@ -262,6 +263,19 @@ phases = st.lists(
     max_size=3,
 ).map(tuple)
 
+events = st.lists(
+    st.builds(
+        RunEvent,
+        st.sampled_from(["detected", "lost", "rebuilt"]),
+        steps,
+        seconds,
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+        st.none() | st.integers(0, 2**31 - 1),
+        st.none() | seconds,
+    ),
+    max_size=3,
+).map(tuple)
+
 
 @settings(
     max_examples=40,
@@ -281,6 +295,7 @@ def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.
         worker_steps=data.draw(steps),
         evaluations=data.draw(evaluations),
         phases=data.draw(phases),
+        events=data.draw(events),
         converged_accuracy=data.draw(shares),
         converged=data.draw(st.booleans()),
         diverged=data.draw(st.booleans()),
@@ -299,6 +314,7 @@ def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.
     )
     for name in (*MEASURED, "worker_steps", "phases", "started_at", "ended_at"):
         assert getattr(trial, name) == getattr(given_record, name), name
+    assert store.events(STUDY, number) == list(given_record.events)
     # The text form, as NaN does not equal itself.
     assert repr(store.evaluations(STUDY, number)) == repr(list(given_record.evaluations))
 

@@ -18,6 +18,7 @@ from syncswitch.storage.importing.run_import import RunImporter
 from syncswitch.storage.records import (
     Evaluation,
     PhaseRecord,
+    RunConditions,
     TrialRecord,
     TrialSpec,
     WorkloadIdentity,
@@ -334,6 +335,24 @@ class TestRead:
             name="a log",
         )
         assert hearsay == RecordedRun(12.5, 0.0, 0.0, diverged=True, name="by hearsay")
+
+    @pytest.mark.parametrize(
+        "conditions",
+        [RunConditions("greedy"), RunConditions("elastic"), RunConditions("none", "hot", ("a",))],
+    )
+    def test_disturbed_runs_are_left_out(
+        self, database: Database, conditions: RunConditions
+    ) -> None:
+        whole = record_of(100.0)
+        disturbed = replace(whole, spec=replace(whole.spec, conditions=conditions))
+        searched = Searched(database)
+        parent = searched.make(disturbed)
+        searched.make(record_of(50.0, start=500), Fork(parent, 50.0))
+        with pytest.raises(UserError, match=r"no complete runs of .*, those with --online or"):
+            read(database)
+        restarted = replace(whole.spec, conditions=RunConditions(switch_mechanism="restart"))
+        searched.make(replace(whole, spec=restarted))
+        assert [run.name for run in read(database).runs] == ["job-1 trial 2"]
 
     def test_replays_are_no_recordings(self, database: Database) -> None:
         Searched(database, trainer="replay").make(record_of(100.0))

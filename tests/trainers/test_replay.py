@@ -12,7 +12,13 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records import (
+    Evaluation,
+    RunConditions,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
 from syncswitch.trainers.recording import RecordedRun, Recording
 from syncswitch.trainers.replay import ReplayTrainer
 from syncswitch.trainers.trainer import Verdict
@@ -109,6 +115,13 @@ class TestWhichRun:
     def test_what_nobody_recorded_is_refused(self) -> None:
         message = refusal(ReplayTrainer(RECORDING), spec(12.5))
         assert "at 12.5 % is recorded (recorded: 100, 50, 25)" in message
+
+    @pytest.mark.parametrize(
+        "conditions", [RunConditions("greedy"), RunConditions(injections=("kill:ps,at=60%",))]
+    )
+    def test_a_disturbed_one_is_refused(self, conditions: RunConditions) -> None:
+        with pytest.raises(UserError, match="leave these out, or choose another --trainer"):
+            ReplayTrainer(RECORDING).train(spec(50.0, conditions=conditions))
 
     def test_a_recording_without_runs_has_no_answers(self) -> None:
         assert "(recorded: none)" in refusal(ReplayTrainer(Recording(IDENTITY, ())), spec(50.0))

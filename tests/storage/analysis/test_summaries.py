@@ -337,6 +337,39 @@ def test_the_choice_is_that_of_the_baseline_too(
     assert [(one.setting_percent, one.runs) for one in earlier] == [(100.0, 1)]
 
 
+def test_runs_under_different_conditions_are_kept_apart(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    conditions: list[Run] = [
+        {},
+        {"switch_mechanism": "restart"},
+        {"online": "elastic"},
+        {"injections": "kill:ps,at=60%"},
+        {"injections": "kill:ps,at=60%", "online": "elastic"},
+    ]
+    runs = [
+        {**run(percent, training_seconds=seconds * number), **values}
+        for number, values in enumerate(conditions, start=1)
+        for percent, seconds in ((100.0, 20.0), (50.0, 10.0), (50.0, 6.0))
+    ]
+    found = summary(database, identity, runs)
+    shown = [
+        {
+            name: value
+            for name in names
+            if (value := getattr(one, name)) not in {"none", "hot", None}
+        }
+        for names in [("online", "switch_mechanism", "injections")]
+        for one in found
+    ]
+    assert shown == [values for values in conditions for _ in (100.0, 50.0)]
+    assert [one.setting_percent for one in found] == [100.0, 50.0] * 5
+    assert [one.runs for one in found] == [1, 2] * 5
+    times = [20.0, 8.0, 40.0, 16.0, 60.0, 24.0, 80.0, 32.0, 100.0, 40.0]
+    assert [one.mean_training_seconds for one in found] == pytest.approx(times)
+    assert [one.speed_up for one in found] == pytest.approx([1.0, 2.5] * 5)
+
+
 def test_settings_are_chosen_by_no_setting(database: Database) -> None:
     with pytest.raises(UserError, match="'state' chooses no runs; allowed: fingerprint, since"):
         setting_statistics(database, state="complete")  # type: ignore[call-arg]
@@ -344,7 +377,7 @@ def test_settings_are_chosen_by_no_setting(database: Database) -> None:
 
 def test_workloads_are_kept_apart(filled: Database) -> None:
     found = setting_statistics(filled)
-    assert len({one.fingerprint for one in found}) == 4
+    assert len({one.fingerprint for one in found}) == 5
     # A simulated job and a real one are two, whatever else they share.
     simulated = [one for one in found if one.simulated_cluster is not None]
     assert {(one.workload, one.workers) for one in simulated} == {("generated", 4)}

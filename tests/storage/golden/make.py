@@ -4,7 +4,8 @@ Each revision's file is written once, by the software of its time, and never aga
 users have. It holds a finished search (a policy, its evidence, an alias), a second version, a
 failed run and one under way, since revision 0002 also imported runs, a fork and an imported policy,
 since revision 0003 also options, checkpoints, a confidence and runs that were stopped, since
-revision 0004 also a search on a simulated cluster, beside Optuna's tables.
+revision 0004 also a search on a simulated cluster, since revision 0005 also one under stragglers
+with the events of its runs, beside Optuna's tables.
 
 The policy files beside it are what `write_policy` wrote at each schema version.
 """
@@ -32,7 +33,12 @@ from syncswitch.storage.importing.run_import import import_manifest  # noqa: E40
 from syncswitch.storage.inspection import REVISION  # noqa: E402
 from syncswitch.storage.policies import PolicyRegistry  # noqa: E402
 from syncswitch.storage.policy_file import read_policy_file, write_policy  # noqa: E402
-from syncswitch.storage.records import TrialRecord, TrialSpec  # noqa: E402
+from syncswitch.storage.records import (  # noqa: E402
+    RunConditions,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
 from syncswitch.storage.registry.policy_import import import_policies  # noqa: E402
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore  # noqa: E402
 from syncswitch.trainers.trainer import Observer  # noqa: E402
@@ -146,6 +152,33 @@ def add_simulated(url: str) -> None:
         Search(database, workload, plan, GeneratedTrainer).run()
 
 
+CONDITIONS = RunConditions(
+    "elastic",
+    "restart",
+    ("straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread", "kill:ps,at=60%"),
+)
+EVENTS = (
+    RunEvent("detected", 400, 6.25, "worker 1: 2.1 worker-steps/s, median 9.8", worker=1),
+    RunEvent("removed", 400, 6.25, "elastic: 3 of 4 workers go on", worker=1, seconds=0.125),
+    RunEvent("rebuilt", 1800, 40.5, "server killed; from the checkpoint of worker-step 1500"),
+)
+
+
+class DisturbedTrainer(GeneratedTrainer):
+    """Says what happened to each run."""
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        return replace(super().train(spec, observer), events=EVENTS)
+
+
+def add_disturbed(url: str) -> None:
+    """A search under conditions of its own: a finished one."""
+    with open_database(url, create=False) as database:
+        workload = identity(name="disturbed", model="d" * 64)
+        plan = SearchPlan(PaperRule(2, 1), conditions=CONDITIONS)
+        Search(database, workload, plan, DisturbedTrainer).run()
+
+
 def main() -> None:
     """Writes `REVISION.sql` beside this file, unless it is there."""
     target = FOLDER / f"{REVISION}.sql"
@@ -157,6 +190,7 @@ def main() -> None:
         add_imports(f"sqlite:///{path}", Path(folder))
         add_adaptive(f"sqlite:///{path}")
         add_simulated(f"sqlite:///{path}")
+        add_disturbed(f"sqlite:///{path}")
         with closing(sqlite3.connect(path)) as connection:
             target.write_text("\n".join(connection.iterdump()) + "\n")
 
