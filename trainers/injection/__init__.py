@@ -1,0 +1,1 @@
+"""Stragglers and failures on purpose."""
