@@ -9,13 +9,18 @@ from pathlib import Path
 
 from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord, TrialSpec
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
 from syncswitch.trainers.running_counts import StalenessCount
 from syncswitch.trainers.schedule import Segment, last_boundary
 
 __all__ = [
     "RunResult",
-    "evaluation_after",
     "is_after_first_decay",
     "phase_record",
     "trial_record",
@@ -32,13 +37,13 @@ class RunResult:
     diverged: bool
     stopped_early: bool
     training_seconds: float
+    inherited_seconds: float
     switch_overhead_seconds: float
     checkpoints: dict[float, Path]
+    events: tuple[RunEvent, ...]
 
 
-def trial_record(
-    spec: TrialSpec, result: RunResult, inherited_seconds: float, started_at: datetime
-) -> TrialRecord:
+def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> TrialRecord:
     """The record of a run that has just ended on this machine."""
     boundaries = spec.identity.learning_rate_boundaries or ()
     return TrialRecord(
@@ -52,13 +57,14 @@ def trial_record(
         diverged=result.diverged,
         stopped_early=result.stopped_early,
         training_seconds=result.training_seconds,
-        inherited_seconds=inherited_seconds,
+        inherited_seconds=result.inherited_seconds,
         switch_overhead_seconds=result.switch_overhead_seconds,
         started_at=started_at,
         ended_at=datetime.now(timezone.utc),
         host=socket.gethostname(),
         software=software_versions(),
         checkpoints=result.checkpoints,
+        events=result.events,
     )
 
 
@@ -74,11 +80,6 @@ def phase_record(
         staleness.mean,
         staleness.maximum if staleness.pushes else None,
     )
-
-
-def evaluation_after(done: int, interval_worker_steps: int) -> int:
-    """Worker-step at which the next evaluation is due."""
-    return (done // interval_worker_steps + 1) * interval_worker_steps
 
 
 def is_after_first_decay(spec: TrialSpec, worker_step: int) -> bool:

@@ -22,7 +22,9 @@ __all__ = [
     "Segment",
     "checkpoint_path",
     "decay_factor",
+    "has_checkpoint",
     "last_boundary",
+    "next_segment",
     "percent_to_worker_steps",
     "round_worker_steps",
     "segments",
@@ -34,7 +36,8 @@ __all__ = [
 class Segment:
     """A stretch of worker-steps after which the cluster is drained.
 
-    For BSP that changes nothing. Others start anew: nobody is ahead, replicas and their slots are
+    For BSP that changes nothing, unless online policies have moved a cut away from the end of a
+    round, which is short then. Others start anew: nobody is ahead, replicas and their slots are
     their mean.
 
     Attributes:
@@ -75,41 +78,78 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
     Returns:
         Segments in order, without empty ones, from `start_worker_step` to W.
     """
+    result: list[Segment] = []
+    done, first = start_worker_step, min(start_worker_step, switch_worker_step(spec))
+    while (segment := next_segment(spec, done, first)) is not None:
+        result.append(segment)
+        done = segment.end_worker_step
+        first = min(done, switch_worker_step(spec))
+    return result
+
+
+def next_segment(
+    spec: TrialSpec, done: int, first_protocol_done: int, *, is_detour: bool = False
+) -> Segment | None:
+    """What follows when the cluster is drained.
+
+    The first protocol has its full share, wherever detours by way of the second one have put the
+    switch: these count towards W, not towards the share.
+
+    Args:
+        spec: The trial.
+        done: Worker-steps done.
+        first_protocol_done: How many of them in the first protocol.
+        is_detour: An online policy wants the second protocol for now.
+
+    Returns:
+        A segment up to the next known cut, which may be made earlier; None at the end of the job.
+    """
+    identity = spec.identity
+    W = identity.total_worker_steps
+    if done >= W:
+        return None
+    missing = switch_worker_step(spec) - first_protocol_done
+    is_first = missing > 0 and not is_detour
+    end = min(W, done + missing) if is_first else W
+    checkpoints = _checkpoint_steps(spec)
+    end = min([end, *(step for step in checkpoints if step > done)])
+    protocol = identity.first_protocol if is_first else identity.second_protocol
+    return Segment(protocol, done, end, checkpoints.get(end, ()))
+
+
+def _checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
+    """Where a trial writes checkpoints, and for which percents."""
     identity = spec.identity
     W = identity.total_worker_steps
     switch = switch_worker_step(spec)
     second_round = round_worker_steps(identity.second_protocol, identity.workers)
-
-    def worker_steps(percent: float) -> int:
+    found: dict[int, tuple[float, ...]] = {}
+    for percent in spec.checkpoint_percents:
         if percent <= spec.switch_percent:
             round_size = round_worker_steps(identity.first_protocol, identity.workers)
-            return min(percent_to_worker_steps(percent, W, round_size), switch)
-        if percent >= 100.0:
-            return W
-        # Rounds of the second protocol are counted from where it starts.
-        beyond = percent / 100.0 * W - switch
-        return min(W, switch + max(0, math.floor(beyond / second_round + 0.5)) * second_round)
-
-    checkpoints: dict[int, tuple[float, ...]] = {}
-    for percent in spec.checkpoint_percents:
-        end = worker_steps(percent)
-        checkpoints[end] = (*checkpoints.get(end, ()), percent)
-    ends = sorted({switch, W, *checkpoints})
-    result = []
-    start = start_worker_step
-    for end in ends:
-        if end <= start:
-            continue
-        protocol = identity.first_protocol if end <= switch else identity.second_protocol
-        result.append(Segment(protocol, start, end, checkpoints.get(end, ())))
-        start = end
-    return result
+            step = min(percent_to_worker_steps(percent, W, round_size), switch)
+        elif percent >= 100.0:
+            step = W
+        else:
+            # Rounds of the second protocol are counted from where it starts.
+            beyond = percent / 100.0 * W - switch
+            rounds = max(0, math.floor(beyond / second_round + 0.5))
+            step = min(W, switch + rounds * second_round)
+        found[step] = (*found.get(step, ()), percent)
+    return found
 
 
 def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
     """Where a trial writes its checkpoint at `percent` of W."""
     name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{percent!r}{suffix}"
     return (spec.checkpoint_directory or Path.cwd()) / name
+
+
+def has_checkpoint(spec: TrialSpec) -> bool:
+    """Whether there is a file where a trial writes its checkpoints."""
+    return any(
+        checkpoint_path(spec, percent, ".npz").exists() for percent in spec.checkpoint_percents
+    )
 
 
 def switch_worker_step(spec: TrialSpec) -> int:

@@ -5,13 +5,17 @@ Threads of a cluster and events of a simulation use it in the same way.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from syncswitch.trainers.protocols import Exchange, SyncProtocol
+from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
 
-__all__ = ["Advance", "SegmentSteps", "Ticket"]
+__all__ = ["Advance", "Groups", "SegmentSteps", "Ticket"]
+
+Groups = tuple[tuple[int, ...], ...]
+"""Workers whose work is to be joined, group by group; see `Release.groups`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +36,26 @@ class Advance:
     """How it goes on.
 
     Attributes:
-        groups: Their work is to be joined (see `Release.groups`), before anybody goes on: they are
-            complete because others have no more steps to do.
+        groups: Their work is to be joined, before anybody goes on: they are complete because
+            others have no more steps to do.
         tickets: Steps that may start then.
     """
 
-    groups: tuple[tuple[int, ...], ...] = ()
+    groups: Groups = ()
     tickets: tuple[Ticket, ...] = ()
 
 
 class SegmentSteps:
     """Hands out the worker-steps from one number to another.
 
-    No ticket is handed out beyond the end of the segment, so there is no overshoot. The segment is
-    over when no ticket is out (drained).
+    No ticket is handed out beyond the end of the segment, so there is no overshoot. A step whose
+    worker is lost is handed out again. `hand_out` follows each call that may release somebody:
+    `push`, `leave`, `lose` and `join`.
 
     Attributes:
         exchange: What becomes of a gradient.
         done: Worker-steps whose gradient counts: it has been applied, or is about to be by one of
-            the groups of the last `Advance`.
+            the groups of the last answer.
     """
 
     def __init__(self, protocol: SyncProtocol, done: int, end_step: int) -> None:
@@ -60,47 +65,126 @@ class SegmentSteps:
         self._next_step = done
         self._end_step = end_step
         self._released: deque[int] = deque()
+        self._out: dict[int, Ticket] = {}
+        self._again: list[int] = []
+        self._idle: set[int] = set()
+        self._leaving: set[int] = set()
+
+    @property
+    def out(self) -> frozenset[int]:
+        """Workers that have a ticket."""
+        return frozenset(self._out)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every step was done (drained)."""
+        return not self._out and not self._again and self._next_step >= self._end_step
 
     def start(self) -> Advance:
         """The first steps; called once."""
         self._released.extend(self._protocol.start().workers)
         return self.hand_out()
 
-    def push(self, worker: int, now_seconds: float) -> tuple[tuple[int, ...], ...]:
-        """Takes note that `worker` has finished its step; `hand_out` follows.
+    def push(self, worker: int, now_seconds: float) -> Groups:
+        """Takes note that `worker` has finished its step.
 
-        Between the two `stop` may be called, and nothing starts any more.
+        Between this and `hand_out` others may be told to leave, or all be stopped.
 
         Returns:
             Groups whose work is to be joined.
         """
+        del self._out[worker]
         if self.exchange is not Exchange.ROUND:
             self.done += 1
-        release = self._protocol.on_push(worker, now_seconds)
-        self._released.extend(release.workers)
-        return self._counted(release.groups)
+        groups = self._take(self._protocol.on_push(worker, now_seconds))
+        return groups + self._leave(worker) if worker in self._leaving else groups
+
+    def leave(self, worker: int) -> Groups:
+        """Gives `worker` no more steps; the one that it has counts, and is its last.
+
+        Returns:
+            Groups that waited for nobody else.
+        """
+        if worker in self._out:
+            self._leaving.add(worker)
+            return ()
+        return self._leave(worker)
+
+    def lose(self, worker: int) -> Groups:
+        """Takes note that `worker` is gone: the step that it had is handed out again.
+
+        Returns:
+            Groups that waited for nobody else.
+        """
+        ticket = self._out.pop(worker, None)
+        groups = self._leave(worker)
+        if ticket is not None:
+            heapq.heappush(self._again, ticket.worker_step)
+            groups += self._call_back()
+        return groups
+
+    def join(self, worker: int) -> Groups:
+        """Lets `worker` take part, new or back again.
+
+        Returns:
+            Groups that this completes.
+        """
+        self._leaving.discard(worker)
+        self._idle.discard(worker)
+        return self._take(self._protocol.add(worker))
 
     def hand_out(self) -> Advance:
         """Gives the workers that were released their next steps."""
-        groups: list[tuple[int, ...]] = []
+        groups: Groups = ()
         tickets = []
         while self._released:
             worker = self._released.popleft()
-            if self._next_step < self._end_step:
-                tickets.append(Ticket(worker, self._next_step))
-                self._next_step += 1
-            else:
+            step = self._following_step()
+            if step is None:
                 # Nothing is left for it to do in this segment: nobody must wait for it.
-                further = self._protocol.remove(worker)
-                groups += further.groups
-                self._released.extend(further.workers)
-        return Advance(self._counted(groups), tuple(tickets))
+                self._idle.add(worker)
+                groups += self._take(self._protocol.remove(worker))
+            else:
+                self._out[worker] = Ticket(worker, step)
+                tickets.append(self._out[worker])
+        return Advance(groups, tuple(tickets))
 
-    def stop(self) -> None:
-        """Hands out no further tickets."""
+    def cut(self) -> None:
+        """Ends the segment here; a step whose worker is lost is still done by another one."""
         self._end_step = self._next_step
 
-    def _counted(self, groups: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    def stop(self) -> None:
+        """Hands out no further tickets at all."""
+        self.cut()
+        self._again.clear()
+
+    def _following_step(self) -> int | None:
+        if self._again:
+            return heapq.heappop(self._again)
+        if self._next_step >= self._end_step:
+            return None
+        self._next_step += 1
+        return self._next_step - 1
+
+    def _leave(self, worker: int) -> Groups:
+        self._leaving.discard(worker)
+        self._idle.discard(worker)
+        if worker in self._released:
+            self._released.remove(worker)
+        return self._take(self._protocol.remove(worker))
+
+    def _call_back(self) -> Groups:
+        """There is something to do again for those that had nothing left."""
+        groups: Groups = ()
+        for worker in sorted(self._idle):
+            groups += self.join(worker)
+        return groups
+
+    def _take(self, release: Release) -> Groups:
+        self._released.extend(release.workers)
+        return self._counted(release.groups)
+
+    def _counted(self, groups: Sequence[tuple[int, ...]]) -> Groups:
         if self.exchange is Exchange.ROUND:
             self.done += sum(map(len, groups))
         return tuple(groups)

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import enum
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from syncswitch.trainers.protocols import SyncProtocol
 from syncswitch.trainers.running_counts import LossMean, StalenessCount
 from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
 
-__all__ = ["Dispatcher"]
+__all__ = ["GO_ON", "Dispatcher", "Notice", "Review"]
+
+
+class Notice(enum.Enum):
+    """What a worker's thread finds in its inbox besides tickets."""
+
+    END = "end"
+    LOST = "lost"
+    """The others could not reach this worker: see what has become of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is to change before the next steps are handed out.
+
+    Attributes:
+        leave: They take no further part.
+        cut: The segment ends as soon as it is drained.
+    """
+
+    leave: tuple[int, ...] = ()
+    cut: bool = False
+
+
+GO_ON = Review()
+
+
+def _go_on(worker: int, busy_seconds: float) -> Review:
+    return GO_ON
 
 
 @dataclass
@@ -21,61 +51,124 @@ class Dispatcher:
 
     Attributes:
         workers: Numbers of the workers.
-        join: `(workers, first worker-step)`: joins the work of a group, see `Release.groups`.
+        join: `(workers, first worker-step)`: joins the work of a group, see `Release.groups`, and
+            returns those of them that could not be reached.
         on_done: `(worker-steps done)`: called after each update, while the lock is held.
+        review: `(worker, seconds that its step took)`: called after each step, likewise.
         done: Worker-steps whose gradient has been applied.
-        inboxes: Tickets for each worker; None tells its thread to end.
+        inboxes: Tickets and notices for each worker.
+        lost: Workers that cannot train now.
+        resting: Workers that are not to train now.
     """
 
     workers: Sequence[int]
-    join: Callable[[Sequence[int], int], None]
+    join: Callable[[Sequence[int], int], Iterable[int]]
     on_done: Callable[[int], None]
+    review: Callable[[int, float], Review] = _go_on
     done: int = 0
-    inboxes: dict[int, queue.SimpleQueue[Ticket | None]] = field(init=False)
+    inboxes: dict[int, queue.SimpleQueue[Ticket | Notice]] = field(init=False)
+    lost: set[int] = field(default_factory=set)
+    resting: set[int] = field(default_factory=set)
     staleness: StalenessCount = field(default_factory=StalenessCount)
     loss: LossMean = field(default_factory=LossMean)
-    last_update_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.inboxes = {worker: queue.SimpleQueue() for worker in self.workers}
         self._lock = threading.Lock()
-        self._drained = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self._steps: SegmentSteps | None = None
-        self._in_flight = 0
+        self._since: dict[int, float] = {}
         self._stopping = False
         self.error: BaseException | None = None
 
-    def begin(self, protocol: SyncProtocol, end_step: int) -> None:
-        """Starts a segment that ends with worker-step `end_step`. The cluster must be drained."""
+    @property
+    def members(self) -> list[int]:
+        """Workers that take part, in ascending order."""
+        return [one for one in self.workers if one not in self.lost and one not in self.resting]
+
+    def begin(self, machine: Callable[[Iterable[int]], SyncProtocol], end_step: int) -> None:
+        """Starts a segment that ends with worker-step `end_step`. The cluster must be drained.
+
+        Where all workers are lost it waits for one to come back, or for an error.
+        """
         with self._lock:
-            self._steps = SegmentSteps(protocol, self.done, end_step)
+            self._changed.wait_for(lambda: self.members or self._stopping)
+            if not self.members:
+                return
+            self._steps = SegmentSteps(machine(self.members), self.done, end_step)
             if self._stopping:
                 self._steps.stop()
             self.staleness = StalenessCount()
-            self._hand_out(self._steps.start().tickets)
+            self._hand(self._steps.start().tickets)
 
-    def acknowledge(self, worker: int, loss: float, staleness: int | None) -> None:
-        """Takes note of a finished worker-step, joins complete groups, releases workers."""
+    def acknowledge(
+        self, worker: int, loss: float, staleness: int | None, busy_seconds: float = 0.0
+    ) -> None:
+        """Takes note of a finished worker-step, joins complete groups, releases workers.
+
+        Args:
+            worker: Whose.
+            loss: Of its batch.
+            staleness: Updates between its pull and its push; None where parameters are not shared.
+            busy_seconds: What the step took, waiting for others excluded.
+        """
         with self._lock:
             assert self._steps is not None
             self.loss.add(loss)
             if staleness is not None:
                 self.staleness.add(staleness)
             self._settle(self._steps.push(worker, time.monotonic()))
-            advance = self._steps.hand_out()
-            self._settle(advance.groups)
+            review = self.review(worker, busy_seconds)
+            for one in review.leave:
+                self.resting.add(one)
+                self._settle(self._steps.leave(one))
+            if review.cut:
+                self._steps.cut()
+            self._go_on()
             # Not before: an update that raises is reported to `fail`, which counts it off as well.
-            self._in_flight -= 1
-            self._hand_out(advance.tickets)
-            self._drained.notify_all()
+            self._since.pop(worker, None)
+            self._changed.notify_all()
 
-    def fail(self, error: BaseException) -> None:
+    def lose(self, worker: int, *, is_applied: bool) -> None:
+        """Takes note that `worker` cannot train: another one does its step, unless it was applied.
+
+        Args:
+            worker: Who.
+            is_applied: Its gradient arrived before it was lost.
+        """
+        with self._lock:
+            self.lost.add(worker)
+            if self._steps is not None:
+                if is_applied and worker in self._steps.out:
+                    self._settle(self._steps.push(worker, time.monotonic()))
+                self._settle(self._steps.lose(worker))
+                self._go_on()
+            self._since.pop(worker, None)
+            self._changed.notify_all()
+
+    def note_lost(self, worker: int) -> None:
+        """Takes note between segments that others could not reach `worker`."""
+        with self._lock:
+            self.lost.add(worker)
+            self.inboxes[worker].put(Notice.LOST)
+
+    def come_back(self, worker: int) -> None:
+        """Lets a lost worker take part again."""
+        with self._lock:
+            self.lost.discard(worker)
+            if self._steps is not None and not self._is_drained() and worker in self.members:
+                self._settle(self._steps.join(worker))
+                self._go_on()
+            self._changed.notify_all()
+
+    def fail(self, worker: int | None, error: BaseException) -> None:
         """Takes note that a worker-step raised; the segment ends as soon as it is drained."""
         with self._lock:
-            self._in_flight -= 1
+            if worker is not None:
+                self._since.pop(worker, None)
             self.error = self.error or error
             self._stop_steps()
-            self._drained.notify_all()
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Hands out no further tickets, now or in a later segment."""
@@ -88,23 +181,50 @@ class Dispatcher:
         return self._stopping
 
     def wait_until_drained(self, timeout_seconds: float) -> bool:
-        """Waits until no ticket is out, at most so long; says whether that is so."""
-        with self._drained:
-            return self._drained.wait_for(lambda: self._in_flight == 0, timeout_seconds)
+        """Waits until the segment is over and no ticket is out, at most so long; says whether."""
+        with self._changed:
+            return self._changed.wait_for(self._is_drained, timeout_seconds)
+
+    def overdue(self, seconds: float) -> list[int]:
+        """Workers that have had their ticket for longer than that.
+
+        Without the lock, which may be held by somebody who waits for a worker that hangs.
+        """
+        now = time.monotonic()
+        return [worker for worker, since in dict(self._since).items() if now - since > seconds]
 
     def dismiss(self) -> None:
         """Tells the worker threads to end."""
         for inbox in self.inboxes.values():
-            inbox.put(None)
+            inbox.put(Notice.END)
 
-    def _settle(self, groups: Sequence[Sequence[int]]) -> None:
+    def _is_drained(self) -> bool:
+        if self._since:
+            return False
+        return self._stopping or self._steps is None or self._steps.is_over
+
+    def _go_on(self) -> None:
+        assert self._steps is not None
+        tickets: list[Ticket] = []
+        while True:
+            advance = self._steps.hand_out()
+            tickets += advance.tickets
+            if not advance.groups:
+                break
+            self._settle(advance.groups)
+        self._hand([ticket for ticket in tickets if ticket.worker in self._steps.out])
+
+    def _settle(self, groups: Iterable[Sequence[int]]) -> None:
         """Joins the work of groups, and says what is done now."""
         assert self._steps is not None
-        for group in groups:
-            self.join(group, self.done)
+        waiting = deque(groups)
+        while waiting:
+            for worker in self.join(waiting.popleft(), self.done):
+                self.lost.add(worker)
+                waiting.extend(self._steps.lose(worker))
+                self.inboxes[worker].put(Notice.LOST)
         if self._steps.done != self.done:
             self.done = self._steps.done
-            self.last_update_seconds = time.perf_counter()
             self.on_done(self.done)
 
     def _stop_steps(self) -> None:
@@ -112,7 +232,8 @@ class Dispatcher:
         if self._steps is not None:
             self._steps.stop()
 
-    def _hand_out(self, tickets: Sequence[Ticket]) -> None:
+    def _hand(self, tickets: Iterable[Ticket]) -> None:
+        now = time.monotonic()
         for ticket in tickets:
+            self._since[ticket.worker] = now
             self.inboxes[ticket.worker].put(ticket)
-            self._in_flight += 1

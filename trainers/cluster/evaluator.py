@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.storage.records import Evaluation
-from syncswitch.trainers.model.tensorflow_api import executor_scope, new_executor
+from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 
 __all__ = ["EvaluationRequest", "Evaluator"]
@@ -63,6 +63,10 @@ class Evaluator:
                 break
         return time.perf_counter() - start
 
+    def catch_up(self) -> None:
+        """Waits until what was asked for so far is answered, or a test has failed."""
+        self._requests.join()
+
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
         """Waits until every request is answered.
 
@@ -87,19 +91,20 @@ class Evaluator:
         self._thread.join()
 
     def _work(self) -> None:
-        with executor_scope(new_executor()):
+        with own_executor():
             while (request := self._requests.get()) is not None:
-                if self._error is not None or self._abandoned:
-                    continue
                 try:
-                    accuracy = self._tester.accuracy(request.parameters, request.statistics)
-                    self._on_evaluation(
-                        Evaluation(
-                            request.worker_step,
-                            request.elapsed_seconds,
-                            accuracy,
-                            request.training_loss,
-                        )
-                    )
+                    if self._error is None and not self._abandoned:
+                        self._answer(request)
                 except BaseException as error:
                     self._error = error
+                finally:
+                    self._requests.task_done()
+
+    def _answer(self, request: EvaluationRequest) -> None:
+        accuracy = self._tester.accuracy(request.parameters, request.statistics)
+        self._on_evaluation(
+            Evaluation(
+                request.worker_step, request.elapsed_seconds, accuracy, request.training_loss
+            )
+        )

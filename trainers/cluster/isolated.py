@@ -7,6 +7,7 @@ import multiprocessing
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import IO
 
@@ -23,6 +24,8 @@ from syncswitch.trainers.cluster.messages import (
     Train,
     VerdictIs,
 )
+from syncswitch.trainers.injection.grammar import parse_injection
+from syncswitch.trainers.schedule import has_checkpoint
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 
 __all__ = ["IsolatedTrainer"]
@@ -30,6 +33,11 @@ __all__ = ["IsolatedTrainer"]
 _LOG = logging.getLogger(__name__)
 _TAIL_LINES = 5
 _STOP_SECONDS = 10
+_MOST_CLUSTERS = 5
+
+
+class _ClusterLostError(RetryableError):
+    """The chief is gone."""
 
 
 class IsolatedTrainer(Trainer):
@@ -50,14 +58,35 @@ class IsolatedTrainer(Trainer):
     def __init__(self, reference: str, workers: int) -> None:
         self._reference = reference
         self._workers = workers
+        # These are reached through a delaying proxy.
+        self._proxied: set[int] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._log: IO[bytes] | None = None
         self._start()
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`."""
+        """See `Trainer.train`.
+
+        When the chief is lost, the run goes on from its last checkpoint on another cluster.
+        """
         observer = observer or SilentObserver()
+        current = spec
+        for _ in range(_MOST_CLUSTERS):
+            try:
+                return replace(self._train(current, observer), spec=spec)
+            except _ClusterLostError as error:
+                if not has_checkpoint(spec):
+                    raise RetryableError(str(error)) from error
+                _LOG.warning("%s; going on from the last checkpoint", error)
+                current = replace(spec, resume=True)
+        raise RetryableError(f"the cluster of {self._workers} workers died {_MOST_CLUSTERS} times")
+
+    def _train(self, spec: TrialSpec, observer: Observer) -> TrialRecord:
+        proxied = _proxied_workers(spec)
+        if not proxied <= self._proxied:
+            self.close()
+            self._proxied = proxied
         if self._connection is None:
             self._start()
         is_refused = False
@@ -101,7 +130,8 @@ class IsolatedTrainer(Trainer):
     def _start(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
         self._log = tempfile.TemporaryFile(prefix="syncswitch-cluster-")  # noqa: SIM115 (see close)
-        arguments = [str(theirs.fileno()), self._reference, str(self._workers)]
+        numbers = map(str, (self._workers, *sorted(self._proxied)))
+        arguments = [str(theirs.fileno()), self._reference, *numbers]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "syncswitch.trainers.cluster.zygote", *arguments],
             stdin=subprocess.PIPE,
@@ -131,14 +161,14 @@ class IsolatedTrainer(Trainer):
         try:
             self._connection.send(message)
         except OSError as error:
-            raise RetryableError(self._obituary()) from error
+            raise _ClusterLostError(self._obituary()) from error
 
     def _receive(self) -> Message:
         assert self._connection is not None
         try:
             message: Message = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise RetryableError(self._obituary()) from error
+            raise _ClusterLostError(self._obituary()) from error
         return message
 
     def _obituary(self) -> str:
@@ -147,6 +177,12 @@ class IsolatedTrainer(Trainer):
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         tail = " | ".join(line.strip() for line in lines[-_TAIL_LINES:]) or "nothing"
         return f"the cluster of {self._workers} workers died; its last words: {tail}"
+
+
+def _proxied_workers(spec: TrialSpec) -> set[int]:
+    """Workers that are to be reached through a delaying proxy."""
+    found = map(parse_injection, spec.conditions.injections)
+    return {one.worker for one in found if one.by == "proxy" and one.worker is not None}
 
 
 def _error_of(message: Failed) -> SyncSwitchError:

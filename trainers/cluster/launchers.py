@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.trainers.model.tensorflow_api import is_initialized, tf
 
-__all__ = ["Devices", "InProcessLauncher", "Launcher", "reserve_logical_devices"]
+__all__ = [
+    "Casualty",
+    "Devices",
+    "InProcessLauncher",
+    "Launcher",
+    "WorkerLostError",
+    "reserve_logical_devices",
+]
 
 # One for the chief and one for the parameter server.
 _BESIDES_WORKERS = 2
@@ -31,8 +39,26 @@ class Devices:
     workers: tuple[str, ...]
 
 
+class Casualty(enum.Enum):
+    """What is lost when a step of a training raises."""
+
+    WORKER = "worker"
+    PARAMETER_SERVER = "parameter server"
+
+
+class WorkerLostError(Exception):
+    """A worker that is a thread of this process was told to be lost."""
+
+
 class Launcher(ABC):
-    """Starts a cluster."""
+    """Starts a cluster, and brings back what of it is lost.
+
+    Attributes:
+        has_servers: Whether workers and parameter server are processes, which can be lost, stopped
+            and disturbed one by one.
+    """
+
+    has_servers: bool
 
     @abstractmethod
     def start(self, workers: int) -> Devices:
@@ -46,9 +72,68 @@ class Launcher(ABC):
     def close(self) -> None:
         """Stops what was started; may be called twice."""
 
+    @abstractmethod
+    def casualty(self, worker: int | None, error: BaseException) -> Casualty | None:
+        """What an error shows to be lost.
+
+        Args:
+            worker: Whose step raised it; None for what only the parameter server takes part in.
+            error: The error.
+
+        Returns:
+            None for an error of another kind.
+        """
+
+    @abstractmethod
+    def revive(self, worker: int) -> None:
+        """Gives a lost worker a new server, on which there is nothing yet.
+
+        Raises:
+            RetryableError: That does not work.
+        """
+
+    @abstractmethod
+    def rebuild(self) -> None:
+        """Gives the parameter server and all workers new servers.
+
+        Raises:
+            RetryableError: That does not work.
+        """
+
+    @abstractmethod
+    def replace_dead(self) -> bool:
+        """Gives servers that are dead new ones, which are lost until they are revived.
+
+        A call to a server that dies in the middle of it may wait for ever otherwise.
+
+        Returns:
+            Whether there were any.
+        """
+
+    def signal(self, worker: int | None, number: int) -> None:
+        """Sends a signal to the process of a worker, or of the parameter server (None)."""
+        raise self._impossible
+
+    def delay(self, worker: int, seconds: float) -> None:
+        """Delays each message to and from the server of a worker; it must be behind a proxy."""
+        raise self._impossible
+
+    def limit(self, worker: int, cpu_percent: float | None) -> None:
+        """Limits the server of a worker to a share of one CPU; None lifts the limit."""
+        raise self._impossible
+
+    @property
+    def _impossible(self) -> FatalError:
+        return FatalError("workers without processes cannot be disturbed from outside")
+
 
 class InProcessLauncher(Launcher):
-    """Workers are threads of this process, each with a logical CPU device. No network at all."""
+    """Workers are threads of this process, each with a logical CPU device. No network at all.
+
+    So none of them can be lost, but on purpose.
+    """
+
+    has_servers = False
 
     def start(self, workers: int) -> Devices:
         """See `Launcher.start`."""
@@ -65,6 +150,20 @@ class InProcessLauncher(Launcher):
 
     def close(self) -> None:
         """Nothing to stop: logical devices last as long as the process."""
+
+    def casualty(self, worker: int | None, error: BaseException) -> Casualty | None:
+        """See `Launcher.casualty`."""
+        return Casualty.WORKER if isinstance(error, WorkerLostError) else None
+
+    def revive(self, worker: int) -> None:
+        """Nothing to do: the device is there."""
+
+    def rebuild(self) -> None:
+        """Nothing to do: the devices are there."""
+
+    def replace_dead(self) -> bool:
+        """Nothing to do: nothing dies."""
+        return False
 
 
 def reserve_logical_devices(workers: int) -> None:

@@ -6,6 +6,7 @@ executed under the device of whichever worker calls it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,12 @@ from syncswitch.trainers.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import ModelState, StateForm
-from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.tensorflow_api import own_executor, tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["Program", "Push"]
+
+_SETTLE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,9 @@ class Program:
         self._kept_hyper_parameters: dict[int, tuple[Any, Any]] = {}
         self._replicas: Replicas | None = None
         # Devices of one process share what one of them holds.
-        everything = tf.constant(data.train_inputs), tf.constant(data.train_labels)
-        self._worker_data = [_placed(everything, device) for device in devices.workers]
+        self._data = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+        self._worker_data = [_placed(self._data, device) for device in devices.workers]
+        self._acknowledged = [0] * len(devices.workers)
         self._trace()
 
     @property
@@ -83,6 +87,7 @@ class Program:
         )
         # A call to a server returns before it is carried out; what it returns is there after.
         assert int(loaded) == state.updates
+        self._acknowledged = [0] * len(self._acknowledged)
 
     def state(self) -> ModelState:
         """Copies the state from the parameter server; consistent only while nobody trains."""
@@ -112,6 +117,7 @@ class Program:
                 *self._worker_data[worker],
                 tf.constant([worker_step, seed], tf.int64),
                 self._hyper_parameters(worker, rate, momentum),
+                self._push_counts[worker].handle,
             )
         return _push(acknowledgement)
 
@@ -134,6 +140,48 @@ class Program:
         active = np.zeros(len(self._gradient_slots), np.float32)
         active[list(workers)] = 1.0
         return int(self._apply_mean(tf.constant(np.append(active, (rate, momentum)), tf.float32)))
+
+    def note_acknowledged(self, worker: int) -> None:
+        """Takes note that the chief knows of an update by `push_update`."""
+        self._acknowledged[worker] += 1
+
+    def was_applied(self, worker: int) -> bool:
+        """Whether an update came from a worker of which the chief does not know.
+
+        Raises:
+            Exception: One of TensorFlow's, where the parameter server is lost.
+        """
+        # What the parameter server was doing for the worker ends by itself.
+        time.sleep(_SETTLE_SECONDS)
+        count = int(self._push_counts[worker].numpy())
+        is_news = count > self._acknowledged[worker]
+        self._acknowledged[worker] = count
+        return is_news
+
+    def place(self, worker: int, others: Sequence[int]) -> None:
+        """Puts onto the new server of a worker what belongs there.
+
+        Args:
+            worker: Who.
+            others: Whose replicas give it a new one, where there are replicas.
+        """
+        self._kept_hyper_parameters.pop(worker, None)
+        self._worker_data[worker] = _placed(self._data, self._devices.workers[worker])
+        if self._replicas is not None:
+            self._replicas.renew(worker, others)
+
+    def answers(self, worker: int | None) -> bool:
+        """Whether the server of a worker, or the parameter server (None), does what it is told.
+
+        Blocks for as long as it does nothing.
+        """
+        devices = self._devices
+        device = devices.parameter_server if worker is None else devices.workers[worker]
+        try:
+            with own_executor(), tf.device(device):
+                return bool(tf.identity(tf.constant(1.0)).numpy() == 1.0)
+        except tf.errors.OpError:
+            return False
 
     def _hyper_parameters(self, worker: int, rate: float, momentum: float) -> Any:
         """Rate and momentum on a worker; they change rarely, and each transfer is a call."""
@@ -158,6 +206,11 @@ class Program:
             tf.Variable(tf.zeros(P + S + 1), name=f"gradient_{worker}")
             for worker in range(len(self._devices.workers))
         ]
+        # What a worker did not live to acknowledge: was it applied?
+        self._push_counts = [
+            tf.Variable(tf.zeros([], tf.int64), name=f"pushes_{worker}")
+            for worker in range(len(self._devices.workers))
+        ]
 
     def _trace(self) -> None:
         """Traces everything and executes it once on each worker, so that no trial pays for it."""
@@ -166,7 +219,9 @@ class Program:
         try:
             self._step_and_apply = tf.function(
                 self._traced_step_and_apply, autograph=False
-            ).get_concrete_function(*data, step_and_seed, tf.zeros([2]))
+            ).get_concrete_function(
+                *data, step_and_seed, tf.zeros([2]), self._push_counts[0].handle
+            )
             self._step_to_slot = tf.function(
                 self._traced_step_to_slot, autograph=False
             ).get_concrete_function(*data, step_and_seed, self._gradient_slots[0].handle)
@@ -198,6 +253,8 @@ class Program:
             self._state.slots.assign(slots)
             self._state.statistics.assign(statistics)
             self._state.updates.assign(updates)
+            for count in self._push_counts:
+                count.assign(tf.zeros([], tf.int64))
             return self._state.updates.read_value()
 
     def _traced_copy(self) -> Any:
@@ -207,7 +264,7 @@ class Program:
             return [tf.identity(variable.read_value()) for variable in copied]
 
     def _traced_step_and_apply(
-        self, inputs: Any, labels: Any, step_and_seed: Any, hyper_parameters: Any
+        self, inputs: Any, labels: Any, step_and_seed: Any, hyper_parameters: Any, count: Any
     ) -> Any:
         pulled, computed = self._compute(inputs, labels, step_and_seed)
         message = tf.concat([computed, hyper_parameters], 0)
@@ -216,7 +273,11 @@ class Program:
             gradient, change, loss = self._parts(computed)
             with tf.control_dependencies(self._moved(change)):
                 pushed = self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
-            return _acknowledgement(loss, pulled, pushed)
+            with tf.control_dependencies([pushed]):
+                one = tf.ones([], tf.int64)
+                counted = tf.raw_ops.AssignAddVariableOp(resource=count, value=one)
+            with tf.control_dependencies([counted]):
+                return _acknowledgement(loss, pulled, pushed)
 
     def _traced_step_to_slot(self, inputs: Any, labels: Any, step_and_seed: Any, slot: Any) -> Any:
         pulled, computed = self._compute(inputs, labels, step_and_seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from syncswitch.trainers.cluster.launchers import Devices
 from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, make_optimizer
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -38,6 +39,7 @@ class Replicas:
         devices: Devices,
         worker_data: Sequence[tuple[Any, Any]],
     ) -> None:
+        self._workload = workload
         self._function = function
         self._devices = devices
         self._worker_data = worker_data
@@ -53,12 +55,36 @@ class Replicas:
                 self._variables.append(tf.Variable(zeros, name=f"replica_{worker}"))
         self._trace()
 
-    def scatter(self, state: ModelState) -> None:
-        """Gives every worker a copy of `state`. Blocks until they have it."""
+    def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
+        """Gives these workers a copy of `state`. Blocks until they have it.
+
+        Returns:
+            Those that could not be reached.
+        """
         flat = np.concatenate([state.parameters, state.statistics, state.slots])
-        for worker in range(len(self._variables)):
-            self._write(worker, self._overwrite, tf.constant(flat))
-        self._updates = [state.updates] * len(self._variables)
+        lost = []
+        for worker in workers:
+            try:
+                self._write(worker, self._overwrite, tf.constant(flat))
+            except tf.errors.OpError:
+                lost.append(worker)
+            self._updates[worker] = state.updates
+        return lost
+
+    def renew(self, worker: int, others: Iterable[int]) -> None:
+        """Makes the replica of a worker whose server is new: the mean of the others.
+
+        Where there are none, the worker has to be given a state by `scatter`.
+        """
+        with tf.device(self._devices.workers[worker]):
+            zeros = tf.zeros(sum(self._sizes))
+            self._variables[worker] = tf.Variable(zeros, name=f"replica_{worker}")
+            if not self._optimizers[worker].is_reentrant:
+                self._optimizers[worker] = make_optimizer(self._workload, self._function.parameters)
+                self._steps[worker] = self._traced(self._optimizers[worker])
+        alive = [other for other in others if other != worker]
+        if alive:
+            self.scatter(self.mean(alive), [worker])
 
     def step(self, worker: int, worker_step: int, seed: int, rate: float, momentum: float) -> float:
         """Trains a worker's replica with one batch. Blocks until that is done.
@@ -76,58 +102,100 @@ class Replicas:
         self._updates[worker] += 1
         return float(loss)
 
-    def average(self, workers: Sequence[int]) -> None:
-        """Gives these workers the mean of their parameters and statistics; slots stay local."""
-        parts = [self._averaged_part(worker) for worker in workers]
-        with tf.device(self._devices.chief):
-            mean = tf.reduce_mean(tf.stack(parts), 0)
-        for worker in workers:
-            self._write(worker, self._overwrite_averaged_part, mean)
+    def average(self, workers: Sequence[int]) -> list[int]:
+        """Gives these workers the mean of their parameters and statistics; slots stay local.
 
-    def mean(self) -> ModelState:
-        """The mean of all replicas, slots included; the workers keep what they have."""
-        flat = np.mean([variable.numpy() for variable in self._variables], axis=0)
+        Returns:
+            Those that could not be reached, which have no part in it.
+        """
+        parts, lost = self._averaged_parts(workers)
+        if not parts:
+            return lost
+        mean = tf.constant(np.mean(list(parts.values()), axis=0))
+        for worker in parts:
+            try:
+                self._write(worker, self._overwrite_averaged_part, mean)
+            except tf.errors.OpError:
+                lost.append(worker)
+        return lost
+
+    def mean(self, workers: Iterable[int]) -> ModelState:
+        """The mean of these replicas, slots included; the workers keep what they have.
+
+        Raises:
+            Exception: One of TensorFlow's, where none of them could be reached.
+        """
+        values = []
+        unreached: Exception = tf.errors.UnavailableError(None, None, "no replica to average")
+        for worker in workers:
+            try:
+                values.append(self._variables[worker].numpy())
+            except tf.errors.OpError as error:
+                unreached = error
+        if not values:
+            raise unreached
+        flat = np.mean(values, axis=0)
         parameters, statistics, slots = np.split(flat, np.cumsum(self._sizes)[:-1])
         return ModelState(parameters, slots, statistics, max(self._updates))
 
-    def snapshot(self) -> tuple[Any, Any]:
+    def snapshot(self, workers: Iterable[int]) -> tuple[Any, Any]:
         """Mean parameters and statistics; a replica may be a step ahead of another.
 
         Blocks until they are taken, so that no later update is in them.
+
+        Raises:
+            Exception: One of TensorFlow's, where none of them could be reached.
         """
-        parts = [self._averaged_part(worker) for worker in range(len(self._variables))]
-        with tf.device(self._devices.chief):
-            mean = tf.reduce_mean(tf.stack(parts), 0)
-            parameters, statistics = tf.split(mean.numpy(), self._sizes[:2])
-            return parameters, statistics
+        parts, lost = self._averaged_parts(workers)
+        if not parts:
+            raise tf.errors.UnavailableError(None, None, f"no answer from workers {lost}")
+        parameters, statistics = np.split(np.mean(list(parts.values()), axis=0), self._sizes[:1])
+        return parameters, statistics
 
     def _trace(self) -> None:
-        def function(body: Any, *arguments: Any) -> Any:
-            return tf.function(body, autograph=False).get_concrete_function(*arguments)
-
         handle = self._variables[0].handle
-        arguments = *self._worker_data[0], tf.zeros([3], tf.int64), tf.zeros([2]), handle
         traced = {
-            id(optimizer): function(partial(self._traced_step, optimizer), *arguments)
-            for optimizer in self._optimizers
+            id(optimizer): self._traced(optimizer) for optimizer in dict.fromkeys(self._optimizers)
         }
         self._steps = [traced[id(optimizer)] for optimizer in self._optimizers]
-        self._read_averaged_part = function(self._traced_read_averaged_part, handle)
-        self._overwrite = function(_traced_overwrite, tf.zeros(sum(self._sizes)), handle)
-        self._overwrite_averaged_part = function(
+        self._read_averaged_part = _concrete(self._traced_read_averaged_part, handle)
+        self._overwrite = _concrete(_traced_overwrite, tf.zeros(sum(self._sizes)), handle)
+        self._overwrite_averaged_part = _concrete(
             self._traced_overwrite_averaged_part, tf.zeros(self._averaged_size), handle
         )
         # Once on each worker, so that no trial pays for it.
         workers = range(len(self._variables))
         for worker in workers:
             self.step(worker, 0, 0, 0.0, 0.0)
-        self.scatter(self.mean())
+        self.scatter(self.mean(workers), workers)
         self.average(workers)
-        self.snapshot()
 
-    def _averaged_part(self, worker: int) -> Any:
-        with tf.device(self._devices.workers[worker]):
-            return self._read_averaged_part(self._variables[worker].handle)
+    def _traced(self, optimizer: Optimizer) -> Any:
+        return _concrete(
+            partial(self._traced_step, optimizer),
+            *self._worker_data[0],
+            tf.zeros([3], tf.int64),
+            tf.zeros([2]),
+            self._variables[0].handle,
+        )
+
+    def _averaged_parts(self, workers: Iterable[int]) -> tuple[dict[int, Vector], list[int]]:
+        """What is averaged, of each worker, and those that could not be reached."""
+        asked: dict[int, Any] = {}
+        parts, lost = {}, []
+        for worker in workers:
+            try:
+                with tf.device(self._devices.workers[worker]):
+                    asked[worker] = self._read_averaged_part(self._variables[worker].handle)
+            except tf.errors.OpError:
+                lost.append(worker)
+        # Asked of all before the first answer is waited for.
+        for worker, part in asked.items():
+            try:
+                parts[worker] = part.numpy()
+            except tf.errors.OpError:
+                lost.append(worker)
+        return parts, lost
 
     def _write(self, worker: int, function: Any, value: Any) -> None:
         with tf.device(self._devices.workers[worker]):
@@ -176,6 +244,10 @@ def _optimizers(workload: Workload, function: ModelFunction, devices: Devices) -
         with tf.device(device):
             found.append(make_optimizer(workload, function.parameters))
     return found
+
+
+def _concrete(body: Any, *arguments: Any) -> Any:
+    return tf.function(body, autograph=False).get_concrete_function(*arguments)
 
 
 def _traced_overwrite(value: Any, replica: Any) -> Any:

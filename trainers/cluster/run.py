@@ -5,27 +5,25 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
-from syncswitch.trainers.cluster.dispatch import Dispatcher
+from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
+from syncswitch.trainers.cluster.attendant import Attendant
+from syncswitch.trainers.cluster.clock import TrainingClock
+from syncswitch.trainers.cluster.dispatch import GO_ON, Dispatcher, Notice, Review
+from syncswitch.trainers.cluster.disturbances import Disturbances
 from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.launchers import Launcher
 from syncswitch.trainers.cluster.program import Program
+from syncswitch.trainers.cluster.recovery import Recovery
 from syncswitch.trainers.configuration import Configuration
-from syncswitch.trainers.model.checkpoint import Checkpoint, write_checkpoint
-from syncswitch.trainers.model.tensorflow_api import executor_scope, new_executor
+from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.phases import joined_phases
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.run_record import (
-    RunResult,
-    evaluation_after,
-    is_after_first_decay,
-    phase_record,
-)
-from syncswitch.trainers.schedule import Segment, checkpoint_path, segments
-from syncswitch.trainers.trainer import Observer, Verdict
+from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.schedule import Segment, checkpoint_path
+from syncswitch.trainers.segment_steps import Ticket
+from syncswitch.trainers.stragglers.online import Decision, OnlineController
 
 __all__ = ["TrainingRun"]
 
@@ -35,218 +33,308 @@ _LEAVE_SECONDS = 30.0
 
 
 class TrainingRun:
-    """Trains from the state on the parameter server to the end of the job. Used once."""
+    """Trains from the state on the parameter server to the end of the job. Used once.
+
+    Args:
+        configuration: Rates and momenta.
+        program: On the cluster, with the state that the run begins with.
+        tester: Computes the accuracy.
+        launcher: Of the cluster.
+        spec: The trial.
+        log: Where the run is; kept up to date.
+        disturbances: Made on purpose.
+        controller: Decides about stragglers; None for nobody.
+        clock: Of the whole run.
+        restarts_at_switch: Give the cluster back at the switch, to get a new one.
+
+    Raises:
+        ServerLostError: By `execute`: the parameter server is gone, and with it the state.
+    """
 
     def __init__(
         self,
         configuration: Configuration,
         program: Program,
         tester: ModelTester,
+        launcher: Launcher,
         spec: TrialSpec,
-        observer: Observer,
-        start: Checkpoint | None = None,
+        log: RunLog,
+        disturbances: Disturbances,
+        controller: OnlineController | None,
+        clock: TrainingClock,
+        *,
+        restarts_at_switch: bool,
     ) -> None:
         self._configuration = configuration
         self._program = program
-        self._tester = tester
+        self._launcher = launcher
         self._spec = spec
-        self._observer = observer
-        # Progress comes from the main thread, evaluations from the evaluator's.
-        self._observing = threading.Lock()
-        self._elapsed_seconds = start.elapsed_seconds if start else 0.0
-        self._segment_start_seconds: float | None = None
+        self._log = log
+        self._disturbances = disturbances
+        self._controller = controller
+        self._clock = clock
+        self._restarts_at_switch = restarts_at_switch
+        workers = range(spec.identity.workers)
         self._dispatcher = Dispatcher(
-            range(spec.identity.workers),
-            self._join,
-            self._request_due_evaluation,
-            done=start.worker_step if start else 0,
+            workers, self._join, self._on_done, self._review, done=log.done
         )
-        self._segments = segments(spec, self._dispatcher.done)
+        if controller is not None:
+            for worker in workers:
+                controller.returned(worker)
+            self._dispatcher.resting |= set(workers) - controller.active
         self._exchange = Exchange.PUSH
+        self._recovery = Recovery(program, launcher, self._dispatcher, self._note)
         self._evaluator = Evaluator(tester, self._on_evaluation)
-        self._evaluations: list[Evaluation] = []
-        self._requested_step = -1
-        self._next_evaluation = self._following_evaluation(self._dispatcher.done)
-        self._diverged = False
-        self._told_to_stop = False
-        self._phases: tuple[PhaseRecord, ...] = ()
-        self._switch_overhead_seconds = 0.0
-        self._saving_seconds = 0.0
-        self._waited_seconds = self._waited_before_update_seconds = 0.0
-        self._checkpoints: dict[float, Path] = {}
+        self._attendant = Attendant(
+            program, launcher, self._dispatcher, lambda: clock.idle_seconds, self._disturb
+        )
+        self._judging = threading.Lock()
+        self._requested_step = log.last_evaluation_step
 
-    def execute(self) -> RunResult:
-        """Runs to the end, to divergence, or until the observer says stop."""
+    def execute(self) -> bool:
+        """Runs to the end, to divergence, or until the observer says stop.
+
+        Returns:
+            False where the cluster has to be restarted for the switch, before the run goes on.
+        """
         threads = [
             threading.Thread(
                 target=self._work, args=(worker,), name=f"worker-{worker}", daemon=True
             )
             for worker in self._dispatcher.workers
         ]
-        for thread in threads:
+        for thread in (*threads, self._attendant):
             thread.start()
         try:
-            for segment in self._segments:
-                self._run_segment(segment)
-                if self._dispatcher.stopping:
-                    break
-            self._request_evaluation(self._dispatcher.done)
-            self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
+            with own_executor(), self._recovery.naming_errors():
+                if not self._run_segments():
+                    return False
+                self._request_evaluation(self._dispatcher.done)
+                self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
             self._report_progress()
         finally:
+            self._attendant.end()
+            self._log.reached = self._dispatcher.done
             self._dispatcher.stop()
             self._dispatcher.dismiss()
             self._evaluator.abandon()
             deadline = time.monotonic() + _LEAVE_SECONDS
-            for thread in threads:
+            for thread in (*threads, self._attendant):
                 thread.join(max(0.0, deadline - time.monotonic()))
-        return self._result()
+        return True
+
+    def _run_segments(self) -> bool:
+        """All of them; False where the cluster has to be restarted first."""
+        log = self._log
+        while (segment := log.next_segment(is_detour=log.is_detour)) is not None:
+            if self._has_to_restart(segment):
+                # These tests are of copies that the cluster holds.
+                start = time.perf_counter()
+                self._evaluator.catch_up()
+                self._clock.leave_out(time.perf_counter() - start)
+                return False
+            self._run_segment(segment)
+            if self._dispatcher.stopping:
+                break
+        if self._dispatcher.error is not None:
+            raise self._dispatcher.error
+        return True
+
+    def _has_to_restart(self, segment: Segment) -> bool:
+        """Whether this is the switch, and the cluster of the first protocol is still there."""
+        if not self._restarts_at_switch or self._log.is_before_switch:
+            return False
+        return self._log.last_protocol not in (None, segment.protocol)
 
     def _run_segment(self, segment: Segment) -> None:
-        protocol = choose_protocol(segment.protocol).machine(self._dispatcher.workers)
-        self._exchange = protocol.exchange
+        choice = choose_protocol(segment.protocol)
+        self._exchange = choice.exchange
+        if not self._log.is_before_switch:
+            self._carry_out_restoration()
         if self._exchange is Exchange.REPLICA:
-            self._program.replicas.scatter(self._program.state())
-        before = self._dispatcher.last_update_seconds
-        switching = bool(self._phases) and self._phases[-1].protocol != segment.protocol
-        self._segment_start_seconds = time.perf_counter()
-        self._waited_seconds = self._waited_before_update_seconds = 0.0
-        self._dispatcher.begin(protocol, segment.end_worker_step)
-        if switching:
-            gap = time.perf_counter() - before
-            self._switch_overhead_seconds += gap - self._saving_seconds
+            state = self._program.state()
+            for lost in self._program.replicas.scatter(state, self._dispatcher.members):
+                self._dispatcher.note_lost(lost)
+        before = self._log.last_protocol
+        if before not in (None, segment.protocol):
+            self._note_switch(before or "", segment.protocol)
+        self._clock.start()
+        self._dispatcher.begin(choice.machine, segment.end_worker_step)
         while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
         if self._dispatcher.error is not None:
             raise self._dispatcher.error
         if self._exchange is Exchange.REPLICA:
-            self._program.load(self._program.replicas.mean())
-        seconds = self._last_update_seconds() - self._elapsed_seconds
-        self._segment_start_seconds = None
-        self._elapsed_seconds += seconds
-        self._add_phase(segment, seconds)
-        self._saving_seconds = 0.0
-        if segment.checkpoint_percents and not self._dispatcher.stopping:
+            self._program.load(self._program.replicas.mean(self._dispatcher.members))
+        self._clock.stop()
+        done, staleness = self._dispatcher.done, self._dispatcher.staleness
+        self._log.add_phase(segment, done, self._clock.last_update_seconds, staleness)
+        is_whole = done == segment.end_worker_step
+        if segment.checkpoint_percents and is_whole and not self._dispatcher.stopping:
             start = time.perf_counter()
             self._write_checkpoint(segment.checkpoint_percents)
-            self._saving_seconds = time.perf_counter() - start
+            self._clock.leave_out(time.perf_counter() - start)
+
+    def _note_switch(self, before: str, after: str) -> None:
+        """Puts the time since the last update onto the clock; it is the price of the switch."""
+        seconds = max(0.0, self._clock.idle_seconds)
+        self._clock.add(seconds)
+        self._log.switch_overhead_seconds += seconds
+        if not self._log.is_before_switch:
+            percent = self._spec.switch_percent
+            reason = f"from {before} to {after}, which the timing policy puts at {percent:g} %"
+            self._note("switched", reason, None, seconds)
 
     def _report_progress(self) -> None:
-        with self._observing:
-            self._observer.on_progress(self._dispatcher.done)
+        self._log.progress(self._dispatcher.done)
 
     def _work(self, worker: int) -> None:
-        """Body of one worker's thread: a ticket, a step, an acknowledgement, and again."""
-        with executor_scope(new_executor()):
-            inbox = self._dispatcher.inboxes[worker]
-            while (ticket := inbox.get()) is not None:
-                try:
-                    loss, staleness = self._do(worker, ticket.worker_step)
-                    if not math.isfinite(loss):
-                        self._diverge()
-                    self._dispatcher.acknowledge(worker, loss, staleness)
-                except BaseException as error:
-                    self._dispatcher.fail(error)
+        """Body of one worker's thread."""
+        while True:
+            with own_executor():
+                if self._serve(worker):
+                    return
+            others = [one for one in self._dispatcher.members if one != worker]
+            if not self._recovery.bring_back(worker, others):
+                return
+            self._tell_controller(worker, is_lost=False)
+
+    def _serve(self, worker: int) -> bool:
+        """Takes a ticket, does a step, acknowledges it, and again; False once it is lost."""
+        inbox = self._dispatcher.inboxes[worker]
+        while (ticket := inbox.get()) is not Notice.END:
+            if not isinstance(ticket, Ticket):
+                self._recovery.note_lost(worker, "the others cannot reach it")
+                self._tell_controller(worker, is_lost=True)
+                return False
+            start = time.perf_counter()
+            try:
+                loss, staleness = self._do(worker, ticket.worker_step)
+                self._disturbances.hold_up(worker, time.perf_counter() - start)
+            except BaseException as error:
+                is_push = self._exchange is Exchange.PUSH
+                if self._recovery.lose(worker, error, counts_pushes=is_push):
+                    self._tell_controller(worker, is_lost=True)
+                    return False
+                continue
+            if self._exchange is Exchange.PUSH:
+                self._program.note_acknowledged(worker)
+            try:
+                if not math.isfinite(loss):
+                    self._diverge()
+                busy_seconds = time.perf_counter() - start
+                self._dispatcher.acknowledge(worker, loss, staleness, busy_seconds)
+            except BaseException as error:
+                self._dispatcher.fail(worker, self._recovery.named(error))
+        return True
 
     def _do(self, worker: int, worker_step: int) -> tuple[float, int | None]:
         """One worker-step; its loss and, where parameters are shared, its staleness."""
         program, seed = self._program, self._spec.seed
+        self._disturbances.maybe_lose(worker, worker_step, is_done=False)
         if self._exchange is Exchange.ROUND:
             push = program.push_gradient(worker, worker_step, seed)
-            return push.loss, push.pushed_updates - push.pulled_updates
-        gradients = self._exchange.gradients_per_update(len(self._dispatcher.workers))
-        rate = self._configuration.rate(worker_step, gradients)
-        momentum = self._configuration.momentum(worker_step)
-        if self._exchange is Exchange.REPLICA:
-            return program.replicas.step(worker, worker_step, seed, rate, momentum), None
-        push = program.push_update(worker, worker_step, seed, rate, momentum)
-        return push.loss, push.pushed_updates - 1 - push.pulled_updates
+            result = push.loss, push.pushed_updates - push.pulled_updates
+        else:
+            gradients = self._exchange.gradients_per_update(len(self._dispatcher.members))
+            rate = self._configuration.rate(worker_step, gradients)
+            momentum = self._configuration.momentum(worker_step)
+            if self._exchange is Exchange.REPLICA:
+                return program.replicas.step(worker, worker_step, seed, rate, momentum), None
+            push = program.push_update(worker, worker_step, seed, rate, momentum)
+            result = push.loss, push.pushed_updates - 1 - push.pulled_updates
+        self._disturbances.maybe_lose(worker, worker_step, is_done=True)
+        return result
 
-    def _join(self, workers: Sequence[int], worker_step: int) -> None:
+    def _join(self, workers: Sequence[int], worker_step: int) -> Iterable[int]:
         if self._exchange is Exchange.REPLICA:
-            self._program.replicas.average(workers)
-            return
+            return self._program.replicas.average(workers)
         configuration = self._configuration
         rate = configuration.rate(worker_step, len(workers))
         self._program.apply_round(workers, rate, configuration.momentum(worker_step))
+        return ()
 
     def _diverge(self) -> None:
-        self._diverged = True
+        self._log.diverged = True
         self._dispatcher.stop()
 
-    def _following_evaluation(self, done: int) -> int:
-        interval = self._spec.identity.evaluation_interval_worker_steps
-        assert interval is not None, "a job that can be trained says how often it is tested"
-        return evaluation_after(done, interval)
-
-    def _request_due_evaluation(self, done: int) -> None:
-        # Called after each update: what is waited for from here on is not in its time.
-        self._waited_before_update_seconds = self._waited_seconds
-        if done >= self._next_evaluation:
-            self._next_evaluation = self._following_evaluation(done)
+    def _on_done(self, done: int) -> None:
+        """After each update."""
+        self._clock.mark_update()
+        if self._log.is_due(done):
             self._request_evaluation(done)
 
     def _request_evaluation(self, done: int) -> None:
-        if done == self._requested_step or self._diverged:
+        if done == self._requested_step or self._log.diverged:
             return
         self._requested_step = done
         loss = self._dispatcher.loss.take()
-        is_replicated = self._exchange is Exchange.REPLICA
-        source = self._program.replicas if is_replicated else self._program
-        self._waited_seconds += self._evaluator.submit(
-            EvaluationRequest(done, self._last_update_seconds(), loss, *source.snapshot())
-        )
-
-    def _last_update_seconds(self) -> float:
-        """Training time at the last update, without what was spent waiting for tests."""
-        if self._segment_start_seconds is None:
-            return self._elapsed_seconds
-        since = self._dispatcher.last_update_seconds - self._segment_start_seconds
-        return self._elapsed_seconds + max(0.0, since - self._waited_before_update_seconds)
+        if self._exchange is Exchange.REPLICA:
+            snapshot = self._program.replicas.snapshot(self._dispatcher.members)
+        else:
+            snapshot = self._program.snapshot()
+        request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
+        self._clock.wait(self._evaluator.submit(request))
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         """In the evaluator's thread."""
-        if math.isnan(evaluation.accuracy):
-            self._diverge()
-            return
-        self._evaluations.append(evaluation)
-        after_decay = is_after_first_decay(self._spec, evaluation.worker_step)
-        if after_decay and self._tester.is_chance(evaluation.accuracy):
-            self._diverge()
         try:
-            with self._observing:
-                verdict = self._observer.on_evaluation(evaluation)
+            self._log.add_evaluation(evaluation)
         except BaseException:
             # The evaluator raises it again at the end of the run, which is now.
             self._dispatcher.stop()
             raise
-        if verdict is Verdict.STOP:
-            self._told_to_stop = True
+        if self._log.is_stopping:
             self._dispatcher.stop()
 
-    def _add_phase(self, segment: Segment, seconds: float) -> None:
-        done, staleness = self._dispatcher.done, self._dispatcher.staleness
-        phase = phase_record(segment, done, seconds, staleness)
-        self._phases = joined_phases((*self._phases, phase))
+    def _review(self, worker: int, busy_seconds: float) -> Review:
+        """After each step: what is done about stragglers."""
+        if self._controller is None:
+            return GO_ON
+        with self._judging:
+            self._controller.observe(worker, busy_seconds)
+            decision = self._controller.judge(
+                self._dispatcher.done, self._clock.now_seconds, self._log.is_before_switch
+            )
+        self._note_all(decision)
+        if decision.protocol is not None:
+            self._log.is_detour = decision.protocol == "second"
+        return Review(decision.remove, cut=decision.protocol is not None)
+
+    def _carry_out_restoration(self) -> None:
+        if self._controller is not None:
+            with self._judging:
+                decision = self._controller.at_switch(
+                    self._dispatcher.done, self._clock.now_seconds
+                )
+            self._note_all(decision)
+        self._log.is_detour = False
+        self._dispatcher.resting.clear()
+
+    def _tell_controller(self, worker: int, *, is_lost: bool) -> None:
+        if self._controller is not None:
+            with self._judging:
+                tell = self._controller.lost if is_lost else self._controller.returned
+                tell(worker)
+
+    def _disturb(self) -> None:
+        """In the attendant's thread: what is to be disturbed by now."""
+        done, now_seconds = self._dispatcher.done, self._clock.now_seconds
+        self._disturbances.advance(done, now_seconds, self._note)
+
+    def _note(
+        self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
+    ) -> None:
+        done, now_seconds = self._dispatcher.done, self._clock.now_seconds
+        self._log.add_event(RunEvent(kind, done, now_seconds, reason, worker, seconds))
+
+    def _note_all(self, decision: Decision) -> None:
+        for event in decision.events:
+            self._log.add_event(event)
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
+        # What has been tested so far belongs to it.
+        self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[0], ".npz")
-        program, done = self._program, self._dispatcher.done
-        checkpoint = program.form.to_checkpoint(
-            program.state(), self._spec, done, self._elapsed_seconds
-        )
-        write_checkpoint(path, checkpoint)
-        self._checkpoints.update(dict.fromkeys(percents, path))
-
-    def _result(self) -> RunResult:
-        done = self._dispatcher.done
-        return RunResult(
-            worker_steps=done,
-            evaluations=tuple(self._evaluations),
-            phases=self._phases,
-            diverged=self._diverged,
-            stopped_early=self._told_to_stop and done < self._spec.identity.total_worker_steps,
-            training_seconds=self._elapsed_seconds,
-            switch_overhead_seconds=self._switch_overhead_seconds,
-            checkpoints=self._checkpoints,
-        )
+        program = self._program
+        program.form.save(path, percents, program.state(), self._spec, self._log)

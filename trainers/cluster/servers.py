@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Mapping, Sequence
 
-from syncswitch.storage.errors import FatalError
-from syncswitch.trainers.cluster.launchers import Devices, Launcher
-from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.storage.errors import FatalError, RetryableError, one_line
+from syncswitch.trainers.cluster.keeper import KeeperClient, Server
+from syncswitch.trainers.cluster.launchers import Casualty, Devices, Launcher
+from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS, reconnect, tf
 
 __all__ = ["ClusterAddresses", "ServersLauncher", "cluster_addresses", "serve"]
 
 ClusterAddresses = Mapping[str, Sequence[str]]
 
 _DEVICE = "/job:{job}/replica:0/task:{task}/device:CPU:0"
+_PARAMETER_SERVER: Server = ("ps", 0)
+_RECONNECT_SECONDS = 20.0
+_PAUSE_SECONDS = 0.1
 
 
 def cluster_addresses(ports: Sequence[int]) -> ClusterAddresses:
@@ -22,11 +28,20 @@ def cluster_addresses(ports: Sequence[int]) -> ClusterAddresses:
     return {"chief": addresses[:1], "ps": addresses[1:2], "worker": addresses[2:]}
 
 
-def serve(addresses: ClusterAddresses, job: str, task: int) -> None:
-    """Is a TensorFlow server until the process is killed."""
+def serve(addresses: ClusterAddresses, job: str, task: int, port: int) -> None:
+    """Is a TensorFlow server until the process is killed.
+
+    Args:
+        addresses: As the others know them.
+        job: Of this server.
+        task: Its number.
+        port: At which it listens itself.
+    """
+    own = {name: list(each) for name, each in addresses.items()}
+    own[job][task] = f"127.0.0.1:{port}"
     # Kept in a variable: a server that nobody refers to is stopped.
     server = tf.distribute.Server(
-        tf.train.ClusterSpec(addresses), job_name=job, task_index=task, protocol="grpc"
+        tf.train.ClusterSpec(own), job_name=job, task_index=task, protocol="grpc"
     )
     while server is not None:
         # Not server.join(): it would ignore signals.
@@ -34,10 +49,22 @@ def serve(addresses: ClusterAddresses, job: str, task: int) -> None:
 
 
 class ServersLauncher(Launcher):
-    """Connects this process, as the chief, to servers that run already."""
+    """Connects this process, as the chief, to servers that run already.
 
-    def __init__(self, addresses: ClusterAddresses) -> None:
+    Args:
+        addresses: Of the cluster.
+        keeper: Replaces servers that are lost.
+    """
+
+    has_servers = True
+
+    def __init__(self, addresses: ClusterAddresses, keeper: KeeperClient) -> None:
         self._addresses = addresses
+        self._keeper = keeper
+        self._renewing = threading.Lock()
+        workers = range(len(addresses["worker"]))
+        # Which server each of the program's parts is on; a new one knows nothing of them.
+        self._known = dict.fromkeys((_PARAMETER_SERVER, *map(_worker, workers)), 0)
 
     def start(self, workers: int) -> Devices:
         """See `Launcher.start`."""
@@ -56,3 +83,77 @@ class ServersLauncher(Launcher):
 
     def close(self) -> None:
         """Nothing to stop: whoever started the servers stops them."""
+
+    def casualty(self, worker: int | None, error: BaseException) -> Casualty | None:
+        """See `Launcher.casualty`."""
+        if not isinstance(error, tf.errors.OpError):
+            return None
+        if self._is_gone(_PARAMETER_SERVER):
+            return Casualty.PARAMETER_SERVER
+        is_transient = isinstance(error, TRANSIENT_ERRORS)
+        if worker is None:
+            return Casualty.PARAMETER_SERVER if is_transient else None
+        return Casualty.WORKER if is_transient or self._is_gone(_worker(worker)) else None
+
+    def revive(self, worker: int) -> None:
+        """See `Launcher.revive`."""
+        self._renew([_worker(worker)])
+
+    def rebuild(self) -> None:
+        """See `Launcher.rebuild`."""
+        self._renew(list(self._known))
+
+    def replace_dead(self) -> bool:
+        """See `Launcher.replace_dead`."""
+        if all(state.is_alive for state in self._keeper.states().values()):
+            return False
+        self._renew([])
+        return True
+
+    def signal(self, worker: int | None, number: int) -> None:
+        """See `Launcher.signal`."""
+        self._keeper.signal(_PARAMETER_SERVER if worker is None else _worker(worker), number)
+
+    def delay(self, worker: int, seconds: float) -> None:
+        """See `Launcher.delay`."""
+        self._keeper.delay(worker, seconds)
+
+    def limit(self, worker: int, cpu_percent: float | None) -> None:
+        """See `Launcher.limit`."""
+        self._keeper.limit(worker, cpu_percent)
+
+    def _is_gone(self, server: Server) -> bool:
+        state = self._keeper.states()[server]
+        return not state.is_alive or state.generation != self._known[server]
+
+    def _renew(self, servers: Sequence[Server]) -> None:
+        """Replaces servers unless that has happened already, and connects to what there is.
+
+        Others that have died meanwhile are replaced as well: TensorFlow connects to all or none.
+        """
+        deadline = time.monotonic() + _RECONNECT_SECONDS
+        with self._renewing:
+            while True:
+                states = self._keeper.states()
+                self._keeper.renew(
+                    server
+                    for server, state in states.items()
+                    if not state.is_alive
+                    or (server in servers and state.generation == self._known[server])
+                )
+                try:
+                    reconnect()
+                    break
+                except TRANSIENT_ERRORS as error:
+                    if time.monotonic() > deadline:
+                        raise RetryableError(
+                            f"the chief cannot connect to its servers again ({one_line(error)})"
+                        ) from error
+                time.sleep(_PAUSE_SECONDS)
+            states = self._keeper.states()
+            for server in servers:
+                self._known[server] = states[server].generation
+
+
+def _worker(worker: int) -> Server:
+    return ("worker", worker)

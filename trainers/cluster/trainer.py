@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 from syncswitch.storage.errors import (
     FatalError,
@@ -10,24 +13,39 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
     one_line,
 )
-from syncswitch.storage.records import TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records import RunEvent, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.trainers.cluster.clock import TrainingClock
+from syncswitch.trainers.cluster.disturbances import Disturbances
 from syncswitch.trainers.cluster.launchers import InProcessLauncher, Launcher
 from syncswitch.trainers.cluster.program import Program
+from syncswitch.trainers.cluster.recovery import ServerLostError
 from syncswitch.trainers.cluster.run import TrainingRun
 from syncswitch.trainers.configuration import Configuration, rate_function
+from syncswitch.trainers.injection.active import ActiveInjections
+from syncswitch.trainers.injection.grammar import parse_injection
+from syncswitch.trainers.injection.scenario import check_injections
+from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.run_log import RunLog
 from syncswitch.trainers.run_record import trial_record
+from syncswitch.trainers.stragglers.online import OnlineController
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 from syncswitch.trainers.trial_check import check_trial
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ClusterTrainer"]
 
+_MOST_LOSSES = 10
+
 
 class ClusterTrainer(Trainer):
     """Trains on a parameter server and `workers` workers that stay up from trial to trial.
+
+    Workers that are lost come back. When the parameter server is lost, all servers are replaced and
+    the run goes on from its last checkpoint; what that costs counts as training time.
 
     Args:
         workload: What is trained.
@@ -43,42 +61,130 @@ class ClusterTrainer(Trainer):
         self._workers = workers
         self._identities: dict[tuple[str, ...], WorkloadIdentity] = {}
         self._launcher = launcher or InProcessLauncher()
-        devices = self._launcher.start(workers)
-        data = workload.load_data()
-        self._examples = len(data.train_inputs)
+        self._devices = self._launcher.start(workers)
+        self._data = workload.load_data()
         self._rate_at = rate_function(workload)
-        self._program = Program(workload, data, devices)
-        self._tester = ModelTester(self._program.function, workload, data, devices.chief)
+        self._program = Program(workload, self._data, self._devices)
+        self._tester = ModelTester(
+            self._program.function, workload, self._data, self._devices.chief
+        )
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         """See `Trainer.train`."""
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, self._own_identity(*pair))
-        if any(choose_protocol(name).exchange is Exchange.REPLICA for name in pair):
-            self._program.prepare_replicas()
-        state, start = self._program.form.load(spec)
-        self._program.load(state)
+        log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
         started_at = datetime.now(timezone.utc)
-        configuration = Configuration(self._workload, spec, self._examples, self._rate_at)
-        run = TrainingRun(
-            configuration, self._program, self._tester, spec, observer or SilentObserver(), start
-        )
         try:
-            result = run.execute()
+            self._train(spec, log)
         except SyncSwitchError:
             raise
         except TRANSIENT_ERRORS as error:
             raise RetryableError(f"a server was lost while training ({one_line(error)})") from error
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
-        return trial_record(spec, result, start.elapsed_seconds if start else 0.0, started_at)
+        return trial_record(spec, log.result(), started_at)
 
     def close(self) -> None:
         """See `Trainer.close`."""
         self._launcher.close()
+
+    def _train(self, spec: TrialSpec, log: RunLog) -> None:
+        """Runs until the end, on as many clusters as it takes."""
+        state = self._program.form.begin(spec, log)
+        clock = TrainingClock(log.elapsed_seconds)
+        configuration = Configuration(
+            self._workload, spec, len(self._data.train_inputs), self._rate_at
+        )
+        disturbances = _disturbances(spec, log, self._launcher)
+        controller = _controller(spec)
+        losses = 0
+        restarts_at_switch = spec.conditions.switch_mechanism == "restart"
+        while True:
+            try:
+                self._put_onto_cluster(state, spec)
+                run = TrainingRun(
+                    configuration,
+                    self._program,
+                    self._tester,
+                    self._launcher,
+                    spec,
+                    log,
+                    disturbances,
+                    controller,
+                    clock,
+                    restarts_at_switch=restarts_at_switch,
+                )
+                if run.execute():
+                    return
+                restarts_at_switch = False
+                state = self._restart(spec, log)
+            except ServerLostError as error:
+                losses += 1
+                if losses > _MOST_LOSSES:
+                    raise RetryableError(
+                        f"the parameter server was lost again ({error})"
+                    ) from error
+                state = self._rebuild(spec, log, clock, error)
+
+    def _put_onto_cluster(self, state: ModelState, spec: TrialSpec) -> None:
+        pair = (spec.identity.first_protocol, spec.identity.second_protocol)
+        if any(choose_protocol(name).exchange is Exchange.REPLICA for name in pair):
+            self._program.prepare_replicas()
+        self._program.load(state)
+
+    def _rebuild(
+        self, spec: TrialSpec, log: RunLog, clock: TrainingClock, error: ServerLostError
+    ) -> ModelState:
+        """New servers after a loss, and the state that they are to have."""
+        clock.lose()
+        done = log.reached
+        reason = f"the parameter server: {error}"
+        log.add_event(RunEvent("lost", done, clock.now_seconds, reason))
+        start = time.perf_counter()
+        self._renew_servers()
+        state = self._program.form.begin_again(spec, log)
+        seconds = time.perf_counter() - start
+        clock.lose()
+        reason = f"the cluster goes on from worker-step {log.done:,}, after {done:,} were done"
+        log.add_event(RunEvent("rebuilt", log.done, clock.now_seconds, reason, None, seconds))
+        return state
+
+    def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
+        """New servers for the second protocol; the state goes by way of a checkpoint."""
+        with tempfile.TemporaryDirectory(prefix="syncswitch-switch-") as folder:
+            path = (spec.checkpoint_directory or Path(folder)) / "switch.npz"
+            write_checkpoint(path, self._program.form.checkpoint(self._program.state(), spec, log))
+            self._renew_servers()
+            checkpoint = read_checkpoint(path)
+            path.unlink()
+        return self._program.form.restored(checkpoint, path)
+
+    def _renew_servers(self) -> None:
+        self._launcher.rebuild()
+        self._program = Program(self._workload, self._data, self._devices)
 
     def _own_identity(self, *protocols: str) -> WorkloadIdentity:
         # Kept, because describing a workload builds its model.
         if protocols not in self._identities:
             self._identities[protocols] = self._workload.identity(self._workers, *protocols)
         return self._identities[protocols]
+
+
+def _disturbances(spec: TrialSpec, log: RunLog, launcher: Launcher) -> Disturbances:
+    found = [parse_injection(text) for text in spec.conditions.injections]
+    launcher_name = "processes" if launcher.has_servers else "in-process"
+    check_injections(found, launcher_name)
+    active = ActiveInjections(
+        found,
+        spec.identity.total_worker_steps,
+        done=log.done,
+        now_seconds=log.elapsed_seconds,
+        resumed=spec.resume,
+    )
+    return Disturbances(active, launcher)
+
+
+def _controller(spec: TrialSpec) -> OnlineController | None:
+    online = spec.conditions.online
+    return None if online == "none" else OnlineController(online, range(spec.identity.workers))

@@ -1,23 +1,26 @@
 """Imports TensorFlow once and forks the servers and the chief of a cluster from itself.
 
-    python -m syncswitch.trainers.cluster.zygote SOCKET_FD WORKLOAD WORKERS
+    python -m syncswitch.trainers.cluster.zygote SOCKET_FD WORKLOAD WORKERS [PROXIED_WORKER ...]
 
 A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of
 a second (on CPUs: a GPU has to be chosen before the import). The zygote itself never starts
-TensorFlow's runtime. It ends when its standard input does, and the kernel ends its children then.
+TensorFlow's runtime, and has one thread, so that it can fork at any time. It ends when its standard
+input does, and the kernel ends its children then.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, NoReturn
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.cluster.keeper import Keeper, KeeperClient, Server, fork
 from syncswitch.trainers.cluster.messages import (
     Failed,
     Finished,
@@ -28,94 +31,86 @@ from syncswitch.trainers.cluster.messages import (
     Train,
     VerdictIs,
 )
-from syncswitch.trainers.cluster.network import die_with_parent, free_ports, isolate_network
+from syncswitch.trainers.cluster.network import free_ports, isolate_network
 from syncswitch.trainers.trainer import Trainer, Verdict
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.servers import ClusterAddresses
+    from syncswitch.trainers.cluster.servers import ServersLauncher
 
 _FIRST_PRIVATE_PORT = 20000
+_STANDARD_INPUT = 0
 
 
 def main() -> None:
     """Starts the cluster and waits for the end of standard input or of the chief."""
     socket_fd, reference, workers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    proxied = [int(argument) for argument in sys.argv[4:]]
     private_network = isolate_network()
-    from syncswitch.trainers.cluster.servers import cluster_addresses, serve
+    from syncswitch.trainers.cluster.servers import ServersLauncher, cluster_addresses, serve
 
-    ports = (
-        list(range(_FIRST_PRIVATE_PORT, _FIRST_PRIVATE_PORT + workers + 2))
-        if private_network
-        else free_ports(workers + 2)
+    count = workers + 2 + len(proxied)
+    first = _FIRST_PRIVATE_PORT
+    ports = list(range(first, first + count)) if private_network else free_ports(count)
+    # A worker listens where its proxy sends to, and the others know the proxy.
+    behind = dict(zip(proxied, ports[workers + 2 :], strict=True))
+    addresses = cluster_addresses(ports[: workers + 2])
+    own_ports: dict[Server, int] = {("ps", 0): ports[1]}
+    for worker in range(workers):
+        own_ports["worker", worker] = behind.get(worker, ports[2 + worker])
+
+    def be_server(job: str, task: int) -> None:
+        serve(addresses, job, task, own_ports[job, task])
+
+    control, chiefs_control = multiprocessing.Pipe()
+    keeper = Keeper(
+        own_ports,
+        be_server,
+        {worker: ports[2 + worker] for worker in proxied},
+        (socket_fd, control.fileno(), chiefs_control.fileno()),
     )
-    addresses = cluster_addresses(ports)
+    keeper.start()
 
-    def server(job: str, task: int) -> Callable[[], None]:
-        def run() -> None:
-            # Only the chief may hold the socket, or its end would not be seen at the other side.
-            os.close(socket_fd)
-            serve(addresses, job, task)
+    def be_chief() -> None:
+        control.close()
+        launcher = ServersLauncher(addresses, KeeperClient(chiefs_control))
+        _be_chief(Connection(socket_fd), launcher, reference, workers, private_network)
 
-        return run
-
-    names = {_fork(server("ps", 0)): "ps 0"}
-    for task in range(workers):
-        names[_fork(server("worker", task))] = f"worker {task}"
-    chief = _fork(
-        lambda: _be_chief(Connection(socket_fd), addresses, reference, workers, private_network)
-    )
+    chief = fork(be_chief)
     os.close(socket_fd)
-    threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
-    _wait_for(chief, names)
+    chiefs_control.close()
+    keeper.close_in_children = (control.fileno(),)
+    _keep(keeper, control, chief)
 
 
-def _fork(run: Callable[[], None]) -> int:
-    process_id = os.fork()
-    if process_id:
-        return process_id
-    status = 1
-    try:
-        die_with_parent()
-        sys.stdin.close()
-        run()
-        status = 0
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stderr.flush()
-        # Not sys.exit: what the zygote has registered to do at its exit is not the child's to do.
-        os._exit(status)
-
-
-def _exit_at_end_of_input() -> None:
-    while sys.stdin.buffer.read(1):
-        pass
-    os._exit(0)
-
-
-def _wait_for(chief: int, names: dict[int, str]) -> NoReturn:
+def _keep(keeper: Keeper, control: Connection, chief: int) -> NoReturn:
+    status = 0
     while True:
-        process_id, status = os.wait()
-        if process_id == chief:
-            os._exit(1 if status else 0)
-        code = os.waitstatus_to_exitcode(status)
-        print(f"server {names.get(process_id)} ended with status {code}", file=sys.stderr)
+        ready: Sequence[object] = wait([control, _STANDARD_INPUT])
+        if _STANDARD_INPUT in ready and not os.read(_STANDARD_INPUT, 1):
+            break
+        if control in ready:
+            try:
+                keeper.answer(control)
+            except (EOFError, OSError):
+                status = 1 if os.waitpid(chief, 0)[1] else 0
+                break
+    keeper.close()
+    os._exit(status)
 
 
 def _be_chief(
     connection: Connection,
-    addresses: ClusterAddresses,
+    launcher: ServersLauncher,
     reference: str,
     workers: int,
     private_network: bool,
 ) -> None:
-    from syncswitch.trainers.cluster.servers import ServersLauncher
     from syncswitch.trainers.cluster.trainer import ClusterTrainer
     from syncswitch.trainers.workload import load_workload
 
     talker = _Talker(connection)
     try:
-        trainer = ClusterTrainer(load_workload(reference), workers, ServersLauncher(addresses))
+        trainer = ClusterTrainer(load_workload(reference), workers, launcher)
     except Exception as error:
         talker.send(_failure(error))
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.schedule import checkpoint_path
 
-__all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "write_checkpoint"]
+
+_LOG = logging.getLogger(__name__)
 
 _GROUPS = ("parameters", "slots", "statistics")
 
@@ -31,6 +37,8 @@ class Checkpoint:
         parameters: Trained variables by logical name.
         slots: The optimizer's variables by logical name.
         statistics: Other variables of the model (moving means) by logical name.
+        history: What the run that wrote it has to know to go on, see `RunLog.history`; a fork
+            does not look at it.
     """
 
     model: str
@@ -42,6 +50,7 @@ class Checkpoint:
     parameters: Mapping[str, Vector]
     slots: Mapping[str, Vector]
     statistics: Mapping[str, Vector]
+    history: str = ""
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -53,6 +62,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "first_protocol_worker_steps": np.array(checkpoint.first_protocol_worker_steps),
         "updates": np.array(checkpoint.updates),
         "elapsed_seconds": np.array(checkpoint.elapsed_seconds),
+        "history": np.array(checkpoint.history),
     }
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
@@ -93,6 +103,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             first_protocol_worker_steps=int(arrays["first_protocol_worker_steps"]),
             updates=int(arrays["updates"]),
             elapsed_seconds=float(arrays["elapsed_seconds"]),
+            history=str(arrays.get("history", "")),
             **groups,
         )
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
@@ -100,3 +111,30 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"checkpoint {path} cannot be read ({one_line(error)}); "
             "give a whole checkpoint of this workload or start afresh"
         ) from error
+
+
+def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
+    """The furthest whole checkpoint that a run of this very trial left; None where there is none.
+
+    A damaged one is passed over, with a warning.
+
+    Raises:
+        UserError: It is of another job.
+    """
+    for percent in sorted(spec.checkpoint_percents, reverse=True):
+        path = checkpoint_path(spec, percent, ".npz")
+        if not path.exists():
+            continue
+        try:
+            checkpoint = read_checkpoint(path)
+        except UserError as error:
+            _LOG.warning("%s; passing over it", error)
+            continue
+        known = json.loads(checkpoint.history or "{}").get("fingerprint")
+        if known != spec.identity.fingerprint:
+            raise UserError(
+                f"checkpoint {path} is of another job than workload {spec.identity.name!r} is now;"
+                " move it away or give another folder"
+            )
+        return path, checkpoint
+    return None

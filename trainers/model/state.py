@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.records import RunEvent, TrialSpec
 from syncswitch.trainers.keras_parts import build_model
-from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint
+from syncswitch.trainers.model.checkpoint import (
+    Checkpoint,
+    latest_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.model.optimizer import Optimizer
-from syncswitch.trainers.schedule import switch_worker_step
+from syncswitch.trainers.run_log import RunLog
 from syncswitch.trainers.trial_check import check_position
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelState", "StateForm", "restored_model"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,47 +74,111 @@ class StateForm:
             self.statistics.pack(moving_variables(model)),
         )
 
-    def to_checkpoint(
-        self, state: ModelState, spec: TrialSpec, worker_step: int, elapsed_seconds: float
-    ) -> Checkpoint:
-        """A checkpoint of `spec` after so many worker-steps."""
+    def checkpoint(self, state: ModelState, spec: TrialSpec, log: RunLog) -> Checkpoint:
+        """A checkpoint of `spec` where its cluster was drained last."""
         return Checkpoint(
             model=spec.identity.model or "",
             seed=spec.seed,
-            worker_step=worker_step,
-            first_protocol_worker_steps=min(worker_step, switch_worker_step(spec)),
+            worker_step=log.done,
+            first_protocol_worker_steps=log.first_protocol_done,
             updates=state.updates,
-            elapsed_seconds=elapsed_seconds,
+            elapsed_seconds=log.elapsed_seconds,
             parameters=self.parameters.name(state.parameters),
             slots=self.slots.name(state.slots),
             statistics=self.statistics.name(state.statistics),
+            history=log.history(),
         )
 
-    def load(self, spec: TrialSpec) -> tuple[ModelState, Checkpoint | None]:
-        """The state with which a trial begins, and the checkpoint that it comes from.
+    def save(
+        self, path: Path, percents: Sequence[float], state: ModelState, spec: TrialSpec, log: RunLog
+    ) -> None:
+        """Writes a checkpoint of a drained run; where that fails, the run goes on without it.
+
+        Args:
+            path: Of the file.
+            percents: Of W, to which it belongs.
+            state: Of the training.
+            spec: The trial.
+            log: Learns of the file, or why there is none.
+        """
+        try:
+            write_checkpoint(path, self.checkpoint(state, spec, log))
+        except OSError as error:
+            reason = f"checkpoint {path} cannot be written: {error.strerror or one_line(error)}"
+            _LOG.warning("%s; the run goes on without it", reason)
+            log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
+        else:
+            log.add_checkpoint(percents, path)
+
+    def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
+        """The state with which a trial begins: fresh, of another run, or where it was itself.
+
+        Args:
+            spec: The trial.
+            log: Is put where the state belongs.
 
         Raises:
             UserError: The checkpoint cannot be read, or is of another job.
         """
+        own = latest_checkpoint(spec) if spec.resume else None
+        if own is not None:
+            path, checkpoint = own
+            log.go_back(checkpoint)
+            reason = f"from {path.name}, after {log.done:,} worker-steps"
+            log.add_event(RunEvent("resumed", log.done, log.elapsed_seconds, reason))
+            return self.restored(checkpoint, path)
         if spec.fork_from is None:
-            return self.initial(spec.seed), None
+            return self.initial(spec.seed)
         checkpoint = read_checkpoint(spec.fork_from)
         check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
+        if checkpoint.model != spec.identity.model:
+            raise self._foreign(spec.fork_from, f"structure {checkpoint.model[:12]}")
+        log.fork(checkpoint)
+        return self.restored(checkpoint, spec.fork_from)
+
+    def begin_again(self, spec: TrialSpec, log: RunLog) -> ModelState:
+        """The state at the last whole checkpoint that this run has written; without any, `begin`.
+
+        Args:
+            spec: The trial.
+            log: Is put where the state belongs.
+
+        Raises:
+            UserError: As by `begin`.
+        """
+        for percent in sorted(log.checkpoints, reverse=True):
+            path = log.checkpoints[percent]
+            try:
+                checkpoint = read_checkpoint(path)
+            except UserError as error:
+                _LOG.warning("%s; passing over it", error)
+                continue
+            log.go_back(checkpoint)
+            return self.restored(checkpoint, path)
+        log.start_over()
+        return self.begin(spec, log)
+
+    def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
+        """The state that a checkpoint of this workload holds.
+
+        Raises:
+            UserError: It is of another model or optimizer.
+        """
         try:
-            if checkpoint.model != spec.identity.model:
-                raise ValueError(f"structure {checkpoint.model[:12]}")
-            state = ModelState(
+            return ModelState(
                 self.parameters.from_named(checkpoint.parameters),
                 self.slots.from_named(checkpoint.slots),
                 self.statistics.from_named(checkpoint.statistics),
                 checkpoint.updates,
             )
         except (KeyError, ValueError) as error:
-            raise UserError(
-                f"checkpoint {spec.fork_from} is of another model or optimizer than workload "
-                f"{self._workload.name!r} ({error}); give one of this workload"
-            ) from error
-        return state, checkpoint
+            raise self._foreign(path, str(error)) from error
+
+    def _foreign(self, path: Path, difference: str) -> UserError:
+        return UserError(
+            f"checkpoint {path} is of another model or optimizer than workload "
+            f"{self._workload.name!r} ({difference}); give one of this workload"
+        )
 
 
 def restored_model(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 from syncswitch.storage.errors import UserError
 
@@ -48,10 +47,10 @@ with _quiet():
 
 __all__ = [
     "TRANSIENT_ERRORS",
-    "executor_scope",
     "is_initialized",
-    "new_executor",
+    "own_executor",
     "quiet_log",
+    "reconnect",
     "tf",
 ]
 
@@ -78,22 +77,35 @@ def quiet_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-def new_executor() -> Any:
-    """A private eager executor for one thread.
+@contextmanager
+def own_executor() -> Iterator[None]:
+    """Runs what this thread executes on a private eager executor.
 
     The default one is shared: an operation that fails on a dead worker would fail every thread.
     """
-    from tensorflow.python.eager import executor
+    from tensorflow.python.eager import context, executor
 
-    return executor.new_executor(enable_async=False)
+    own = executor.new_executor(enable_async=False)
+    try:
+        with context.executor_scope(own):
+            yield
+    finally:
+        # What it still waits for has failed before, and is known; unasked it would be printed.
+        try:
+            own.wait()
+        except tf.errors.OpError:
+            own.clear_error()
 
 
-def executor_scope(executor: Any) -> AbstractContextManager[None]:
-    """Runs what this thread executes on `executor`."""
+def reconnect() -> None:
+    """Connects to the same servers again, of which some are new at their old addresses.
+
+    What is on the others stays there. All have to answer.
+    """
     from tensorflow.python.eager import context
 
-    scope: AbstractContextManager[None] = context.executor_scope(executor)
-    return scope
+    current = context.context()
+    current.update_server_def(current.get_server_def())
 
 
 def is_initialized() -> bool:

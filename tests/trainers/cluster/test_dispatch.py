@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.dispatch import Dispatcher
+from syncswitch.trainers.cluster.dispatch import Dispatcher, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
 from syncswitch.trainers.segment_steps import Ticket
 
@@ -26,7 +26,7 @@ class FakeCluster:
         workers: int,
         step: Callable[[int, Ticket], None] = lambda worker, ticket: None,
         on_done: Callable[[int], None] = lambda done: None,
-        apply_round: Callable[[Sequence[int], int], None] = lambda workers, first: None,
+        apply_round: Callable[[Sequence[int], int], object] = lambda workers, first: None,
     ) -> None:
         self.rounds: list[tuple[tuple[int, ...], int]] = []
         self.done: list[int] = []
@@ -52,23 +52,24 @@ class FakeCluster:
             assert not thread.is_alive()
 
     def run(self, protocol: str, end_step: int) -> None:
-        machine = choose_protocol(protocol).machine(self.dispatcher.workers)
-        self.dispatcher.begin(machine, end_step)
+        self.dispatcher.begin(choose_protocol(protocol).machine, end_step)
         assert self.dispatcher.wait_until_drained(20), "the segment never ended"
 
     def _work(self, worker: int) -> None:
-        while (ticket := self.dispatcher.inboxes[worker].get()) is not None:
+        while (ticket := self.dispatcher.inboxes[worker].get()) is not Notice.END:
+            assert isinstance(ticket, Ticket)
             with self._lock:
                 self.tickets.append((worker, ticket))
             try:
                 self._step(worker, ticket)
                 self.dispatcher.acknowledge(worker, 0.0, 0)
             except BaseException as error:
-                self.dispatcher.fail(error)
+                self.dispatcher.fail(worker, error)
 
-    def _apply_round(self, workers: Sequence[int], first_step: int) -> None:
+    def _apply_round(self, workers: Sequence[int], first_step: int) -> tuple[int, ...]:
         self.rounds.append((tuple(workers), first_step))
         self._apply(workers, first_step)
+        return ()
 
     def _note_done(self, done: int) -> None:
         self.done.append(done)
@@ -126,7 +127,7 @@ def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
             assert release.wait(20)
 
     with FakeCluster(3, step) as cluster:
-        cluster.dispatcher.begin(ASP(range(3)), 100)
+        cluster.dispatcher.begin(ASP, 100)
         deadline = time.monotonic() + 20
         while cluster.dispatcher.done < 99 and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -146,7 +147,7 @@ def test_in_bsp_everybody_waits_for_a_slow_worker() -> None:
             assert release.wait(20)
 
     with FakeCluster(3, step) as cluster:
-        cluster.dispatcher.begin(BSP(range(3)), 9)
+        cluster.dispatcher.begin(BSP, 9)
         assert not cluster.dispatcher.wait_until_drained(0.2)
         assert len(cluster.tickets) == 3
         assert cluster.dispatcher.done == 0
@@ -188,7 +189,7 @@ def test_a_round_that_cannot_be_applied_ends_the_segment(workers: int) -> None:
         raise RuntimeError("lost")
 
     with FakeCluster(workers, apply_round=lost) as cluster:
-        cluster.dispatcher.begin(BSP(range(workers)), 9)
+        cluster.dispatcher.begin(BSP, 9)
         assert cluster.dispatcher.wait_until_drained(3), "waits for ever"
         assert str(cluster.dispatcher.error) == "lost"
         assert cluster.dispatcher.done == 0
@@ -199,27 +200,27 @@ def test_a_copy_of_the_model_that_fails_ends_the_segment() -> None:
         raise RuntimeError("lost")
 
     with FakeCluster(1, on_done=lost) as cluster:
-        cluster.dispatcher.begin(ASP(range(1)), 9)
+        cluster.dispatcher.begin(ASP, 9)
         assert cluster.dispatcher.wait_until_drained(3), "waits for ever"
         assert str(cluster.dispatcher.error) == "lost"
 
 
 def test_staleness_is_summed_and_its_maximum_kept_for_each_segment() -> None:
     dispatcher = Dispatcher([0], lambda workers, first: None, lambda done: None)
-    dispatcher.begin(ASP([0]), 3)
+    dispatcher.begin(ASP, 3)
     for staleness in (2, 5, 1):
         ticket = dispatcher.inboxes[0].get_nowait()
         assert ticket is not None
         dispatcher.acknowledge(0, 0.0, staleness)
     assert (dispatcher.staleness.pushes, dispatcher.staleness.total) == (3, 8)
     assert dispatcher.staleness.maximum == 5
-    dispatcher.begin(ASP([0]), 4)
+    dispatcher.begin(ASP, 4)
     assert dispatcher.staleness.pushes == 0
 
 
 def test_a_fork_goes_on_with_the_next_worker_step() -> None:
     dispatcher = Dispatcher([0], lambda workers, first: None, lambda done: None, done=17)
-    dispatcher.begin(ASP([0]), 20)
+    dispatcher.begin(ASP, 20)
     assert dispatcher.inboxes[0].get_nowait() == Ticket(0, 17)
 
 

@@ -41,13 +41,13 @@ def make_program(devices: Any) -> MakeProgram:
 
 def in_parallel(*bodies: Callable[[], Any]) -> list[Any]:
     """Runs each body in a thread and an executor of its own, started together."""
-    from syncswitch.trainers.model.tensorflow_api import executor_scope, new_executor
+    from syncswitch.trainers.model.tensorflow_api import own_executor
 
     results: list[Any] = [None] * len(bodies)
     together = threading.Barrier(len(bodies))
 
     def run(index: int, body: Callable[[], Any]) -> None:
-        with executor_scope(new_executor()):
+        with own_executor():
             together.wait(30)
             results[index] = body()
 

@@ -28,7 +28,7 @@ def program(devices: Any) -> Program:
 @pytest.fixture
 def replicas(program: Program) -> Replicas:
     """Three, with one state for all."""
-    program.replicas.scatter(program.form.initial(5))
+    program.replicas.scatter(program.form.initial(5), range(3))
     return program.replicas
 
 
@@ -48,8 +48,8 @@ def test_what_is_scattered_is_the_mean_and_nothing_of_before_is_left(
 ) -> None:
     replicas.step(0, 3, 5, 0.1, 0.9)
     state = replace(program.form.initial(6), updates=17)
-    replicas.scatter(state)
-    found = replicas.mean()
+    replicas.scatter(state, range(3))
+    found = replicas.mean(range(3))
     np.testing.assert_allclose(found.parameters, state.parameters, rtol=1e-6)
     np.testing.assert_array_equal(found.slots, 0)
     assert found.updates == 17
@@ -95,8 +95,8 @@ def test_the_mean_and_a_snapshot_are_of_all_and_change_nothing(replicas: Replica
         np.mean(part, 0)
         for part in zip(*(one_of(replicas, worker) for worker in range(3)), strict=True)
     ]
-    snapshot = replicas.snapshot()
-    state = replicas.mean()
+    snapshot = replicas.snapshot(range(3))
+    state = replicas.mean(range(3))
     for found, expected in zip(
         (state.parameters, state.statistics, state.slots), parts, strict=True
     ):
@@ -121,11 +121,11 @@ def test_many_at_once_do_not_touch_one_another(keras: Any, devices: Any) -> None
 
         return steps
 
-    replicas.scatter(start)
+    replicas.scatter(start, range(3))
     in_parallel(*(body(worker) for worker in range(3)))
     together = [one_of(replicas, worker) for worker in range(3)]
-    assert replicas.mean().updates == 15
-    replicas.scatter(start)
+    assert replicas.mean(range(3)).updates == 15
+    replicas.scatter(start, range(3))
     for worker in range(3):
         body(worker)()
         for found, expected in zip(together[worker], one_of(replicas, worker), strict=True):

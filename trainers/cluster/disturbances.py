@@ -1,0 +1,97 @@
+"""Makes the injected stragglers and failures of a run happen on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Protocol
+
+from syncswitch.trainers.cluster.launchers import Launcher, WorkerLostError
+from syncswitch.trainers.injection.active import ActiveInjections, Started
+from syncswitch.trainers.injection.grammar import Injection
+
+__all__ = ["Disturbances", "Note"]
+
+
+class Note(Protocol):
+    """Puts an event into the book of the run."""
+
+    def __call__(
+        self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
+    ) -> None:
+        """See `RunEvent`."""
+
+
+class Disturbances:
+    """The injections of one run; those of a run without any cost nothing.
+
+    Args:
+        active: What is going on.
+        launcher: Of the cluster.
+    """
+
+    def __init__(self, active: ActiveInjections, launcher: Launcher) -> None:
+        self._active = active
+        self._launcher = launcher
+        self._lock = threading.Lock()
+        self._doomed: set[int] = set()
+
+    def advance(self, done: int, now_seconds: float, note: Note) -> None:
+        """Begins and ends what is due; called again and again."""
+        with self._lock:
+            changes = self._active.advance(done, now_seconds)
+        for change in changes:
+            injection = change.injection
+            if isinstance(change, Started):
+                note("injected", injection.text, injection.worker)
+            self._act(injection, is_start=isinstance(change, Started))
+
+    def hold_up(self, worker: int, busy_seconds: float) -> None:
+        """Makes the step of a straggler take longer; in its own thread.
+
+        Args:
+            worker: Whose step.
+            busy_seconds: What it took.
+        """
+        delay_seconds = self._active.delay_seconds(worker)
+        delay_seconds += (self._active.slowdown(worker) - 1.0) * busy_seconds
+        if delay_seconds > 0:
+            time.sleep(delay_seconds)
+
+    def maybe_lose(self, worker: int, worker_step: int, *, is_done: bool) -> None:
+        """Ends a worker without a process where it is to be killed; in its own thread.
+
+        Args:
+            worker: Who.
+            worker_step: Which it has to do; it decides whether the worker dies before its step or
+                after, when nobody knows that it was done.
+            is_done: Whether the step is done.
+
+        Raises:
+            WorkerLostError: It is to be killed now.
+        """
+        if worker in self._doomed and is_done == bool(worker_step % 2):
+            self._doomed.discard(worker)
+            raise WorkerLostError("it was told to end")
+
+    def _act(self, injection: Injection, *, is_start: bool) -> None:
+        worker = injection.worker
+        if injection.kind == "straggler":
+            assert worker is not None
+            if injection.by == "proxy":
+                self._launcher.delay(worker, self._active.message_delay_seconds(worker))
+            elif injection.by == "cpu":
+                self._launcher.limit(worker, self._active.cpu_percent(worker))
+        elif is_start:
+            self._strike(injection)
+
+    def _strike(self, injection: Injection) -> None:
+        if injection.role == "chief":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self._launcher.has_servers:
+            number = signal.SIGSTOP if injection.kind == "hang" else signal.SIGKILL
+            self._launcher.signal(injection.worker, number)
+        elif injection.worker is not None:
+            self._doomed.add(injection.worker)
