@@ -69,6 +69,7 @@ class SegmentSteps:
         self._again: list[int] = []
         self._idle: set[int] = set()
         self._leaving: set[int] = set()
+        self._is_stopped = False
 
     @property
     def out(self) -> frozenset[int]:
@@ -118,7 +119,7 @@ class SegmentSteps:
         """
         ticket = self._out.pop(worker, None)
         groups = self._leave(worker)
-        if ticket is not None:
+        if ticket is not None and not self._is_stopped:
             heapq.heappush(self._again, ticket.worker_step)
             groups += self._call_back()
         return groups
@@ -157,6 +158,7 @@ class SegmentSteps:
         """Hands out no further tickets at all."""
         self.cut()
         self._again.clear()
+        self._is_stopped = True
 
     def _following_step(self) -> int | None:
         if self._again:
