@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from syncswitch.searcher.reporting import Reporter, Run
 from syncswitch.searcher.stopping import StopRule
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records import Evaluation, RunEvent
 from syncswitch.trainers.trainer import Verdict
 
 __all__ = ["RunObserver"]
@@ -65,3 +65,7 @@ class RunObserver:
         if is_known or self._stop.is_hopeless(self._evaluations):
             return Verdict.STOP
         return Verdict.CONTINUE
+
+    def on_event(self, event: RunEvent) -> None:
+        """Passes it on."""
+        self._reporter.on_event(self._run, event)

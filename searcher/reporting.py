@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from syncswitch.searcher.decision import Progress
-from syncswitch.storage.records import Evaluation, TrialRecord
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
 
 __all__ = ["Reporter", "Run", "SilentReporter"]
 
@@ -33,7 +33,7 @@ class Run:
 
 
 class Reporter(Protocol):
-    """Is told how a search goes on. `on_progress` and `on_evaluation` come from trainer threads."""
+    """Is told how a search goes on; what is about a run under way comes from trainer threads."""
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
         """The history as it is before each decision; `most_runs` is None where none can say."""
@@ -46,6 +46,9 @@ class Reporter(Protocol):
 
     def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
         """The run was tested."""
+
+    def on_event(self, run: Run, event: RunEvent) -> None:
+        """Something happened to the run, or was decided about it."""
 
     def on_finished(self, run: Run, record: TrialRecord) -> None:
         """The run is complete and recorded."""
@@ -73,6 +76,9 @@ class SilentReporter:
         """Does nothing."""
 
     def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """Does nothing."""
+
+    def on_event(self, run: Run, event: RunEvent) -> None:
         """Does nothing."""
 
     def on_finished(self, run: Run, record: TrialRecord) -> None:

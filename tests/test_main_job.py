@@ -125,6 +125,32 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     assert not (tmp_path / "syncswitch.db").exists()
 
 
+def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, tmp_path: Path) -> None:
+    database = ("--storage", f"sqlite:///{folder}/syncswitch.db")
+    slow = [f"--inject=straggler:worker={n},at=0%,for=100%,delay=20ms" for n in range(2)]
+    command = ("syncswitch-run", WORKLOAD, *slow, *database, "--json")
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    process = start(*command, folder=tmp_path)
+    checkpoints = tmp_path / "tiny-checkpoints"
+    while process.poll() is None and not list(checkpoints.glob("*.npz")):
+        time.sleep(0.01)
+    process.kill()
+    assert process.communicate()[0] == ""
+    assert process.returncode == -signal.SIGKILL
+
+    done = run(*command, "--resume", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["worker_steps"] == 320
+    assert report["conditions"]["injections"] == [
+        f"straggler:worker={n},at=0%,for=100%,delay=20ms,by=thread" for n in range(2)
+    ]
+    (resumed,) = [event for event in report["events"] if event["kind"] == "resumed"]
+    assert resumed["worker_step"] >= 32
+    assert (tmp_path / "tiny.keras").is_file()
+    assert not checkpoints.exists()
+
+
 def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     run("syncswitch-search", "policy", "export", "tiny", "-o", policy, folder=folder)
@@ -141,6 +167,7 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
         ((WORKLOAD, "--policy", "nofile.json"), ["nofile.json"]),
         ((WORKLOAD, "-o", "model.h5"), ["model.h5", ".keras"]),
         ((WORKLOAD, "-o", "no/such/folder/m.keras"), ["no/such/folder"]),
+        ((WORKLOAD, "--checkpoints", "tiny_jobs.py"), ["tiny_jobs.py", "file"]),
         (("tiny_jobs.py:not_a_workload",), ["no policy"]),
         (("tiny_jobs.py:not_a_workload", "--policy", policy), ["int", "tiny"]),
     ]

@@ -171,14 +171,23 @@ def print_text(text: str) -> None:
         click.echo(text)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output; a cell that is too long goes on in the next line."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], prose: str | None = None
+) -> None:
+    """A table on standard output; a cell that is too long goes on in the next line.
+
+    Args:
+        columns: The first one has names, the others have values.
+        rows: A cell for each column.
+        prose: A further column with words.
+    """
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+        is_text = position == 0 or column == prose
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table, markup=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ from syncswitch.trainers.schedule import Segment, next_segment, switch_worker_st
 from syncswitch.trainers.trainer import Observer, Verdict
 
 __all__ = ["Position", "RunLog"]
-
-_LOG = logging.getLogger(__name__)
 
 
 class Position(Protocol):
@@ -190,10 +187,27 @@ class RunLog:
         self._phases = joined_phases((*self._phases, phase))
         self.done, self.elapsed_seconds = done, elapsed_seconds
 
+    def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
+        """Takes note that the run goes on with another protocol; the policy's switch is an event.
+
+        Args:
+            protocol: The new one.
+            seconds: From the last update to the first step.
+            now_seconds: Training time.
+        """
+        self.switch_overhead_seconds += seconds
+        if not self.is_before_switch:
+            percent = self._spec.switch_percent
+            reason = (
+                f"from {self.last_protocol} to {protocol}: the timing policy says {percent:g} %"
+            )
+            self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
+
     def add_event(self, event: RunEvent) -> None:
-        """Takes note of something that happened."""
-        _LOG.info("%s: %s", event.kind, event.reason)
+        """Takes note of something that happened, and tells the observer."""
         self._events.append(event)
+        with self._observing:
+            self._observer.on_event(event)
 
     def add_checkpoint(self, percents: Sequence[float], path: Path) -> None:
         """Takes note of a file."""

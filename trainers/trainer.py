@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Protocol
 
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
 
 __all__ = ["Observer", "SilentObserver", "Trainer", "Verdict"]
 
@@ -28,6 +28,9 @@ class Observer(Protocol):
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Learns an evaluation as it comes, in the order of the worker-steps."""
 
+    def on_event(self, event: RunEvent) -> None:
+        """Learns what happens to the run, or is decided about it."""
+
 
 class SilentObserver:
     """Lets every run go on to its end."""
@@ -38,6 +41,9 @@ class SilentObserver:
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Always answers `CONTINUE`."""
         return Verdict.CONTINUE
+
+    def on_event(self, event: RunEvent) -> None:
+        """Does nothing."""
 
 
 class Trainer(ABC):

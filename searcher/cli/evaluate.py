@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.searcher.cli.policy_selection import policy_named
-from syncswitch.searcher.cli.render import workers_text
+from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.searching import evaluate_policy
 from syncswitch.searcher.cli.trainer_options import TrainerChoice, trainer_options
 from syncswitch.storage.records import LARGEST_SEED
@@ -23,6 +23,7 @@ from syncswitch.trainers.console import (
     protocols_option,
     workers_option,
 )
+from syncswitch.trainers.run_options import ConditionsChoice, conditions_options, inject_option
 
 if TYPE_CHECKING:
     from syncswitch.searcher.evaluated import EvaluatedSetting, EvaluationResult
@@ -36,6 +37,8 @@ __all__ = ["evaluate"]
 @workers_option(None, "Workers in the cluster. Default: as in the policy.")
 @protocols_option(None, "Protocols before and after the switch. Default: as in the policy.")
 @trainer_options
+@inject_option
+@conditions_options
 @click.option(
     "--runs",
     type=click.IntRange(min=1),
@@ -57,6 +60,7 @@ def evaluate(
     workers: int | None,
     protocols: str | None,
     trainer: TrainerChoice,
+    chosen: ConditionsChoice,
     runs: int,
     seed: int,
     storage_url: str,
@@ -70,7 +74,9 @@ def evaluate(
 
     The runs are compared with those of the first protocol alone, and of WORKLOAD's own policy where
     the database has one. Runs that are recorded count, unless they were stopped early or another
-    trainer made them; only what is missing is made. No policy is saved.
+    trainer made them, or under other conditions (--online, --switch, --inject); only what is
+    missing is made. No policy is saved. What is injected disturbs all these runs at the same
+    moments; the paper's scenarios come before the switch of POLICY.
 
     The same command goes on where an interrupted one stopped, and answers at once when all runs are
     there. The exit status is 0 whether or not the policy keeps the accuracy.
@@ -82,10 +88,14 @@ def evaluate(
     pair = (policy.first_protocol, policy.second_protocol)
     if protocols is not None:
         pair = parse_pair(protocols)
-    job = trainer.job(reference, workers or policy.workers, workers, pair, storage_url, seed)
+    n = workers or policy.workers
+    conditions = trainer.conditions(chosen, n, policy.switch_percent, pair[0])
+    job = trainer.job(reference, n, workers, pair, storage_url, seed)
     check_switch(job.identity, policy)
     try:
-        result = evaluate_policy(job, reference, policy, runs, trainer.kind, seed, storage_url)
+        result = evaluate_policy(
+            job, reference, policy, runs, trainer.kind, seed, storage_url, conditions
+        )
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")
         return EXIT_INTERRUPTED
@@ -122,6 +132,7 @@ def _as_json(result: EvaluationResult) -> dict[str, Any]:
         "workers": identity.workers,
         "simulated_cluster": identity.simulated_cluster,
         "protocols": [identity.first_protocol, identity.second_protocol],
+        "conditions": dataclasses.asdict(result.conditions),
         "own_policy_version": None if own is None else own.version,
         "study": result.study,
         "new_runs": result.new_runs,
@@ -145,6 +156,12 @@ def _print(result: EvaluationResult) -> None:
     )
     click.echo()
     print_text(_verdict(result))
+    chosen = result.conditions
+    text = conditions_text(
+        chosen.online, chosen.switch_mechanism, "; ".join(chosen.injections) or None
+    )
+    if text:
+        print_text(f"All runs trained under these conditions: {text}.")
 
 
 def _cells(setting: EvaluatedSetting, speed_up: float | None) -> list[str]:

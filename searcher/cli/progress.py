@@ -14,8 +14,9 @@ import click
 
 from syncswitch.searcher.decision import Progress
 from syncswitch.searcher.reporting import Run
-from syncswitch.storage.records import Evaluation, TrialRecord
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.console import progress_bars, stderr_console, stderr_is_terminal
+from syncswitch.trainers.event_text import event_line, is_remarkable
 
 __all__ = ["BarReporter", "LineReporter", "label_of", "make_reporter"]
 
@@ -57,6 +58,11 @@ class LineReporter(AbstractContextManager["LineReporter"]):
 
     def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
         """Nothing, as above."""
+
+    def on_event(self, run: Run, event: RunEvent) -> None:
+        """The reason, unless it is only the switch that the setting says."""
+        if is_remarkable(event):
+            self._write(f"{label_of(run)}: {event_line(event)}")
 
     def on_finished(self, run: Run, record: TrialRecord) -> None:
         """The result in one line."""

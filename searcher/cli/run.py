@@ -16,6 +16,7 @@ from syncswitch.searcher.cli.trainer_options import TrainerChoice, is_given, tra
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -25,6 +26,7 @@ from syncswitch.trainers.console import (
     protocols_option,
     workers_option,
 )
+from syncswitch.trainers.run_options import ConditionsChoice, conditions_options
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchResult
@@ -39,6 +41,7 @@ _DEFAULT_WORKERS = 4
 @workers_option(_DEFAULT_WORKERS)
 @protocols_option("bsp,asp")
 @trainer_options
+@conditions_options
 @click.option(
     "--settings",
     type=int,
@@ -99,6 +102,7 @@ def run(
     workers: int,
     protocols: str,
     trainer: TrainerChoice,
+    chosen: ConditionsChoice,
     strategy: str,
     settings: int,
     runs: int,
@@ -135,9 +139,15 @@ def run(
     )
     if warm_start and strategy != "adaptive":
         raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
-    plan = SearchPlan(rule, trainer=trainer.kind, base_seed=seed, warm_start=warm_start)
-    plan.check()
     pair = parse_pair(protocols)
+    plan = SearchPlan(
+        rule,
+        trainer=trainer.kind,
+        base_seed=seed,
+        warm_start=warm_start,
+        conditions=trainer.conditions(chosen, workers, 100.0, pair[0]),
+    )
+    plan.check()
     given_workers = workers if is_given("workers") else None
     job = trainer.job(reference, workers, given_workers, pair, storage_url, seed)
     if dry_run:
@@ -153,8 +163,8 @@ def run(
         print_error("interrupted; all finished runs are kept, and the same command goes on")
         return EXIT_INTERRUPTED
     version = result.policy.version
-    chosen = None if version == current else version
-    _print(result, as_json, _how_to_use(job, reference, chosen))
+    chosen_version = None if version == current else version
+    _print(result, as_json, _how_to_use(job, reference, chosen_version, plan.conditions))
     return EXIT_OK
 
 
@@ -167,13 +177,15 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
         render.print_result(result, how_to_use)
 
 
-def _how_to_use(job: compose.Job, reference: str, version: int | None) -> str:
+def _how_to_use(
+    job: compose.Job, reference: str, version: int | None, conditions: RunConditions
+) -> str:
     """The command line that uses this policy, with what it would not guess."""
     fingerprint = job.identity.fingerprint[:12]
     if job.identity.simulated_cluster is not None:
         # On a real cluster it is another job, so the policy is tried there first.
         policy = fingerprint if version is None else f"{fingerprint}@{version}"
-        words = ["syncswitch-search", "evaluate", policy, reference]
+        words = ["syncswitch-search", "evaluate", policy, reference, *_as_found(conditions)]
     elif not _is_loadable(job.reference):
         words = ["syncswitch-search", "policy", "export", fingerprint]
         words += [] if version is None else ["--version", str(version)]
@@ -182,9 +194,21 @@ def _how_to_use(job: compose.Job, reference: str, version: int | None) -> str:
         words += [] if version is None else ["--policy", str(version)]
         if job.identity.workers != _DEFAULT_WORKERS:
             words += ["--workers", str(job.identity.workers)]
+        words += _as_found(conditions)
     if is_given("storage_url"):
         words += ["--storage", str(click.get_current_context().params["storage_url"])]
     return shlex.join(words)
+
+
+def _as_found(conditions: RunConditions) -> list[str]:
+    """A policy is for the conditions under which it was found."""
+    usual = RunConditions()
+    words = []
+    if conditions.online != usual.online:
+        words += ["--online", conditions.online]
+    if conditions.switch_mechanism != usual.switch_mechanism:
+        words += ["--switch", conditions.switch_mechanism]
+    return words
 
 
 def _is_loadable(recorded_reference: str | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -13,6 +13,10 @@ from click.core import ParameterSource
 from syncswitch.searcher.cli import compose
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RunConditions
+    from syncswitch.trainers.run_options import ConditionsChoice
 
 __all__ = ["TrainerChoice", "is_given", "trainer_options"]
 
@@ -69,6 +73,29 @@ class TrainerChoice:
         if self.name == compose.SIMULATED:
             return compose.compose_simulated(reference, workers, protocols, self.profile)
         return compose.TRAINERS[self.name](reference, workers, protocols, self.launcher)
+
+    def conditions(
+        self,
+        chosen: ConditionsChoice,
+        workers: int,
+        switch_percent: float,
+        first_protocol: str,
+    ) -> RunConditions:
+        """Under which conditions the runs train.
+
+        Args:
+            chosen: By the user.
+            workers: n.
+            switch_percent: The scenarios of the paper come before this.
+            first_protocol: Before the switch.
+
+        Raises:
+            UserError: They do not fit the job, or what makes the runs.
+        """
+        if self.name == compose.REPLAY:
+            chosen.check_nothing_chosen("--trainer replay trains nothing, its runs are recorded")
+        launcher = compose.SIMULATED if self.name == compose.SIMULATED else self.launcher
+        return chosen.conditions(workers, switch_percent, first_protocol, launcher)
 
     def check(self) -> None:
         """Refuses options that do not go with the trainer.

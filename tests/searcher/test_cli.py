@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import QUICK, Invoke, database_file, error_line
+from command_line import OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.cli import compose, main
@@ -120,6 +120,8 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
         (["--seed", "-1"], "--seed is -1"),
         (["--trainer", "cloud"], "'cloud' is not"),
         (["--strategy", "luck"], "'luck' is not"),
+        (["--protocols", "asp,bsp", "--online", "elastic"], "--online elastic acts while"),
+        (["--inject", "mild"], "No such option"),
         (["--nonsense"], "No such option"),
     ],
 )
@@ -130,6 +132,15 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert result.exit_code == 2
     assert said in error_line(result)
     assert not database_file(url).exists()
+
+
+def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invoke) -> None:
+    chosen = ["--online", "greedy", "--switch", "restart"]
+    result = invoke("run", "digits", *OTHER, *chosen)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.rstrip().endswith("syncswitch-run digits --online greedy --switch restart")
+    # It is another search than the one without.
+    assert "BSP, run 1 of 1" in invoke("run", "digits", *OTHER).stderr
 
 
 def test_the_trainer_is_the_one_that_is_named(

@@ -131,6 +131,33 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
     assert len([line for line in done.stderr.splitlines() if line.startswith("[")]) == 2
 
 
+@pytest.mark.usefixtures("one_version")
+def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) -> None:
+    chosen = ["--online", "elastic", "--inject", "moderate"]
+    command = ["evaluate", "generated", *LARGER, "--runs", "1"]
+    assert invoke(*command).exit_code == 0
+    done = invoke(*command, *chosen)
+    assert done.exit_code == 0, done.stderr
+    injections = "; ".join(
+        f"straggler:worker={worker},at=0.78125%,for=1.5625%,delay=30ms,by=thread,times=4,"
+        "every=3.125%"
+        for worker in (6, 7)
+    )
+    assert done.stdout.splitlines()[-1] == (
+        f"All runs trained under these conditions: elastic, {injections}."
+    )
+    made = runs_in(url)
+    assert [percent for _, percent, *_ in made[-4:]] == [100.0, 12.5, 100.0, 12.5]
+    found = json.loads(invoke(*command, *chosen, "--json").stdout)
+    assert found["new_runs"] == 2
+    assert found["conditions"] == {
+        "online": "elastic",
+        "switch_mechanism": "hot",
+        "injections": injections.split("; "),
+    }
+    assert runs_in(url) == made
+
+
 @pytest.mark.usefixtures("two_clusters")
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -149,6 +176,22 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         (
             [FINGERPRINT, "digits", "--trainer", "simulated", "--protocols", "ds-sync:3,asp"],
             "protocol 'ds-sync:3' cannot be used with --workers 4",
+        ),
+        ([FINGERPRINT, "generated", "--online", "lazy"], "'lazy' is not one of 'none'"),
+        (
+            [FINGERPRINT, "generated", "--protocols", "asp,bsp", "--online", "greedy"],
+            "--online greedy acts while workers wait for each other",
+        ),
+        ([FINGERPRINT, "generated", "--inject", "worse"], "--inject is 'worse': give an"),
+        ([FINGERPRINT, "generated", "--inject", "kill:worker=9,at=1%"], "numbered from 0 to 3"),
+        ([FINGERPRINT, "generated", "--inject", "kill:ps,at=1%"], "use --launcher processes"),
+        (
+            [FINGERPRINT, "digits", "--trainer", "simulated", "--inject", "hang:ps,at=1%"],
+            "a simulated cluster knows stragglers and kill:worker alone",
+        ),
+        (
+            [FINGERPRINT, "x", "--trainer", "replay", "--recordings", "r", "--inject", "mild"],
+            "--inject cannot be used: --trainer replay trains nothing",
         ),
     ],
 )

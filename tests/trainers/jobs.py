@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.cluster.launchers import Devices
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.trainer import Verdict
@@ -151,6 +151,7 @@ class RecordingObserver:
     def __init__(self, answer: Callable[[Evaluation], Verdict] | None = None) -> None:
         self.evaluations: list[Evaluation] = []
         self.progress: list[int] = []
+        self.events: list[RunEvent] = []
         self.overlaps = 0
         self._answer = answer
         self._inside = threading.Lock()
@@ -171,6 +172,15 @@ class RecordingObserver:
         try:
             self.evaluations.append(evaluation)
             return self._answer(evaluation) if self._answer else Verdict.CONTINUE
+        finally:
+            self._inside.release()
+
+    def on_event(self, event: RunEvent) -> None:
+        if not self._inside.acquire(blocking=False):
+            self.overlaps += 1
+            return
+        try:
+            self.events.append(event)
         finally:
             self._inside.release()
 

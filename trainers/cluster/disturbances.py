@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
 import time
 from typing import Protocol
 
+from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.trainers.cluster.launchers import Launcher, WorkerLostError
 from syncswitch.trainers.injection.active import ActiveInjections, Started
 from syncswitch.trainers.injection.grammar import Injection
 
 __all__ = ["Disturbances", "Note"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Note(Protocol):
@@ -36,7 +40,9 @@ class Disturbances:
         self._active = active
         self._launcher = launcher
         self._lock = threading.Lock()
-        self._doomed: set[int] = set()
+        # Whether the worker dies after its step.
+        self._doomed: dict[int, bool] = {}
+        self._strikes = 0
 
     def advance(self, done: int, now_seconds: float, note: Note) -> None:
         """Begins and ends what is due; called again and again."""
@@ -47,6 +53,17 @@ class Disturbances:
             if isinstance(change, Started):
                 note("injected", injection.text, injection.worker)
             self._act(injection, is_start=isinstance(change, Started))
+
+    def end(self) -> None:
+        """Ends what is still going on: the next run on this cluster has nothing to do with it."""
+        with self._lock:
+            changes = self._active.end()
+        for change in changes:
+            try:
+                self._act(change.injection, is_start=False)
+            except SyncSwitchError as error:
+                # What the run has measured stands.
+                _LOG.warning("cannot end %s: %s", change.injection.text, error)
 
     def hold_up(self, worker: int, busy_seconds: float) -> None:
         """Makes the step of a straggler take longer; in its own thread.
@@ -60,20 +77,20 @@ class Disturbances:
         if delay_seconds > 0:
             time.sleep(delay_seconds)
 
-    def maybe_lose(self, worker: int, worker_step: int, *, is_done: bool) -> None:
+    def maybe_lose(self, worker: int, *, is_done: bool) -> None:
         """Ends a worker without a process where it is to be killed; in its own thread.
+
+        Turn by turn it dies before its step, and after, when nobody knows that it was done.
 
         Args:
             worker: Who.
-            worker_step: Which it has to do; it decides whether the worker dies before its step or
-                after, when nobody knows that it was done.
-            is_done: Whether the step is done.
+            is_done: Whether its step is done.
 
         Raises:
             WorkerLostError: It is to be killed now.
         """
-        if worker in self._doomed and is_done == bool(worker_step % 2):
-            self._doomed.discard(worker)
+        if self._doomed.get(worker) is is_done:
+            del self._doomed[worker]
             raise WorkerLostError("it was told to end")
 
     def _act(self, injection: Injection, *, is_start: bool) -> None:
@@ -94,4 +111,5 @@ class Disturbances:
             number = signal.SIGSTOP if injection.kind == "hang" else signal.SIGKILL
             self._launcher.signal(injection.worker, number)
         elif injection.worker is not None:
-            self._doomed.add(injection.worker)
+            self._doomed[injection.worker] = bool(self._strikes % 2)
+            self._strikes += 1

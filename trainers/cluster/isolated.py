@@ -17,6 +17,7 @@ from syncswitch.storage.records import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.messages import (
     Failed,
     Finished,
+    Happened,
     Message,
     Progress,
     Ready,
@@ -98,6 +99,8 @@ class IsolatedTrainer(Trainer):
                     observer.on_progress(message.worker_step)
                 elif isinstance(message, Tested):
                     self._send(VerdictIs(observer.on_evaluation(message.evaluation)))
+                elif isinstance(message, Happened):
+                    observer.on_event(message.event)
                 elif isinstance(message, Finished):
                     return message.record
                 elif isinstance(message, Failed):

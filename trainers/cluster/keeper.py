@@ -58,7 +58,8 @@ def fork(run: Callable[[], None]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        sys.stderr.flush()
+        with suppress(OSError):  # or the child would go on as its parent
+            sys.stderr.flush()
         # Not sys.exit: what the parent has registered to do at its exit is not the child's to do.
         os._exit(status)
 
@@ -199,7 +200,8 @@ class Keeper:
     def _note_end(self, server: Server, status: int) -> None:
         del self._process_ids[server]
         code = os.waitstatus_to_exitcode(status)
-        print(f"server {server[0]} {server[1]} ended with status {code}", file=sys.stderr)
+        with suppress(OSError):  # the disk may be full
+            print(f"server {server[0]} {server[1]} ended with status {code}", file=sys.stderr)
 
     def _start_proxies(self) -> None:
         reader, self._proxy_control = os.pipe()

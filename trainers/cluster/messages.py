@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Verdict
 
-__all__ = ["Failed", "Finished", "Message", "Progress", "Ready", "Tested", "Train", "VerdictIs"]
+__all__ = [
+    "Failed",
+    "Finished",
+    "Happened",
+    "Message",
+    "Progress",
+    "Ready",
+    "Tested",
+    "Train",
+    "VerdictIs",
+]
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,13 @@ class Tested:
 
 
 @dataclass(frozen=True)
+class Happened:
+    """Something happened to the run."""
+
+    event: RunEvent
+
+
+@dataclass(frozen=True)
 class VerdictIs:
     """Answer to `Tested`."""
 
@@ -63,4 +80,4 @@ class Failed:
     text: str
 
 
-Message = Ready | Train | Progress | Tested | VerdictIs | Finished | Failed
+Message = Ready | Train | Progress | Tested | Happened | VerdictIs | Finished | Failed

@@ -155,9 +155,8 @@ class TrainingRun:
             state = self._program.state()
             for lost in self._program.replicas.scatter(state, self._dispatcher.members):
                 self._dispatcher.note_lost(lost)
-        before = self._log.last_protocol
-        if before not in (None, segment.protocol):
-            self._note_switch(before or "", segment.protocol)
+        if self._log.last_protocol not in (None, segment.protocol):
+            self._switch(segment.protocol)
         self._clock.start()
         self._dispatcher.begin(choice.machine, segment.end_worker_step)
         while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
@@ -175,29 +174,28 @@ class TrainingRun:
             self._write_checkpoint(segment.checkpoint_percents)
             self._clock.leave_out(time.perf_counter() - start)
 
-    def _note_switch(self, before: str, after: str) -> None:
+    def _switch(self, protocol: str) -> None:
         """Puts the time since the last update onto the clock; it is the price of the switch."""
         seconds = max(0.0, self._clock.idle_seconds)
         self._clock.add(seconds)
-        self._log.switch_overhead_seconds += seconds
-        if not self._log.is_before_switch:
-            percent = self._spec.switch_percent
-            reason = f"from {before} to {after}, which the timing policy puts at {percent:g} %"
-            self._note("switched", reason, None, seconds)
+        self._log.add_switch(protocol, seconds, self._clock.now_seconds)
 
     def _report_progress(self) -> None:
         self._log.progress(self._dispatcher.done)
 
     def _work(self, worker: int) -> None:
         """Body of one worker's thread."""
-        while True:
-            with own_executor():
-                if self._serve(worker):
+        try:
+            while True:
+                with own_executor():
+                    if self._serve(worker):
+                        return
+                others = [one for one in self._dispatcher.members if one != worker]
+                if not self._recovery.bring_back(worker, others):
                     return
-            others = [one for one in self._dispatcher.members if one != worker]
-            if not self._recovery.bring_back(worker, others):
-                return
-            self._tell_controller(worker, is_lost=False)
+                self._tell_controller(worker, is_lost=False)
+        except BaseException as error:
+            self._dispatcher.fail(worker, error)
 
     def _serve(self, worker: int) -> bool:
         """Takes a ticket, does a step, acknowledges it, and again; False once it is lost."""
@@ -209,7 +207,9 @@ class TrainingRun:
                 return False
             start = time.perf_counter()
             try:
+                self._disturbances.maybe_lose(worker, is_done=False)
                 loss, staleness = self._do(worker, ticket.worker_step)
+                self._disturbances.maybe_lose(worker, is_done=True)
                 self._disturbances.hold_up(worker, time.perf_counter() - start)
             except BaseException as error:
                 is_push = self._exchange is Exchange.PUSH
@@ -231,20 +231,16 @@ class TrainingRun:
     def _do(self, worker: int, worker_step: int) -> tuple[float, int | None]:
         """One worker-step; its loss and, where parameters are shared, its staleness."""
         program, seed = self._program, self._spec.seed
-        self._disturbances.maybe_lose(worker, worker_step, is_done=False)
         if self._exchange is Exchange.ROUND:
             push = program.push_gradient(worker, worker_step, seed)
-            result = push.loss, push.pushed_updates - push.pulled_updates
-        else:
-            gradients = self._exchange.gradients_per_update(len(self._dispatcher.members))
-            rate = self._configuration.rate(worker_step, gradients)
-            momentum = self._configuration.momentum(worker_step)
-            if self._exchange is Exchange.REPLICA:
-                return program.replicas.step(worker, worker_step, seed, rate, momentum), None
-            push = program.push_update(worker, worker_step, seed, rate, momentum)
-            result = push.loss, push.pushed_updates - 1 - push.pulled_updates
-        self._disturbances.maybe_lose(worker, worker_step, is_done=True)
-        return result
+            return push.loss, push.pushed_updates - push.pulled_updates
+        gradients = self._exchange.gradients_per_update(len(self._dispatcher.members))
+        rate = self._configuration.rate(worker_step, gradients)
+        momentum = self._configuration.momentum(worker_step)
+        if self._exchange is Exchange.REPLICA:
+            return program.replicas.step(worker, worker_step, seed, rate, momentum), None
+        push = program.push_update(worker, worker_step, seed, rate, momentum)
+        return push.loss, push.pushed_updates - 1 - push.pulled_updates
 
     def _join(self, workers: Sequence[int], worker_step: int) -> Iterable[int]:
         if self._exchange is Exchange.REPLICA:

@@ -90,13 +90,21 @@ class ClusterTrainer(Trainer):
         self._launcher.close()
 
     def _train(self, spec: TrialSpec, log: RunLog) -> None:
-        """Runs until the end, on as many clusters as it takes."""
         state = self._program.form.begin(spec, log)
+        disturbances = _disturbances(spec, log, self._launcher)
+        try:
+            self._run(state, spec, log, disturbances)
+        finally:
+            disturbances.end()
+
+    def _run(
+        self, state: ModelState, spec: TrialSpec, log: RunLog, disturbances: Disturbances
+    ) -> None:
+        """Runs until the end, on as many clusters as it takes."""
         clock = TrainingClock(log.elapsed_seconds)
         configuration = Configuration(
             self._workload, spec, len(self._data.train_inputs), self._rate_at
         )
-        disturbances = _disturbances(spec, log, self._launcher)
         controller = _controller(spec)
         losses = 0
         restarts_at_switch = spec.conditions.switch_mechanism == "restart"
@@ -152,13 +160,18 @@ class ClusterTrainer(Trainer):
 
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """New servers for the second protocol; the state goes by way of a checkpoint."""
-        with tempfile.TemporaryDirectory(prefix="syncswitch-switch-") as folder:
-            path = (spec.checkpoint_directory or Path(folder)) / "switch.npz"
-            write_checkpoint(path, self._program.form.checkpoint(self._program.state(), spec, log))
-            self._renew_servers()
-            checkpoint = read_checkpoint(path)
-            path.unlink()
-        return self._program.form.restored(checkpoint, path)
+        form = self._program.form
+        state = self._program.state()
+        try:
+            with tempfile.TemporaryDirectory(prefix="syncswitch-switch-") as folder:
+                path = Path(folder) / "switch.npz"
+                write_checkpoint(path, form.checkpoint(state, spec, log))
+                state = form.restored(read_checkpoint(path), path)
+        except OSError as error:
+            reason = f"the switch's checkpoint cannot be written: {error.strerror or error}"
+            log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
+        self._renew_servers()
+        return state
 
     def _renew_servers(self) -> None:
         self._launcher.rebuild()

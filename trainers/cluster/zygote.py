@@ -19,11 +19,12 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, NoReturn
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records import Evaluation, RunEvent
 from syncswitch.trainers.cluster.keeper import Keeper, KeeperClient, Server, fork
 from syncswitch.trainers.cluster.messages import (
     Failed,
     Finished,
+    Happened,
     Message,
     Progress,
     Ready,
@@ -150,6 +151,9 @@ class _Talker:
         answer = self._connection.recv()
         assert isinstance(answer, VerdictIs)
         return answer.verdict
+
+    def on_event(self, event: RunEvent) -> None:
+        self.send(Happened(event))
 
 
 def _failure(error: Exception) -> Failed:

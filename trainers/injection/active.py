@@ -113,6 +113,14 @@ class ActiveInjections:
         self._weigh()
         return changes
 
+    def end(self) -> list[Ended]:
+        """Ends what is going on now: the run is over."""
+        changes = [Ended(one.injection) for one in self._active]
+        self._active.clear()
+        self._look_ahead()
+        self._weigh()
+        return changes
+
     def delay_seconds(self, worker: int) -> float:
         """What is added now to each worker-step of a worker."""
         return self._delays.get(worker, 0.0)

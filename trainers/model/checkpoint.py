@@ -16,7 +16,13 @@ from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.schedule import checkpoint_path
 
-__all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "latest_checkpoint",
+    "read_checkpoint",
+    "remove_unfinished",
+    "write_checkpoint",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -111,6 +117,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"checkpoint {path} cannot be read ({one_line(error)}); "
             "give a whole checkpoint of this workload or start afresh"
         ) from error
+
+
+def remove_unfinished(spec: TrialSpec) -> None:
+    """Removes what a killed run of this very trial has half written, under temporary names."""
+    for percent in spec.checkpoint_percents:
+        path = checkpoint_path(spec, percent, ".npz")
+        for unfinished in path.parent.glob(f".{path.name}.*"):
+            unfinished.unlink(missing_ok=True)
 
 
 def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:

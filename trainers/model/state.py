@@ -15,6 +15,7 @@ from syncswitch.trainers.model.checkpoint import (
     Checkpoint,
     latest_checkpoint,
     read_checkpoint,
+    remove_unfinished,
     write_checkpoint,
 )
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
@@ -120,6 +121,8 @@ class StateForm:
         Raises:
             UserError: The checkpoint cannot be read, or is of another job.
         """
+        if spec.resume:
+            remove_unfinished(spec)
         own = latest_checkpoint(spec) if spec.resume else None
         if own is not None:
             path, checkpoint = own

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.running_counts import StalenessCount
 from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
+from syncswitch.trainers.simulated.membership import Change, Membership
 from syncswitch.trainers.simulated.timing import Link, StepTimes
 
 __all__ = ["Idle", "Learner", "Played", "play_segment"]
@@ -17,6 +18,12 @@ __all__ = ["Idle", "Learner", "Played", "play_segment"]
 
 class Learner(Protocol):
     """What happens to the parameters, in the order of the virtual time."""
+
+    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
+        """A segment begins with these workers; nothing is outstanding."""
+
+    def finish(self) -> None:
+        """The segment is over."""
 
     def pull(self, ticket: Ticket) -> None:
         """The worker takes the parameters with which it computes this step."""
@@ -27,9 +34,21 @@ class Learner(Protocol):
     def join(self, group: Sequence[int], worker_step: int) -> None:
         """The work of these workers is joined; `worker_step` is the first of their round."""
 
+    def leave(self, worker: int) -> None:
+        """The worker takes no further part; what of it has arrived stays."""
+
+    def come_back(self, worker: int) -> None:
+        """The worker takes part again: its first step is about to begin."""
+
 
 class Idle:
     """Learns nothing: for when only the time is asked for."""
+
+    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
+        """Does nothing."""
+
+    def finish(self) -> None:
+        """Does nothing."""
 
     def pull(self, ticket: Ticket) -> None:
         """Does nothing."""
@@ -38,6 +57,12 @@ class Idle:
         """Does nothing."""
 
     def join(self, group: Sequence[int], worker_step: int) -> None:
+        """Does nothing."""
+
+    def leave(self, worker: int) -> None:
+        """Does nothing."""
+
+    def come_back(self, worker: int) -> None:
         """Does nothing."""
 
 
@@ -58,6 +83,7 @@ def play_segment(
     steps: SegmentSteps,
     times: StepTimes,
     learner: Learner,
+    membership: Membership,
     start_seconds: float,
     on_done: Callable[[int, float], None],
 ) -> Played:
@@ -67,10 +93,29 @@ def play_segment(
         steps: Of the segment, not yet started.
         times: Of the run.
         learner: Told what happens.
+        membership: Says who leaves and comes back.
         start_seconds: Training time at which the segment begins.
         on_done: `(worker-steps done, training time)`: called after each update; both ascend.
+
+    Raises:
+        UserError: All workers were taken away, and none comes back.
     """
-    return _Play(steps, times, learner, start_seconds, on_done).to_its_end()
+    return _Play(steps, times, learner, membership, start_seconds, on_done).to_its_end()
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step that is under way.
+
+    Attributes:
+        ticket: For it.
+        start_seconds: When it began.
+        pulled_updates: Updates before its pull.
+    """
+
+    ticket: Ticket
+    start_seconds: float
+    pulled_updates: int = 0
 
 
 class _Play:
@@ -86,72 +131,139 @@ class _Play:
         steps: SegmentSteps,
         times: StepTimes,
         learner: Learner,
+        membership: Membership,
         start_seconds: float,
         on_done: Callable[[int, float], None],
     ) -> None:
         self._steps = steps
         self._times = times
         self._learner = learner
+        self._membership = membership
         self._on_done = on_done
         self._down, self._up = Link(), Link()
         self._done = steps.done
-        self._seconds = start_seconds
+        self._now = self._seconds = start_seconds
         self._updates = 0
-        self._pulled_updates: dict[int, int] = {}
         self._staleness = StalenessCount()
-        self._events: list[tuple[float, int, Callable[[Ticket, float], None], Ticket]] = []
+        self._under_way: dict[int, _Step] = {}
+        self._leaving: set[int] = set()
+        self._back: set[int] = set()
+        self._events: list[tuple[float, int, int, Callable[[_Step, float], None], _Step]] = []
+        self._scheduled = 0
 
     def to_its_end(self) -> Played:
         """Plays all events."""
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
-        while self._events:
-            seconds, _, happen, ticket = heapq.heappop(self._events)
-            happen(ticket, seconds)
+        while not self._steps.is_over:
+            self._go_on()
         return Played(self._seconds, self._staleness)
 
-    def _at(self, seconds: float, happen: Callable[[Ticket, float], None], ticket: Ticket) -> None:
+    def _go_on(self) -> None:
+        """The next event, or a change of the membership before it."""
+        if not self._events or self._membership.next_seconds <= self._events[0][0]:
+            self._now = self._membership.wait(self._now)
+            self._change(self._membership.advance(self._steps.done, self._now))
+            return
+        self._now, worker, _, happen, step = heapq.heappop(self._events)
+        # Of a worker that is lost nothing further happens.
+        if self._under_way.get(worker) is step:
+            happen(step, self._now)
+
+    def _at(self, seconds: float, happen: Callable[[_Step, float], None], step: _Step) -> None:
         # In one moment lower numbers come first; a worker has one event at a time. So of equal
         # workers that push at once each pulls before the next one's push, and DSSP's ties are
         # those of its known times.
-        heapq.heappush(self._events, (seconds, ticket.worker, happen, ticket))
+        self._scheduled += 1
+        event = (seconds, step.ticket.worker, self._scheduled, happen, step)
+        heapq.heappush(self._events, event)
 
     def _begin(self, ticket: Ticket, now: float) -> None:
+        step = self._under_way[ticket.worker] = _Step(ticket, now)
+        if ticket.worker in self._back:
+            self._back.remove(ticket.worker)
+            self._learner.come_back(ticket.worker)
         if self._steps.exchange is Exchange.REPLICA:
-            self._at(now, self._compute, ticket)
+            self._at(now, self._compute, step)
         else:
-            self._at(now + self._times.latency_seconds, self._ask, ticket)
+            self._at(now + self._times.latency_seconds, self._ask, step)
 
-    def _ask(self, ticket: Ticket, now: float) -> None:
+    def _ask(self, step: _Step, now: float) -> None:
         start, _ = self._down.reserve(now, self._times.pull_seconds)
-        self._at(start, self._compute, ticket)
+        self._at(start, self._compute, step)
 
-    def _compute(self, ticket: Ticket, now: float) -> None:
-        self._learner.pull(ticket)
-        self._pulled_updates[ticket.worker] = self._updates
+    def _compute(self, step: _Step, now: float) -> None:
+        self._learner.pull(step.ticket)
+        step.pulled_updates = self._updates
         if self._steps.exchange is Exchange.REPLICA:
-            seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, now)
-            self._at(now + seconds, self._finish, ticket)
+            self._at(now + self._compute_seconds(step.ticket, now), self._finish, step)
             return
         there = now + self._times.pull_seconds + self._times.latency_seconds
-        seconds = self._times.compute_seconds(ticket.worker, ticket.worker_step, there)
-        self._at(there + seconds + self._times.latency_seconds, self._send, ticket)
+        seconds = self._compute_seconds(step.ticket, there)
+        self._at(there + seconds + self._times.latency_seconds, self._send, step)
 
-    def _send(self, ticket: Ticket, now: float) -> None:
+    def _compute_seconds(self, ticket: Ticket, now: float) -> float:
+        worker = ticket.worker
+        seconds = self._times.compute_seconds(worker, ticket.worker_step, now)
+        return self._membership.slowed(worker, seconds)
+
+    def _send(self, step: _Step, now: float) -> None:
         _, end = self._up.reserve(now, self._times.push_seconds(self._steps.exchange))
-        self._at(end, self._finish, ticket)
+        self._at(end, self._finish, step)
 
-    def _finish(self, ticket: Ticket, now: float) -> None:
-        self._learner.push(ticket)
+    def _finish(self, step: _Step, now: float) -> None:
+        worker = step.ticket.worker
+        del self._under_way[worker]
+        self._learner.push(step.ticket)
         if self._steps.exchange is not Exchange.REPLICA:
-            self._staleness.add(self._updates - self._pulled_updates[ticket.worker])
+            self._staleness.add(self._updates - step.pulled_updates)
         if self._steps.exchange is Exchange.PUSH:
             self._updates += 1
-        ends = self._join(self._steps.push(ticket.worker, now), now)
+        ends = self._join(self._steps.push(worker, now), now)
+        ends |= self._review(step, now)
+        self._hand_out(ends, now)
+        self._change(self._membership.advance(self._steps.done, now))
+
+    def _review(self, step: _Step, now: float) -> dict[int, float]:
+        """Does what the online policy decides; when those that it lets go on can."""
+        busy_seconds = now - step.start_seconds
+        decision = self._membership.review(step.ticket.worker, busy_seconds, self._steps.done, now)
+        ends: dict[int, float] = {}
+        for worker in decision.remove:
+            self._leaving.add(worker)
+            ends |= self._join(self._steps.leave(worker), now)
+        if decision.protocol is not None:
+            self._steps.cut()
+        for worker in sorted(self._leaving - self._under_way.keys()):
+            self._leaving.remove(worker)
+            self._learner.leave(worker)
+        return ends
+
+    def _change(self, changes: Iterable[Change]) -> None:
+        """Workers are lost and come back."""
+        ends: dict[int, float] = {}
+        for change in changes:
+            worker = change.worker
+            if change.is_back:
+                self._back.add(worker)
+                ends |= self._join(self._steps.join(worker), self._now)
+            else:
+                self._under_way.pop(worker, None)
+                self._back.discard(worker)
+                self._leaving.discard(worker)
+                self._learner.leave(worker)
+                ends |= self._join(self._steps.lose(worker), self._now)
+        if changes:
+            self._hand_out(ends, self._now)
+
+    def _hand_out(self, ends: dict[int, float], now: float) -> None:
         advance = self._steps.hand_out()
         ends |= self._join(advance.groups, now)
-        for following in advance.tickets:
-            self._begin(following, ends.get(following.worker, now))
+        is_round = self._steps.exchange is Exchange.ROUND
+        # Who is new to a round begins with the others.
+        others = max(ends.values(), default=now) if is_round else now
+        for ticket in advance.tickets:
+            self._begin(ticket, ends.get(ticket.worker, others))
 
     def _join(self, groups: Sequence[Sequence[int]], now: float) -> dict[int, float]:
         """Joins the work of groups, each by itself; when its members can go on."""

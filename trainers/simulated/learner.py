@@ -73,7 +73,6 @@ class TrainingLearner:
         update: Applies one.
         configuration: Rates and momenta of the run.
         seed: Of the run.
-        workers: n.
         state: With which the run begins.
 
     Attributes:
@@ -88,43 +87,53 @@ class TrainingLearner:
         update: Update,
         configuration: Configuration,
         seed: int,
-        workers: int,
         state: ModelState,
     ) -> None:
         self._source = source
         self._update = update
         self._configuration = configuration
         self._seed = seed
-        self._workers = workers
         self._exchange = Exchange.PUSH
         self.state = state
         self.loss = LossMean()
         self.is_finite = True
-        self._replicas: list[ModelState] = []
+        self._replicas: dict[int, ModelState] = {}
         self._pulls: dict[int, Outstanding] = {}
         self._waiting: list[int] = []
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
         self._round: dict[int, Computed] = {}
 
-    def begin(self, exchange: Exchange) -> None:
-        """Starts a segment; nothing may be outstanding."""
+    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
+        """See `Learner.begin`."""
         self._exchange = exchange
-        if exchange is Exchange.REPLICA:
-            self._replicas = [self.state] * self._workers
+        is_replica = exchange is Exchange.REPLICA
+        self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
 
     def finish(self) -> None:
-        """Ends a segment: replicas become one, their mean."""
-        if self._exchange is Exchange.REPLICA:
-            parameters, statistics = _mean_model(self._replicas)
-            slots = _mean([replica.slots for replica in self._replicas])
-            updates = max(replica.updates for replica in self._replicas)
-            self.state = ModelState(parameters, slots, statistics, updates)
+        """See `Learner.finish`: replicas become one, their mean."""
+        if self._replicas:
+            self.state = self._mean_replica()
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """Parameters and statistics as they are now; of replicas the mean."""
-        if self._exchange is not Exchange.REPLICA:
+        if not self._replicas:
             return self.state.parameters, self.state.statistics
-        return _mean_model(self._replicas)
+        return _mean_model(list(self._replicas.values()))
+
+    def leave(self, worker: int) -> None:
+        """See `Learner.leave`: what it has pulled comes to nothing, and its replica is gone."""
+        if self._pulls.pop(worker, None) is not None and worker in self._waiting:
+            self._waiting.remove(worker)
+        self._submitted.pop(worker, None)
+        replica = self._replicas.pop(worker, None)
+        if replica is not None and not self._replicas:
+            # Somebody has to know what was learnt when the first one is back.
+            self.state = replica
+
+    def come_back(self, worker: int) -> None:
+        """See `Learner.come_back`: its replica is the mean of the others."""
+        if self._exchange is Exchange.REPLICA:
+            self._replicas[worker] = self._mean_replica() if self._replicas else self.state
 
     def pull(self, ticket: Ticket) -> None:
         """See `Learner.pull`."""
@@ -147,7 +156,8 @@ class TrainingLearner:
         if self._exchange is Exchange.ROUND:
             self._round[worker] = computed
             return
-        rate = self._configuration.rate(step, self._exchange.gradients_per_update(self._workers))
+        members = len(self._replicas)
+        rate = self._configuration.rate(step, self._exchange.gradients_per_update(members))
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._moved(self._replicas[worker], computed, rate, step)
         else:
@@ -170,6 +180,13 @@ class TrainingLearner:
         )
         rate = self._configuration.rate(worker_step, len(group))
         self.state = self._moved(self.state, mean_of_round, rate, worker_step)
+
+    def _mean_replica(self) -> ModelState:
+        replicas = list(self._replicas.values())
+        parameters, statistics = _mean_model(replicas)
+        slots = _mean([replica.slots for replica in replicas])
+        updates = max(replica.updates for replica in replicas)
+        return ModelState(parameters, slots, statistics, updates)
 
     def _moved(self, state: ModelState, computed: Computed, rate: float, step: int) -> ModelState:
         momentum = self._configuration.momentum(step)

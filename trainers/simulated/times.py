@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records import PhaseRecord
-from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.run_record import phase_record
-from syncswitch.trainers.schedule import Segment, percent_to_worker_steps, round_worker_steps
-from syncswitch.trainers.segment_steps import SegmentSteps
-from syncswitch.trainers.simulated.events import Idle, play_segment
+from syncswitch.storage.records import PhaseRecord, RunConditions, TrialSpec, WorkloadIdentity
+from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.simulated.course import Course
+from syncswitch.trainers.simulated.events import Idle
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
+from syncswitch.trainers.trainer import SilentObserver
 
 __all__ = ["TimedJob", "simulate_phases"]
 
@@ -34,7 +33,11 @@ class TimedJob:
 
 
 def simulate_phases(
-    profile: ClusterProfile, job: TimedJob, switch_percent: float, seed: int
+    profile: ClusterProfile,
+    job: TimedJob,
+    switch_percent: float,
+    seed: int,
+    conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
 ) -> tuple[PhaseRecord, ...]:
     """Plays a run on the virtual clock; nothing is computed.
 
@@ -43,22 +46,38 @@ def simulate_phases(
         job: What runs there.
         switch_percent: Percent of W in the first protocol.
         seed: A training with the same seed has the same times.
+        conditions: Under which the run would train.
 
     Returns:
         The phases of the run, with their times and staleness.
+
+    Raises:
+        UserError: A simulated cluster cannot have these conditions.
     """
+    spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
+    log = RunLog(spec, SilentObserver(), lambda accuracy: False)
     times = StepTimes(profile, job.parameters, job.total_worker_steps, seed)
-    first, second = job.protocols
-    W, round_size = job.total_worker_steps, round_worker_steps(first, job.workers)
-    switch = percent_to_worker_steps(switch_percent, W, round_size)
-    phases = []
-    seconds = 0.0
-    for segment in (Segment(first, 0, switch), Segment(second, switch, W)):
-        if segment.start_worker_step == segment.end_worker_step:
-            continue
-        protocol = choose_protocol(segment.protocol).machine(range(job.workers))
-        steps = SegmentSteps(protocol, segment.start_worker_step, segment.end_worker_step)
-        played = play_segment(steps, times, Idle(), seconds, lambda *_: None)
-        phases.append(phase_record(segment, steps.done, played.seconds - seconds, played.staleness))
-        seconds = played.seconds
-    return tuple(phases)
+    for _ in Course(spec, log, times, Idle(), profile.switch_seconds).segments():
+        pass
+    return log.result().phases
+
+
+def _identity(job: TimedJob) -> WorkloadIdentity:
+    """Of a workload of which the time alone is asked."""
+    return WorkloadIdentity(
+        name="timed",
+        model=None,
+        data_set=None,
+        loss=None,
+        optimizer=None,
+        total_worker_steps=job.total_worker_steps,
+        batch_size=None,
+        learning_rate=None,
+        momentum=None,
+        learning_rate_boundaries=None,
+        metric=None,
+        evaluation_interval_worker_steps=job.total_worker_steps,
+        workers=job.workers,
+        first_protocol=job.protocols[0],
+        second_protocol=job.protocols[1],
+    )

@@ -14,6 +14,7 @@ from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.run_log import RunLog
 from syncswitch.trainers.run_record import trial_record
 from syncswitch.trainers.simulated.gradients import THREADS, GradientSource
 from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
@@ -80,26 +81,24 @@ class SimulatedTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         """See `Trainer.train`."""
         check_trial(spec, self._own_identity(spec))
-        state, start = self._form.load(spec)
         started_at = datetime.now(timezone.utc)
+        log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
         learner = TrainingLearner(
             self._source,
             self._update,
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
-            self._workers,
-            state,
+            self._form.begin(spec, log),
         )
         W = spec.identity.total_worker_steps
         run = SimulatedRun(
             spec,
+            log,
             learner,
             StepTimes(self._profile, self._parameters, W, spec.seed),
             self._form,
             self._tester,
-            observer or SilentObserver(),
             self._profile.switch_seconds,
-            start,
         )
         try:
             result = run.execute()
@@ -107,7 +106,7 @@ class SimulatedTrainer(Trainer):
             raise
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
-        return trial_record(spec, result, start.elapsed_seconds if start else 0.0, started_at)
+        return trial_record(spec, result, started_at)
 
     def close(self) -> None:
         """See `Trainer.close`."""

@@ -203,7 +203,7 @@ class TestInTheMiddleOfReplicas:
         accuracy = trainer._tester.accuracy
 
         def watched(parameters: Any, statistics: Any) -> float:
-            tested.append(parameters.numpy())
+            tested.append(np.asarray(parameters))
             return accuracy(parameters, statistics)
 
         monkeypatch.setattr(trainer._tester, "accuracy", watched)

@@ -9,10 +9,11 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec
-from syncswitch.trainers.model.checkpoint import write_checkpoint
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import ModelState, StateForm, restored_model
+from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.trainer import SilentObserver
 from syncswitch.trainers.workload import Workload
 
 from ..jobs import DENSE, digits_data, normalized_model, spec_of
@@ -32,8 +33,14 @@ def some_state(form: StateForm) -> ModelState:
     return ModelState(*vectors, updates=17)
 
 
+def log_of(spec: TrialSpec, done: int = 0) -> RunLog:
+    log = RunLog(spec, SilentObserver(), lambda accuracy: False)
+    log.done, log.first_protocol_done, log.elapsed_seconds = done, min(done, 200), 12.5
+    return log
+
+
 def checkpoint_of(form: StateForm, spec: TrialSpec, path: Path, worker_step: int = 100) -> Path:
-    write_checkpoint(path, form.to_checkpoint(some_state(form), spec, worker_step, 12.5))
+    form.save(path, (25.0,), some_state(form), spec, log_of(spec, worker_step))
     return path
 
 
@@ -51,30 +58,22 @@ class TestStateForm:
 
     def test_a_trial_begins_with_them(self) -> None:
         form = form_of(NORMALIZED)
-        state, checkpoint = form.load(spec_of(NORMALIZED, 4, 50.0, seed=2))
-        assert checkpoint is None
+        spec = spec_of(NORMALIZED, 4, 50.0, seed=2)
+        state = form.begin(spec, log_of(spec))
         np.testing.assert_array_equal(state.parameters, form.initial(2).parameters)
 
     def test_a_checkpoint_brings_all_of_a_state_back(self, tmp_path: Path) -> None:
         form = form_of(NORMALIZED)
         spec = spec_of(NORMALIZED, 4, 50.0)
         path = checkpoint_of(form, spec, tmp_path / "one.npz")
-        state, checkpoint = form_of(NORMALIZED).load(replace(spec, fork_from=path))
+        fork = replace(spec, fork_from=path)
+        log = log_of(fork)
+        state = form_of(NORMALIZED).begin(fork, log)
         expected = some_state(form)
         for group in ("parameters", "slots", "statistics"):
             np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
         assert state.updates == 17
-        assert checkpoint is not None
-        assert (checkpoint.worker_step, checkpoint.elapsed_seconds) == (100, 12.5)
-
-    @pytest.mark.parametrize(("worker_step", "first"), [(100, 100), (200, 200), (300, 200)])
-    def test_it_says_how_many_steps_were_done_before_the_switch(
-        self, worker_step: int, first: int
-    ) -> None:
-        form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)
-        checkpoint = form.to_checkpoint(some_state(form), spec, worker_step, 1.0)
-        assert checkpoint.first_protocol_worker_steps == first
-        assert checkpoint.model == spec.identity.model
+        assert (log.done, log.elapsed_seconds, log.inherited_seconds) == (100, 12.5, 12.5)
 
     def test_of_another_model_or_optimizer_it_is_refused(self, keras: Any, tmp_path: Path) -> None:
         form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)
@@ -83,7 +82,7 @@ class TestStateForm:
             path = tmp_path / f"{number}.npz"
             checkpoint_of(form_of(other), spec_of(other, 4, 50.0), path)
             with pytest.raises(UserError, match="another model or optimizer") as error:
-                form.load(replace(spec, fork_from=path))
+                form.begin(replace(spec, fork_from=path), log_of(spec))
             assert str(path) in str(error.value)
             assert "\n" not in str(error.value)
 
@@ -91,7 +90,7 @@ class TestStateForm:
         form, spec = form_of(DENSE), spec_of(DENSE, 4, 100.0)
         path = checkpoint_of(form, spec, tmp_path / "late.npz", worker_step=404)
         with pytest.raises(UserError):
-            form.load(replace(spec, fork_from=path))
+            form.begin(replace(spec, fork_from=path), log_of(spec))
 
 
 def test_a_restored_model_computes_what_the_flat_one_does(devices: Any) -> None:

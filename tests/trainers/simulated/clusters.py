@@ -8,6 +8,7 @@ from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.segment_steps import SegmentSteps
 from syncswitch.trainers.simulated.events import Idle, Learner, play_segment
+from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.simulated.trainer import simulated_identity
@@ -55,6 +56,7 @@ def play(
         SegmentSteps(machine, 0, steps),
         times_of(profile, steps, parameters),
         learner or Idle(),
+        Membership(range(workers)),
         0.0,
         lambda *update: done.append(update),
     )

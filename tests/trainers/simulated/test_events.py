@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
 from syncswitch.trainers.simulated.events import Idle, play_segment
+from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 
 from ..protocols.test_known_answers import FINISH_SECONDS
@@ -69,7 +70,8 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
     speeds = (1.0, 1 / 1.9)
     profile = ClusterProfile(compute_seconds=1.0, relative_speeds=speeds)
     steps = Until(text, speeds, 3000)
-    play_segment(steps, times_of(profile, 6000), Idle(), 0.0, lambda *_: None)
+    membership = Membership(range(len(speeds)))
+    play_segment(steps, times_of(profile, 6000), Idle(), membership, 0.0, lambda *_: None)
     assert round(steps.end_seconds) == seconds
 
 

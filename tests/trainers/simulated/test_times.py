@@ -14,11 +14,11 @@ def seconds(
     return sum(phase.seconds for phase in simulate_phases(profile, job, switch_percent, seed))
 
 
-@pytest.mark.parametrize(("switch_percent", "expected"), [(100.0, 30.0), (50.0, 20.0), (0.0, 10.0)])
-def test_a_barrier_is_paid_in_the_first_protocol_alone(
+@pytest.mark.parametrize(("switch_percent", "expected"), [(100.0, 30.0), (50.0, 20.5), (0.0, 10.0)])
+def test_a_barrier_is_paid_in_the_first_protocol_alone_and_a_switch_once(
     switch_percent: float, expected: float
 ) -> None:
-    profile = ClusterProfile(compute_seconds=1.0, barrier_seconds=2.0)
+    profile = ClusterProfile(compute_seconds=1.0, barrier_seconds=2.0, switch_seconds=0.5)
     assert seconds(profile, TimedJob(4, 40, ("bsp", "asp")), switch_percent) == pytest.approx(
         expected
     )

@@ -313,14 +313,17 @@ class TestTheRecord:
         assert (phase.mean_staleness, phase.max_staleness) == (None, None)
 
     def test_times_are_those_of_the_virtual_clock(self, make_trainer: MakeTrainer) -> None:
-        """Rounds of 1 s, two of them with a straggler, then pushes at 4 a second."""
+        """Rounds of 1 s, two of them with a straggler, a switch, then pushes at 4 a second."""
         straggler = Straggler(worker=2, start_seconds=10, duration_seconds=2, delay_seconds=0.5)
         profile = ClusterProfile(compute_seconds=1.0, stragglers=(straggler,), switch_seconds=7.0)
         spec = spec_of(CONSTANT, 4, 50.0, profile=profile)
         record = make_trainer(CONSTANT, 4, profile).train(spec)
-        assert [phase.seconds for phase in record.phases] == pytest.approx([26.0, 25.0], abs=1e-9)
-        assert record.training_seconds == pytest.approx(51.0, abs=1e-9)
+        assert [phase.seconds for phase in record.phases] == pytest.approx([26.0, 32.0], abs=1e-9)
+        assert record.training_seconds == pytest.approx(58.0, abs=1e-9)
         assert record.switch_overhead_seconds == 7.0
+        (switched,) = record.events
+        assert (switched.kind, switched.worker_step) == ("switched", 100)
+        assert (switched.elapsed_seconds, switched.seconds) == (pytest.approx(26.0), 7.0)
 
     def test_a_fork_meets_the_straggler_at_its_time(
         self, make_trainer: MakeTrainer, tmp_path: Path

@@ -1,0 +1,169 @@
+"""Training on a virtual clock under conditions: resumed, disturbed, with online policies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.model.checkpoint import read_checkpoint
+from syncswitch.trainers.schedule import checkpoint_path
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+from syncswitch.trainers.workload import Workload
+
+from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer
+from .clusters import EVEN, spec_of
+from .test_trainer import SHORT, assert_bitwise_equal, flat, measured
+
+MakeTrainer = Callable[..., SimulatedTrainer]
+
+
+class Killed(BaseException):
+    """What a test raises instead of killing its own process."""
+
+
+class TestARunThatWasKilled:
+    def until(self, worker_step: int) -> RecordingObserver:
+        class Killing(RecordingObserver):
+            def on_progress(self, done: int) -> None:
+                if done > worker_step:
+                    raise Killed
+
+        return Killing()
+
+    def test_ends_bitwise_as_if_nothing_had_happened(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """After its second checkpoint of four, two of them behind the switch."""
+        trainer = make_trainer(SHORT, 4)
+        spec = spec_of(
+            SHORT,
+            4,
+            50.0,
+            checkpoint_percents=(20.0, 40.0, 80.0, 100.0),
+            checkpoint_directory=tmp_path / "whole",
+        )
+        whole = trainer.train(spec)
+        end = read_checkpoint(whole.checkpoints[100.0])
+        for last in (40.0, 80.0):
+            killed = replace(spec, checkpoint_directory=tmp_path / str(last))
+            reached = read_checkpoint(whole.checkpoints[last]).worker_step
+            with pytest.raises(Killed):
+                trainer.train(killed, self.until(reached))
+            assert not checkpoint_path(killed, 100.0, ".npz").exists()
+            record = trainer.train(replace(killed, resume=True))
+            assert_bitwise_equal(read_checkpoint(record.checkpoints[100.0]), end)
+            assert self.known(record) == self.known(whole)
+            resumed = [event for event in record.events if event.kind == "resumed"]
+            assert [event.worker_step for event in resumed] == [reached]
+            assert [e for e in record.events if e.kind != "resumed"] == list(whole.events)
+
+    def known(self, record: Any) -> tuple[Any, ...]:
+        """All but the loss since the test before, which a checkpoint between tests cuts."""
+        tests = [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in record.evaluations]
+        return (tests, *measured(record)[1:], record.inherited_seconds)
+
+    def test_before_its_first_checkpoint_starts_afresh(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        trainer = make_trainer(SHORT, 4)
+        spec = spec_of(
+            SHORT, 4, 50.0, checkpoint_percents=(60.0,), checkpoint_directory=tmp_path, resume=True
+        )
+        with pytest.raises(Killed):
+            trainer.train(spec, self.until(20))
+        fresh = replace(spec, checkpoint_directory=tmp_path / "fresh", resume=False)
+        assert measured(trainer.train(spec)) == measured(trainer.train(fresh))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_missed_alone(
+    make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    percents = (40.0, 100.0)
+    spec = spec_of(SHORT, 4, 50.0, checkpoint_percents=percents, checkpoint_directory=blocked)
+    trainer = make_trainer(SHORT, 4)
+    with caplog.at_level(logging.WARNING):
+        record = trainer.train(spec)
+    assert not record.checkpoints
+    unsaved = [event for event in record.events if event.kind == "unsaved"]
+    assert [event.worker_step for event in unsaved] == [36, 90]
+    assert sum("the run goes on" in message for message in caplog.messages) == 2
+    whole = trainer.train(replace(spec, checkpoint_directory=tmp_path / "folder"))
+    assert measured(whole) == measured(record)
+
+
+class TestDisturbed:
+    SLOW = "straggler:worker=3,at=5%,for=35%,slowdown=4,by=thread"
+    KILL = "kill:worker=1,at=20%,for=300ms"
+    LATE = "kill:worker=0,at=70%,for=500ms"
+
+    @pytest.mark.parametrize(
+        ("online", "second"),
+        [("none", "local-sgd:3"), ("greedy", "asp"), ("elastic", "local-sgd:3")],
+    )
+    def test_it_learns_and_measures_the_same_again(
+        self, make_trainer: MakeTrainer, online: str, second: str
+    ) -> None:
+        conditions = RunConditions(online, injections=(self.SLOW, self.KILL, self.LATE))
+        spec = spec_of(DENSE, 4, 50.0, protocols=("bsp", second), conditions=conditions)
+        trainer = make_trainer(DENSE, 4)
+        record, again = trainer.train(spec), trainer.train(spec)
+        assert measured(again) == measured(record)
+        assert again.events == record.events
+        assert record.worker_steps == DENSE.total_worker_steps
+        assert record.final_accuracy > 0.8
+        kinds = [event.kind for event in record.events]
+        assert (kinds.count("lost"), kinds.count("returned")) == (2, 2)
+        decided = {"none": [], "greedy": ["detected"], "elastic": ["detected", "removed"]}
+        assert [one for one in kinds if one in ("detected", "removed")] == decided[online]
+
+    def test_a_round_of_fewer_has_their_rate(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Of 50 rounds of 1 s from the 11th on, ten have 3 gradients, and so 2 rounds are more."""
+        kill = "kill:worker=2,at=10500ms,for=9s"
+        spec = spec_of(
+            CONSTANT,
+            4,
+            100.0,
+            profile=EVEN,
+            conditions=RunConditions(injections=(kill,)),
+            checkpoint_percents=(100.0,),
+            checkpoint_directory=tmp_path,
+        )
+        record = make_trainer(CONSTANT, 4, EVEN).train(spec)
+        sizes = [4] * 10 + [3] * 10 + [4] * 32 + [2]
+        assert sum(sizes) == 200
+        parameters, _ = momentum_answer([0.01 * size for size in sizes], 0.9)
+        found = read_checkpoint(record.checkpoints[100.0])
+        assert flat(found.parameters) == pytest.approx(parameters, rel=1e-4, abs=1e-5)
+        assert found.updates == len(sizes)
+
+    def test_replicas_of_fewer_have_their_rate(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """3 of 4 workers train from the first step to the last, one after the other."""
+        workload: Workload = replace(CONSTANT, name="no momentum", momentum=0.0)
+        kill = "kill:worker=2,at=0s,for=1000s"
+        spec = spec_of(
+            workload,
+            4,
+            100.0,
+            profile=EVEN,
+            protocols=("local-sgd:1", "asp"),
+            conditions=RunConditions(injections=(kill,)),
+            checkpoint_percents=(100.0,),
+            checkpoint_directory=tmp_path,
+        )
+        record = make_trainer(workload, 4, EVEN).train(spec)
+        # 66 periods of 3 steps, and one of 2 of which the third worker had no part.
+        parameters, _ = momentum_answer([0.03] * 66 + [0.03 * 2 / 3], 0.0)
+        found = read_checkpoint(record.checkpoints[100.0])
+        assert flat(found.parameters) == pytest.approx(parameters, rel=1e-4, abs=1e-5)

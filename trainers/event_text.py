@@ -1,0 +1,18 @@
+"""How people are told what happens to a run."""
+
+from __future__ import annotations
+
+from syncswitch.storage.records import RunEvent
+
+__all__ = ["event_line", "is_remarkable"]
+
+
+def event_line(event: RunEvent) -> str:
+    """For example `lost at worker-step 1,200: worker 2: no answer`."""
+    return f"{event.kind} at worker-step {event.worker_step:,}: {event.reason}"
+
+
+def is_remarkable(event: RunEvent) -> bool:
+    """Whether it is more than the switch that was asked for."""
+    # Only that one has a price; those of the online policies are part of the training.
+    return event.kind != "switched" or event.seconds is None

@@ -1,0 +1,213 @@
+"""Who takes part in a simulated run, and what slows them down."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunEvent, TrialSpec
+from syncswitch.trainers.injection.active import ActiveInjections, Started
+from syncswitch.trainers.injection.scenario import check_injections, injections
+from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
+
+__all__ = ["Change", "Membership", "membership_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A worker is lost, or there again.
+
+    Attributes:
+        worker: Its number.
+        is_back: It is there again.
+    """
+
+    worker: int
+    is_back: bool
+
+
+class Membership:
+    """Carries out injections, and asks the online policy. Without either nothing ever changes.
+
+    Args:
+        workers: Numbers of all workers.
+        active: What is injected.
+        online: The online policy; None for none.
+        note: Told what happens.
+
+    Attributes:
+        is_detour: The online policy wants the second protocol for now.
+    """
+
+    def __init__(
+        self,
+        workers: Iterable[int],
+        active: ActiveInjections | None = None,
+        online: OnlineController | None = None,
+        note: Callable[[RunEvent], None] = lambda event: None,
+    ) -> None:
+        self._workers = tuple(workers)
+        self._active = active or ActiveInjections((), 0)
+        self._online = online
+        self._note = note
+        self.is_detour = False
+        self._resting: set[int] = set()
+        self._kills: Counter[int] = Counter()
+        self._lost_seconds: dict[int, float] = {}
+        self._switch_worker_step = math.inf
+
+    @property
+    def present(self) -> list[int]:
+        """Workers that take part, ascending."""
+        away = self._lost_seconds.keys() | self._resting
+        return [worker for worker in self._workers if worker not in away]
+
+    @property
+    def next_seconds(self) -> float:
+        """Training time at which something changes by itself; infinite where nothing does."""
+        return self._active.next_seconds
+
+    def begin(self, done: int, now_seconds: float, switch_worker_step: float) -> float:
+        """A segment begins as soon as somebody is there.
+
+        Args:
+            done: Worker-steps done.
+            now_seconds: Training time.
+            switch_worker_step: Worker-step of the timing policy's switch if nobody takes a detour;
+                infinite on a detour, and 0 after the switch.
+
+        Returns:
+            Training time at which it begins.
+
+        Raises:
+            UserError: All workers were taken away, and none comes back.
+        """
+        self._switch_worker_step = switch_worker_step
+        self.advance(done, now_seconds)
+        while not self.present:
+            now_seconds = self.wait(now_seconds)
+            self.advance(done, now_seconds)
+        return now_seconds
+
+    def wait(self, now_seconds: float) -> float:
+        """Nobody can do anything: the training time at which that changes.
+
+        Raises:
+            UserError: It does not.
+        """
+        if math.isinf(self.next_seconds):
+            raise UserError(
+                "the injections take all workers away at once until more of the job is done, which"
+                " nobody does then; say for how many seconds instead, as in for=3s"
+            )
+        return max(now_seconds, self.next_seconds)
+
+    def advance(self, done: int, now_seconds: float) -> list[Change]:
+        """Injections begin and end.
+
+        Returns:
+            Workers that are lost or there again, in order; a resting one does not come back.
+        """
+        changes = []
+        for one in self._active.advance(done, now_seconds):
+            injection, worker = one.injection, one.injection.worker
+            is_start = isinstance(one, Started)
+            if is_start:
+                reason = f"{injection.text} begins"
+                self._note(RunEvent("injected", done, now_seconds, reason, worker))
+            if injection.kind == "kill" and worker is not None:
+                has_changed = (self._lose if is_start else self._return)(worker, done, now_seconds)
+                if has_changed and (is_start or worker not in self._resting):
+                    changes.append(Change(worker, is_back=not is_start))
+        return changes
+
+    def slowed(self, worker: int, seconds: float) -> float:
+        """How long a step that now begins takes instead of `seconds`."""
+        active = self._active
+        return seconds * active.slowdown(worker) + active.delay_seconds(worker)
+
+    def review(self, worker: int, busy_seconds: float, done: int, now_seconds: float) -> Decision:
+        """The online policy sees a step.
+
+        Args:
+            worker: Whose.
+            busy_seconds: From its pull to its push, waiting at a barrier excluded.
+            done: Worker-steps done.
+            now_seconds: Training time.
+
+        Returns:
+            What is to be done before the next steps are handed out. Its events are noted already.
+        """
+        if self._online is None:
+            return NO_DECISION
+        self._online.observe(worker, busy_seconds)
+        is_before_switch = done < self._switch_worker_step
+        decision = self._online.judge(done, now_seconds, is_before_switch)
+        self._note_all(decision)
+        self._resting.update(decision.remove)
+        if decision.protocol is not None:
+            self.is_detour = decision.protocol == "second"
+        return decision
+
+    def switch(self, done: int, now_seconds: float) -> None:
+        """The timing policy's switch: everybody comes back from resting."""
+        if self._online is not None:
+            self._note_all(self._online.at_switch(done, now_seconds))
+        self._resting.clear()
+
+    def _note_all(self, decision: Decision) -> None:
+        for event in decision.events:
+            self._note(event)
+
+    def _lose(self, worker: int, done: int, now_seconds: float) -> bool:
+        self._kills[worker] += 1
+        if self._kills[worker] > 1:
+            return False
+        self._lost_seconds[worker] = now_seconds
+        if self._online is not None:
+            self._online.lost(worker)
+        reason = f"worker {worker} was killed: another one does the worker-step that it had"
+        self._note(RunEvent("lost", done, now_seconds, reason, worker))
+        return True
+
+    def _return(self, worker: int, done: int, now_seconds: float) -> bool:
+        self._kills[worker] -= 1
+        if self._kills[worker] > 0:
+            return False
+        seconds = now_seconds - self._lost_seconds.pop(worker)
+        if self._online is not None:
+            self._online.returned(worker)
+        reason = f"worker {worker} is there again"
+        self._note(RunEvent("returned", done, now_seconds, reason, worker, seconds))
+        return True
+
+
+def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
+    """Under the conditions of a trial, from where its run begins.
+
+    Raises:
+        UserError: A simulated cluster cannot have these conditions.
+    """
+    identity, conditions = spec.identity, spec.conditions
+    workers: Sequence[int] = range(identity.workers)
+    if conditions.switch_mechanism != "hot":
+        raise UserError(
+            f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no servers"
+            " to start anew; use --switch hot (switch_seconds of a profile says what that costs)"
+        )
+    found = injections(conditions.injections, identity.workers, spec.switch_percent)
+    check_injections(found, "simulated")
+    active = ActiveInjections(
+        found,
+        identity.total_worker_steps,
+        done=log.done,
+        now_seconds=log.elapsed_seconds,
+        resumed=spec.resume,
+        simulated=True,
+    )
+    online = None if conditions.online == "none" else OnlineController(conditions.online, workers)
+    return Membership(workers, active, online, log.add_event)
