@@ -10,7 +10,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 .PHONY: demo test test-database test-training lint dev benchmark benchmark-database \
-	benchmark-strategies clean
+	benchmark-strategies benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -36,12 +36,16 @@ benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.throughput
 	$(BIN)/python -m tests.benchmarks.simulator
 	$(BIN)/python -m tests.benchmarks.kills
+	$(BIN)/python -m tests.benchmarks.detector
 
 benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and half a gigabyte.
 	$(BIN)/python -m tests.benchmarks.database
 
 benchmark-strategies: $(INSTALLED)  ## Search strategies on the same problems: ten minutes.
 	$(BIN)/python -m tests.benchmarks.strategies
+
+benchmark-failures: $(INSTALLED)  ## 200 runs with random failures: half an hour.
+	$(BIN)/python -m tests.benchmarks.failures --runs 200 --output docs/failures.md
 
 dev: $(INSTALLED)  ## An environment to work in.
 
