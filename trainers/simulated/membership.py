@@ -117,8 +117,7 @@ class Membership:
             injection, worker = one.injection, one.injection.worker
             is_start = isinstance(one, Started)
             if is_start:
-                reason = f"{injection.text} begins"
-                self._note(RunEvent("injected", done, now_seconds, reason, worker))
+                self._note(RunEvent("injected", done, now_seconds, injection.text, worker))
             if injection.kind == "kill" and worker is not None:
                 has_changed = (self._lose if is_start else self._return)(worker, done, now_seconds)
                 if has_changed and (is_start or worker not in self._resting):
