@@ -7,6 +7,7 @@ import multiprocessing
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import IO
@@ -35,6 +36,9 @@ _LOG = logging.getLogger(__name__)
 _TAIL_LINES = 5
 _STOP_SECONDS = 10
 _MOST_CLUSTERS = 5
+# A chief that trains reports several times a second; so long without a word, it hangs.
+_LEAST_PATIENCE_SECONDS = 30.0
+_STARTS = 3.0
 
 
 class _ClusterLostError(RetryableError):
@@ -64,12 +68,14 @@ class IsolatedTrainer(Trainer):
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._log: IO[bytes] | None = None
+        self._patience_seconds: float | None = None
         self._start()
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         """See `Trainer.train`.
 
-        When the chief is lost, the run goes on from its last checkpoint on another cluster.
+        When the chief is lost or hangs, the run goes on from its last checkpoint on another
+        cluster.
         """
         observer = observer or SilentObserver()
         current = spec
@@ -145,6 +151,8 @@ class IsolatedTrainer(Trainer):
             start_new_session=True,
         )
         theirs.close()
+        start = time.monotonic()
+        self._patience_seconds = None
         try:
             message = self._receive()
             if isinstance(message, Failed):
@@ -152,6 +160,9 @@ class IsolatedTrainer(Trainer):
         except BaseException:
             self.close()
             raise
+        # What it may have to do without a word is to build all that it has built now.
+        took_seconds = time.monotonic() - start
+        self._patience_seconds = max(_LEAST_PATIENCE_SECONDS, _STARTS * took_seconds)
         if isinstance(message, Ready) and not message.private_network:
             _LOG.warning(
                 "this system allows no private network namespace: the cluster's servers listen on "
@@ -169,6 +180,11 @@ class IsolatedTrainer(Trainer):
     def _receive(self) -> Message:
         assert self._connection is not None
         try:
+            if not self._connection.poll(self._patience_seconds):
+                raise _ClusterLostError(
+                    f"the cluster of {self._workers} workers hangs: it has said nothing for"
+                    f" {self._patience_seconds:.0f} s"
+                )
             message: Message = self._connection.recv()
         except (EOFError, OSError) as error:
             raise _ClusterLostError(self._obituary()) from error
