@@ -119,8 +119,8 @@ class RunConditions:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Nothing was injected, and the timing policy alone decided on protocol and workers."""
-        return self.online == "none" and not self.injections
+        """Nothing was injected, decided beside the timing policy, or restarted."""
+        return self == RunConditions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,5 +14,5 @@ def event_line(event: RunEvent) -> str:
 
 def is_remarkable(event: RunEvent) -> bool:
     """Whether it is more than the switch that was asked for."""
-    # Only that one has a price; those of the online policies are part of the training.
+    # Only that one says its price.
     return event.kind != "switched" or event.seconds is None

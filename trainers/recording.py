@@ -37,7 +37,7 @@ class RecordedRun:
         worker_steps: Done at the end.
         evaluations: In the order of their worker-steps; their times count from the run's start.
         phases: One for each protocol that ran.
-        switch_overhead_seconds: As in `TrialRecord`; no training time.
+        switch_overhead_seconds: As in `TrialRecord`.
         seed: None where nobody recorded it.
         stopped_early: It was not made to its end.
         name: What tells it from the other runs of its workload, for people and checkpoints.

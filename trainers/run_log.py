@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from syncswitch.storage.records import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.phases import joined_phases
@@ -17,7 +17,20 @@ from syncswitch.trainers.running_counts import StalenessCount
 from syncswitch.trainers.schedule import Segment, next_segment, switch_worker_step
 from syncswitch.trainers.trainer import Observer, Verdict
 
-__all__ = ["Position", "RunLog"]
+__all__ = ["Position", "RunLog", "run_identity"]
+
+
+def run_identity(spec: TrialSpec) -> dict[str, Any]:
+    """What tells a run from others that may write checkpoints in the same folder, as JSON."""
+    identity, conditions = spec.identity, spec.conditions
+    return {
+        "job": identity.fingerprint,
+        "switch at percent": spec.switch_percent,
+        "seed": spec.seed,
+        "--online": conditions.online,
+        "--switch": conditions.switch_mechanism,
+        "--inject": "; ".join(conditions.injections) or None,
+    }
 
 
 class Position(Protocol):
@@ -78,6 +91,7 @@ class RunLog:
         self._told_to_stop = False
         self._evaluations: list[Evaluation] = []
         self._phases: tuple[PhaseRecord, ...] = ()
+        self._protocol_before: str | None = None
         self._events: list[RunEvent] = []
         self._next_evaluation = self._evaluation_after(0)
 
@@ -88,8 +102,8 @@ class RunLog:
 
     @property
     def last_protocol(self) -> str | None:
-        """Of the last phase; None before the first."""
-        return self._phases[-1].protocol if self._phases else None
+        """Of the last phase, a fork's prefix included; None before the first."""
+        return self._phases[-1].protocol if self._phases else self._protocol_before
 
     @property
     def last_evaluation_step(self) -> int:
@@ -107,6 +121,7 @@ class RunLog:
         self.first_protocol_done = start.first_protocol_worker_steps
         self.elapsed_seconds = self.inherited_seconds = start.elapsed_seconds
         self._next_evaluation = self._evaluation_after(self.done)
+        self._protocol_before = self._protocol_at(self.done)
 
     def go_back(self, start: Position) -> None:
         """Begins where this very run was when it wrote a checkpoint.
@@ -127,13 +142,13 @@ class RunLog:
         """Begins with nothing done. What happened is kept."""
         self.done = self.first_protocol_done = 0
         self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
-        self._evaluations, self._phases = [], ()
+        self._evaluations, self._phases, self._protocol_before = [], (), None
         self._next_evaluation = self._evaluation_after(0)
 
     def history(self) -> str:
         """What has to be known beside the state to go on from here, as JSON."""
         content = {
-            "fingerprint": self._spec.identity.fingerprint,
+            "run": run_identity(self._spec),
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],
             "phases": [asdict(phase) for phase in self._phases],
             "events": [asdict(event) for event in self._events],
@@ -227,6 +242,13 @@ class RunLog:
             checkpoints=self.checkpoints,
             events=tuple(self._events),
         )
+
+    def _protocol_at(self, done: int) -> str | None:
+        identity = self._spec.identity
+        if not done:
+            return None
+        is_first = self.first_protocol_done == done
+        return identity.first_protocol if is_first else identity.second_protocol
 
     def _evaluation_after(self, done: int) -> int:
         interval = self._spec.identity.evaluation_interval_worker_steps

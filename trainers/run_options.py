@@ -61,6 +61,12 @@ class ConditionsChoice:
                 f" {first_protocol} before the switch has none; use --protocols bsp,... or leave"
                 " it out"
             )
+        if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
+            raise UserError(
+                f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
+                " cluster has no servers to start anew; switch_seconds of a profile says what a"
+                " switch costs"
+            )
         found = self._injections(workers, switch_percent, launcher) if self.inject else ()
         return RunConditions(
             self.online, self.switch_mechanism, tuple(injection.text for injection in found)

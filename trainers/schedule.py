@@ -22,7 +22,6 @@ __all__ = [
     "Segment",
     "checkpoint_path",
     "decay_factor",
-    "has_checkpoint",
     "last_boundary",
     "next_segment",
     "percent_to_worker_steps",
@@ -143,13 +142,6 @@ def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
     """Where a trial writes its checkpoint at `percent` of W."""
     name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{percent!r}{suffix}"
     return (spec.checkpoint_directory or Path.cwd()) / name
-
-
-def has_checkpoint(spec: TrialSpec) -> bool:
-    """Whether there is a file where a trial writes its checkpoints."""
-    return any(
-        checkpoint_path(spec, percent, ".npz").exists() for percent in spec.checkpoint_percents
-    )
 
 
 def switch_worker_step(spec: TrialSpec) -> int:

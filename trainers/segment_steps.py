@@ -78,8 +78,10 @@ class SegmentSteps:
 
     @property
     def is_over(self) -> bool:
-        """Whether every step was done (drained)."""
-        return not self._out and not self._again and self._next_step >= self._end_step
+        """Whether every step was done (drained), or will not be."""
+        if self._out:
+            return False
+        return self._is_stopped or (not self._again and self._next_step >= self._end_step)
 
     def start(self) -> Advance:
         """The first steps; called once."""
@@ -119,7 +121,7 @@ class SegmentSteps:
         """
         ticket = self._out.pop(worker, None)
         groups = self._leave(worker)
-        if ticket is not None and not self._is_stopped:
+        if ticket is not None:
             heapq.heappush(self._again, ticket.worker_step)
             groups += self._call_back()
         return groups
@@ -155,12 +157,12 @@ class SegmentSteps:
         self._end_step = self._next_step
 
     def stop(self) -> None:
-        """Hands out no further tickets at all."""
-        self.cut()
-        self._again.clear()
+        """Hands out no further tickets at all; may be called while another call is under way."""
         self._is_stopped = True
 
     def _following_step(self) -> int | None:
+        if self._is_stopped:
+            return None
         if self._again:
             return heapq.heappop(self._again)
         if self._next_step >= self._end_step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.searching import evaluate_policy
 from syncswitch.searcher.cli.trainer_options import TrainerChoice, trainer_options
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
@@ -90,6 +92,7 @@ def evaluate(
         pair = parse_pair(protocols)
     n = workers or policy.workers
     conditions = trainer.conditions(chosen, n, policy.switch_percent, pair[0])
+    _check_chief(conditions.injections)
     job = trainer.job(reference, n, workers, pair, storage_url, seed)
     check_switch(job.identity, policy)
     try:
@@ -104,6 +107,16 @@ def evaluate(
     else:
         _print(result)
     return EXIT_OK
+
+
+def _check_chief(injections: Iterable[str]) -> None:
+    """Such a run would be made again and again. Raises UserError."""
+    for text in injections:
+        if text.startswith("kill:chief"):
+            raise UserError(
+                f"injection {text!r} cannot be used with evaluate, whose runs begin afresh without"
+                " their chief; try it with syncswitch-run"
+            )
 
 
 def _settings(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSetting]]:

@@ -26,7 +26,7 @@ from tests.storage.conftest import POLICY
 from tests.storage.golden.make import CONDITIONS, EVENTS, add_disturbed
 
 PLAN = SearchPlan(PaperRule(2, 1))
-UNDISTURBED = RunConditions(switch_mechanism="restart")
+UNDISTURBED = RunConditions()
 
 
 class Remembering(GeneratedTrainer):

@@ -338,7 +338,12 @@ class TestRead:
 
     @pytest.mark.parametrize(
         "conditions",
-        [RunConditions("greedy"), RunConditions("elastic"), RunConditions("none", "hot", ("a",))],
+        [
+            RunConditions("greedy"),
+            RunConditions("elastic"),
+            RunConditions("none", "restart"),
+            RunConditions("none", "hot", ("a",)),
+        ],
     )
     def test_disturbed_runs_are_left_out(
         self, database: Database, conditions: RunConditions
@@ -350,8 +355,7 @@ class TestRead:
         searched.make(record_of(50.0, start=500), Fork(parent, 50.0))
         with pytest.raises(UserError, match=r"no complete runs of .*, those with --online or"):
             read(database)
-        restarted = replace(whole.spec, conditions=RunConditions(switch_mechanism="restart"))
-        searched.make(replace(whole, spec=restarted))
+        searched.make(whole)
         assert [run.name for run in read(database).runs] == ["job-1 trial 2"]
 
     def test_replays_are_no_recordings(self, database: Database) -> None:

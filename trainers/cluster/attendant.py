@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 
@@ -13,9 +12,11 @@ from syncswitch.trainers.cluster.program import Program
 __all__ = ["Attendant"]
 
 _TICK_SECONDS = 0.02
-# A server whose step takes longer than this is asked for a sign of life, and has so long for it.
+# After so long without progress every server is asked for a sign of life.
 _PATIENCE_SECONDS = 2.0
+# What is stopped answers never; what is only slow, or far away, has longer for it.
 _ANSWER_SECONDS = 2.0
+_LONGEST_ANSWER_SECONDS = 15.0
 
 
 class Attendant(threading.Thread):
@@ -57,9 +58,8 @@ class Attendant(threading.Thread):
         while not self._ended.wait(_TICK_SECONDS):
             try:
                 self._disturb()
-                is_suspicious = self._launcher.has_servers and self._is_suspicious()
-                if is_suspicious and not self._launcher.replace_dead():
-                    self._kill_what_hangs()
+                if self._launcher.has_servers and self._is_suspicious():
+                    self._look_after_servers()
             except BaseException as error:
                 self._dispatcher.fail(None, error)
                 return
@@ -70,21 +70,33 @@ class Attendant(threading.Thread):
         # Between segments nobody has a ticket, and somebody may wait for a server.
         return self._idle_seconds() > _PATIENCE_SECONDS
 
-    def _kill_what_hangs(self) -> None:
-        # Also of those without a ticket: whoever averages replicas waits for theirs.
-        servers = (None, *self._dispatcher.workers)
-        answered: dict[int | None, threading.Event] = {one: threading.Event() for one in servers}
+    def _look_after_servers(self) -> None:
+        """Replaces dead servers, asks the others, and kills those that do not answer."""
+        # Also those without a ticket: whoever averages replicas waits for theirs. Not the dead: a
+        # question to them may wait for ever, and others for it.
+        self._launcher.replace_dead()
+        living = self._launcher.living()
+        waiting = {server: self._asked(server) for server in living}
+        for limit_seconds in (_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS):
+            self._ended.wait(limit_seconds)
+            waiting = {one: answer for one, answer in waiting.items() if not answer.is_set()}
+            if self._ended.is_set() or not waiting:
+                return
+            is_last = limit_seconds == _LONGEST_ANSWER_SECONDS
+            guilty = [one for one in waiting if is_last or self._launcher.is_stopped(one)]
+            # A worker that waits for the parameter server may answer no sooner than that does.
+            for server in [None] if None in guilty else guilty:
+                self._launcher.kill(server, living[server])
+            if guilty:
+                return
 
-        def ask(server: int | None) -> None:
+    def _asked(self, server: int | None) -> threading.Event:
+        answer = threading.Event()
+
+        def ask() -> None:
             # A dead one is a loss already, which those who wait for it find out.
             self._program.answers(server)
-            answered[server].set()
+            answer.set()
 
-        for server in servers:
-            threading.Thread(target=ask, args=(server,), daemon=True).start()
-        self._ended.wait(_ANSWER_SECONDS)
-        if self._ended.is_set():
-            return
-        for server, has_answered in answered.items():
-            if not has_answered.is_set():
-                self._launcher.signal(server, signal.SIGKILL)
+        threading.Thread(target=ask, daemon=True).start()
+        return answer

@@ -23,17 +23,19 @@ class TrainingClock:
     @property
     def last_update_seconds(self) -> float:
         """Training time at the last update."""
-        if self._start is None:
+        start = self._start  # read once: other threads look at the time as well
+        if start is None:
             return self._elapsed_seconds
-        since = self._last_update - self._start - self._waited_before_update_seconds
+        since = self._last_update - start - self._waited_before_update_seconds
         return self._elapsed_seconds + max(0.0, since)
 
     @property
     def now_seconds(self) -> float:
         """Training time now."""
-        if self._start is None:
+        start = self._start
+        if start is None:
             return self._elapsed_seconds
-        since = time.perf_counter() - self._start - self._waited_seconds
+        since = time.perf_counter() - start - self._waited_seconds
         return self._elapsed_seconds + max(0.0, since)
 
     @property

@@ -41,6 +41,9 @@ class Review:
 GO_ON = Review()
 
 
+_SLICE_SECONDS = 0.1
+
+
 def _go_on(worker: int, busy_seconds: float) -> Review:
     return GO_ON
 
@@ -89,16 +92,18 @@ class Dispatcher:
     def begin(self, machine: Callable[[Iterable[int]], SyncProtocol], end_step: int) -> None:
         """Starts a segment that ends with worker-step `end_step`. The cluster must be drained.
 
-        Where all workers are lost it waits for one to come back, or for an error.
+        Where all workers are lost it waits for one to come back, or to be stopped.
         """
         with self._lock:
-            self._changed.wait_for(lambda: self.members or self._stopping)
+            self._steps, self.staleness = None, StalenessCount()
+            while not self.members and not self._stopping:
+                # In slices, as `stop` wakes nobody.
+                self._changed.wait(_SLICE_SECONDS)
             if not self.members:
                 return
             self._steps = SegmentSteps(machine(self.members), self.done, end_step)
             if self._stopping:
                 self._steps.stop()
-            self.staleness = StalenessCount()
             self._hand(self._steps.start().tickets)
 
     def acknowledge(
@@ -124,9 +129,13 @@ class Dispatcher:
                 self._settle(self._steps.leave(one))
             if review.cut:
                 self._steps.cut()
-            self._go_on()
-            # Not before: an update that raises is reported to `fail`, which counts it off as well.
             self._since.pop(worker, None)
+            try:
+                self._go_on()
+            except BaseException:
+                # Not drained before the error is known, which is reported to `fail`.
+                self._since[worker] = time.monotonic()
+                raise
             self._changed.notify_all()
 
     def lose(self, worker: int, *, is_applied: bool) -> None:
@@ -158,6 +167,18 @@ class Dispatcher:
             self.lost.discard(worker)
             if self._steps is not None and not self._is_drained() and worker in self.members:
                 self._settle(self._steps.join(worker))
+                self._go_on()
+            self._changed.notify_all()
+
+    def recall(self) -> None:
+        """Lets those who rest take part again, because nobody else is left."""
+        with self._lock:
+            if self.members:
+                return
+            back, self.resting = sorted(self.resting - self.lost), set()
+            if self._steps is not None:
+                for worker in back:
+                    self._settle(self._steps.join(worker))
                 self._go_on()
             self._changed.notify_all()
 

@@ -19,6 +19,8 @@ __all__ = ["EvaluationRequest", "Evaluator"]
 # Copies of the model that wait for their test; each holds the memory of a model.
 _MOST_WAITING = 2
 _PATIENCE_SECONDS = 0.1
+# A test that waits for a lost server ends with the process.
+_LEAVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ class Evaluator:
     def abandon(self) -> None:
         """Answers nothing any longer, and ends with the test that is under way."""
         self._abandoned = True
-        self._requests.put(None)
-        self._thread.join()
+        with contextlib.suppress(queue.Full):
+            self._requests.put(None, timeout=_LEAVE_SECONDS)
+        self._thread.join(_LEAVE_SECONDS)
 
     def _work(self) -> None:
         with own_executor():

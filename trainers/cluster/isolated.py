@@ -14,7 +14,7 @@ from typing import IO
 
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.messages import (
     Failed,
     Finished,
@@ -27,8 +27,7 @@ from syncswitch.trainers.cluster.messages import (
     VerdictIs,
 )
 from syncswitch.trainers.injection.grammar import parse_injection
-from syncswitch.trainers.schedule import has_checkpoint
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 __all__ = ["IsolatedTrainer"]
 
@@ -43,6 +42,32 @@ _STARTS = 3.0
 
 class _ClusterLostError(RetryableError):
     """The chief is gone."""
+
+
+class _Told:
+    """An observer that hears of each test once, whatever had to be made again.
+
+    Attributes:
+        events: All that happened, on whatever cluster.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._tested_step = -1
+        self.events: list[RunEvent] = []
+
+    def on_progress(self, worker_step: int) -> None:
+        self._observer.on_progress(worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        if evaluation.worker_step <= self._tested_step:
+            return Verdict.CONTINUE
+        self._tested_step = evaluation.worker_step
+        return self._observer.on_evaluation(evaluation)
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+        self._observer.on_event(event)
 
 
 class IsolatedTrainer(Trainer):
@@ -74,16 +99,17 @@ class IsolatedTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         """See `Trainer.train`.
 
-        When the chief is lost or hangs, the run goes on from its last checkpoint on another
-        cluster.
+        When the chief is lost or hangs, a run that writes checkpoints goes on from the last one on
+        another cluster, or from its start where there is none yet.
         """
-        observer = observer or SilentObserver()
+        told = _Told(observer or SilentObserver())
         current = spec
         for _ in range(_MOST_CLUSTERS):
             try:
-                return replace(self._train(current, observer), spec=spec)
+                record = self._train(current, told)
+                return replace(record, spec=spec, events=tuple(told.events))
             except _ClusterLostError as error:
-                if not has_checkpoint(spec):
+                if not spec.checkpoint_percents:
                     raise RetryableError(str(error)) from error
                 _LOG.warning("%s; going on from the last checkpoint", error)
                 current = replace(spec, resume=True)
@@ -99,9 +125,13 @@ class IsolatedTrainer(Trainer):
         is_refused = False
         try:
             self._send(Train(spec))
+            reached, since = -1, time.monotonic()
             while True:
                 message = self._receive()
                 if isinstance(message, Progress):
+                    if message.worker_step != reached:
+                        reached, since = message.worker_step, time.monotonic()
+                    self._check_patience(time.monotonic() - since)
                     observer.on_progress(message.worker_step)
                 elif isinstance(message, Tested):
                     self._send(VerdictIs(observer.on_evaluation(message.evaluation)))
@@ -170,6 +200,14 @@ class IsolatedTrainer(Trainer):
                 "firewall, or --launcher in-process"
             )
 
+    def _check_patience(self, seconds: float) -> None:
+        """A chief that only says that it waits, waits for something that does not come."""
+        if self._patience_seconds is not None and seconds > self._patience_seconds:
+            raise self._hanging(f"it has got no further for {seconds:.0f} s")
+
+    def _hanging(self, how: str) -> _ClusterLostError:
+        return _ClusterLostError(f"the cluster of {self._workers} workers hangs: {how}")
+
     def _send(self, message: Message) -> None:
         assert self._connection is not None
         try:
@@ -181,10 +219,7 @@ class IsolatedTrainer(Trainer):
         assert self._connection is not None
         try:
             if not self._connection.poll(self._patience_seconds):
-                raise _ClusterLostError(
-                    f"the cluster of {self._workers} workers hangs: it has said nothing for"
-                    f" {self._patience_seconds:.0f} s"
-                )
+                raise self._hanging(f"it has said nothing for {self._patience_seconds:.0f} s")
             message: Message = self._connection.recv()
         except (EOFError, OSError) as error:
             raise _ClusterLostError(self._obituary()) from error

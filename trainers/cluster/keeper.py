@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
+
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, one_line
 from syncswitch.trainers.cluster.network import die_with_parent
 from syncswitch.trainers.injection.cpu_quota import CpuQuota
@@ -37,10 +39,12 @@ class ServerState:
 
     Attributes:
         is_alive: Whether its process is there, running or stopped.
+        is_stopped: Whether it is there and does nothing, by SIGSTOP.
         generation: How often it was replaced.
     """
 
     is_alive: bool
+    is_stopped: bool
     generation: int
 
 
@@ -91,6 +95,7 @@ class Keeper:
         self._process_ids: dict[Server, int] = {}
         self._generations = dict.fromkeys(ports, 0)
         self._quotas: dict[int, CpuQuota] = {}
+        self._limits: dict[int, float | None] = {}
         self._proxy_control: int | None = None
 
     def start(self) -> None:
@@ -102,10 +107,7 @@ class Keeper:
 
     def states(self) -> dict[Server, ServerState]:
         """All servers."""
-        return {
-            server: ServerState(self._is_alive(server), self._generations[server])
-            for server in self._ports
-        }
+        return {server: self._state(server) for server in self._ports}
 
     def renew(self, servers: Iterable[Server]) -> None:
         """Replaces servers, dead or alive, by new ones; returns when these listen.
@@ -118,6 +120,7 @@ class Keeper:
             self._kill(server)
             self._generations[server] += 1
             self._fork(server)
+            self._limit_anew(server)
         deadline = time.monotonic() + _START_SECONDS
         for server in servers:
             while not _listens(self._ports[server]):
@@ -125,9 +128,24 @@ class Keeper:
                     raise RetryableError(f"server {server[0]} {server[1]} does not start")
                 time.sleep(_PROBE_SECONDS)
 
+    def renew_dead(self) -> bool:
+        """Replaces servers that are dead; whether there were any.
+
+        Raises:
+            RetryableError: A new one does not start.
+        """
+        dead = [server for server in self._ports if not self._is_alive(server)]
+        self.renew(dead)
+        return bool(dead)
+
     def signal(self, server: Server, number: int) -> None:
-        """Sends a signal to a server, if it is there."""
-        if self._is_alive(server):
+        """Sends a signal to a server, if it is there; returns when it is dead where that kills."""
+        if not self._is_alive(server):
+            return
+        if number == signal.SIGKILL:
+            # A server that is about to die would still be taken for one that can be reached.
+            self._kill(server)
+        else:
             os.kill(self._process_ids[server], number)
 
     def delay(self, worker: int, seconds: float) -> None:
@@ -145,6 +163,7 @@ class Keeper:
         quota = self._quotas.pop(worker, None)
         if quota is not None:
             quota.close()
+        self._limits[worker] = cpu_percent
         server = ("worker", worker)
         if cpu_percent is not None and self._is_alive(server):
             self._quotas[worker] = CpuQuota(self._process_ids[server], cpu_percent)
@@ -180,6 +199,20 @@ class Keeper:
             self._serve(*server)
 
         self._process_ids[server] = fork(run)
+
+    def _limit_anew(self, server: Server) -> None:
+        """A straggler stays one when its process is another."""
+        job, task = server
+        percent = self._limits.get(task) if job == "worker" else None
+        if percent is not None:
+            self.limit(task, percent)
+
+    def _state(self, server: Server) -> ServerState:
+        is_alive = self._is_alive(server)
+        is_stopped = is_alive and (
+            psutil.Process(self._process_ids[server]).status() == psutil.STATUS_STOPPED
+        )
+        return ServerState(is_alive, is_stopped, self._generations[server])
 
     def _is_alive(self, server: Server) -> bool:
         process_id = self._process_ids.get(server)
@@ -232,6 +265,10 @@ class KeeperClient:
     def renew(self, servers: Iterable[Server]) -> None:
         """See `Keeper.renew`."""
         self._ask("renew", list(servers))
+
+    def renew_dead(self) -> bool:
+        """See `Keeper.renew_dead`."""
+        return bool(self._ask("renew_dead"))
 
     def signal(self, server: Server, number: int) -> None:
         """See `Keeper.signal`."""

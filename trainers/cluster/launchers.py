@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syncswitch.storage.errors import FatalError
@@ -101,14 +102,30 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def replace_dead(self) -> bool:
+    def replace_dead(self) -> None:
         """Gives servers that are dead new ones, which are lost until they are revived.
 
         A call to a server that dies in the middle of it may wait for ever otherwise.
 
-        Returns:
-            Whether there were any.
+        Raises:
+            RetryableError: That does not work.
         """
+
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """Whether every server runs, and is the one on which the program is."""
+
+    def living(self) -> Mapping[int | None, int]:
+        """Workers with a server, and the parameter server (None); how often each was replaced."""
+        raise self._impossible
+
+    def is_stopped(self, worker: int | None) -> bool:
+        """Whether the process of a worker, or of the parameter server (None), is stopped."""
+        raise self._impossible
+
+    def kill(self, worker: int | None, generation: int) -> None:
+        """Kills the process of a worker, or of the parameter server (None), if it is still that."""
+        raise self._impossible
 
     def signal(self, worker: int | None, number: int) -> None:
         """Sends a signal to the process of a worker, or of the parameter server (None)."""
@@ -161,9 +178,12 @@ class InProcessLauncher(Launcher):
     def rebuild(self) -> None:
         """Nothing to do: the devices are there."""
 
-    def replace_dead(self) -> bool:
+    def replace_dead(self) -> None:
         """Nothing to do: nothing dies."""
-        return False
+
+    def is_whole(self) -> bool:
+        """Always so."""
+        return True
 
 
 def reserve_logical_devices(workers: int) -> None:

@@ -158,17 +158,12 @@ class Program:
         self._acknowledged[worker] = count
         return is_news
 
-    def place(self, worker: int, others: Sequence[int]) -> None:
-        """Puts onto the new server of a worker what belongs there.
-
-        Args:
-            worker: Who.
-            others: Whose replicas give it a new one, where there are replicas.
-        """
+    def place(self, worker: int) -> None:
+        """Puts onto the new server of a worker what belongs there; a replica is still empty."""
         self._kept_hyper_parameters.pop(worker, None)
         self._worker_data[worker] = _placed(self._data, self._devices.workers[worker])
         if self._replicas is not None:
-            self._replicas.renew(worker, others)
+            self._replicas.renew(worker)
 
     def answers(self, worker: int | None) -> bool:
         """Whether the server of a worker, or the parameter server (None), does what it is told.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncswitch.storage.errors import RetryableError, one_line
@@ -15,7 +15,7 @@ from syncswitch.trainers.cluster.launchers import Casualty, Launcher, WorkerLost
 from syncswitch.trainers.cluster.program import Program
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["Recovery", "ServerLostError"]
+__all__ = ["Recovery", "ServerLostError", "lost_servers_named"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,6 +23,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_LOSSES = 10
 _MOST_ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
+_LONGEST_REASON = 120
 
 
 class ServerLostError(Exception):
@@ -48,6 +49,7 @@ class Recovery:
         self._note = note
         self._losses: Counter[int] = Counter()
         self._lost_at: dict[int, float] = {}
+        self._given_up: set[int] = set()
 
     def lose(self, worker: int, error: BaseException, *, counts_pushes: bool) -> bool:
         """Finds out what an error in a worker's step means, and tells the dispatcher.
@@ -68,13 +70,12 @@ class Recovery:
                 is_applied = self._program.was_applied(worker) and counts_pushes
                 self._dispatcher.lose(worker, is_applied=is_applied)
                 is_told = isinstance(error, WorkerLostError)
-                name = type(error).__name__
-                self.note_lost(worker, str(error) if is_told else f"no answer ({name})")
+                self.note_lost(worker, str(error) if is_told else _no_answer(error))
                 return True
             if casualty is Casualty.PARAMETER_SERVER:
-                error = ServerLostError(f"no answer ({type(error).__name__})")
+                error = ServerLostError(_no_answer(error))
         except tf.errors.OpError as further:
-            error = ServerLostError(f"no answer ({type(further).__name__})")
+            error = ServerLostError(_no_answer(further))
         self._dispatcher.fail(worker, error)
         return False
 
@@ -84,12 +85,8 @@ class Recovery:
         self._lost_at[worker] = time.perf_counter()
         self._note("lost", f"worker {worker}: {reason}", worker)
 
-    def bring_back(self, worker: int, others: Sequence[int]) -> bool:
-        """Gives a lost worker a new server and lets it take part again.
-
-        Args:
-            worker: Who; this is its thread.
-            others: Workers that train now.
+    def bring_back(self, worker: int) -> bool:
+        """Gives a lost worker a new server and lets it take part again; in its own thread.
 
         Returns:
             False where it cannot come back, or needs not.
@@ -102,13 +99,13 @@ class Recovery:
                 return False
             try:
                 self._launcher.revive(worker)
-                self._program.place(worker, others)
+                self._program.place(worker)
             except (RetryableError, tf.errors.OpError) as error:
                 problem = one_line(error)
                 time.sleep(_PAUSE_SECONDS)
                 continue
             seconds = time.perf_counter() - self._lost_at[worker]
-            self._note("returned", f"worker {worker} takes part again", worker, seconds)
+            self._note("returned", f"worker {worker} is back", worker, seconds)
             self._dispatcher.come_back(worker)
             return True
         self._give_up(worker, problem)
@@ -116,25 +113,38 @@ class Recovery:
 
     def named(self, error: BaseException) -> BaseException:
         """The error, or `ServerLostError` where that is what it means."""
-        if self._launcher.casualty(None, error) is Casualty.PARAMETER_SERVER:
-            _LOG.debug("taken for a loss of the parameter server", exc_info=error)
-            return ServerLostError(f"no answer ({type(error).__name__})")
-        return error
-
-    @contextmanager
-    def naming_errors(self) -> Iterator[None]:
-        """Raises `ServerLostError` where an error means that.
-
-        Raises:
-            ServerLostError: The parameter server is gone.
-        """
-        try:
-            yield
-        except tf.errors.OpError as error:
-            raise self.named(error) from error
+        return _named(self._launcher, error)
 
     def _give_up(self, worker: int, problem: str) -> None:
         reason = f"worker {worker} stays away: {problem}"
         self._note("lost", reason, worker)
-        if not self._dispatcher.members:
+        self._given_up.add(worker)
+        if self._given_up == set(self._dispatcher.workers):
             self._dispatcher.fail(None, RetryableError(f"no worker is left: {reason}"))
+        self._dispatcher.recall()
+
+
+@contextmanager
+def lost_servers_named(launcher: Launcher) -> Iterator[None]:
+    """Raises `ServerLostError` where an error means that.
+
+    Raises:
+        ServerLostError: The parameter server is gone.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise _named(launcher, error) from error
+
+
+def _named(launcher: Launcher, error: BaseException) -> BaseException:
+    if launcher.casualty(None, error) is Casualty.PARAMETER_SERVER:
+        _LOG.debug("taken for a loss of the parameter server", exc_info=error)
+        return ServerLostError(_no_answer(error))
+    return error
+
+
+def _no_answer(error: BaseException) -> str:
+    text = one_line(error)
+    short = text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."
+    return f"no answer ({short})"

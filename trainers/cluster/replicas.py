@@ -22,8 +22,8 @@ __all__ = ["Replicas"]
 class Replicas:
     """Parameters, statistics and slots of each worker, in one variable on its device.
 
-    A worker's own thread calls `step`; the others may be called while the replicas that they
-    touch are at rest. Only `snapshot` may be called at any time.
+    A worker's own thread calls `step`; what writes replicas may be called while these are at rest,
+    what reads them (`mean`, `snapshot`) at any time.
 
     Args:
         workload: What is trained; each replica has an optimizer of its own.
@@ -71,20 +71,14 @@ class Replicas:
             self._updates[worker] = state.updates
         return lost
 
-    def renew(self, worker: int, others: Iterable[int]) -> None:
-        """Makes the replica of a worker whose server is new: the mean of the others.
-
-        Where there are none, the worker has to be given a state by `scatter`.
-        """
+    def renew(self, worker: int) -> None:
+        """Makes room for the replica of a worker whose server is new; `scatter` has to follow."""
         with tf.device(self._devices.workers[worker]):
             zeros = tf.zeros(sum(self._sizes))
             self._variables[worker] = tf.Variable(zeros, name=f"replica_{worker}")
             if not self._optimizers[worker].is_reentrant:
                 self._optimizers[worker] = make_optimizer(self._workload, self._function.parameters)
                 self._steps[worker] = self._traced(self._optimizers[worker])
-        alive = [other for other in others if other != worker]
-        if alive:
-            self.scatter(self.mean(alive), [worker])
 
     def step(self, worker: int, worker_step: int, seed: int, rate: float, momentum: float) -> float:
         """Trains a worker's replica with one batch. Blocks until that is done.

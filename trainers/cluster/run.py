@@ -7,23 +7,20 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
+from syncswitch.storage.records import Evaluation, RunEvent
 from syncswitch.trainers.cluster.attendant import Attendant
-from syncswitch.trainers.cluster.clock import TrainingClock
 from syncswitch.trainers.cluster.dispatch import GO_ON, Dispatcher, Notice, Review
-from syncswitch.trainers.cluster.disturbances import Disturbances
 from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.launchers import Launcher
 from syncswitch.trainers.cluster.program import Program
-from syncswitch.trainers.cluster.recovery import Recovery
-from syncswitch.trainers.configuration import Configuration
+from syncswitch.trainers.cluster.recovery import Recovery, ServerLostError
+from syncswitch.trainers.cluster.trial import ClusterTrial
 from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.schedule import Segment, checkpoint_path
+from syncswitch.trainers.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.segment_steps import Ticket
-from syncswitch.trainers.stragglers.online import Decision, OnlineController
+from syncswitch.trainers.stragglers.online import Decision
 
 __all__ = ["TrainingRun"]
 
@@ -36,15 +33,10 @@ class TrainingRun:
     """Trains from the state on the parameter server to the end of the job. Used once.
 
     Args:
-        configuration: Rates and momenta.
+        trial: What is trained, and where it is; kept up to date.
         program: On the cluster, with the state that the run begins with.
         tester: Computes the accuracy.
         launcher: Of the cluster.
-        spec: The trial.
-        log: Where the run is; kept up to date.
-        disturbances: Made on purpose.
-        controller: Decides about stragglers; None for nobody.
-        clock: Of the whole run.
         restarts_at_switch: Give the cluster back at the switch, to get a new one.
 
     Raises:
@@ -53,28 +45,22 @@ class TrainingRun:
 
     def __init__(
         self,
-        configuration: Configuration,
+        trial: ClusterTrial,
         program: Program,
         tester: ModelTester,
         launcher: Launcher,
-        spec: TrialSpec,
-        log: RunLog,
-        disturbances: Disturbances,
-        controller: OnlineController | None,
-        clock: TrainingClock,
         *,
         restarts_at_switch: bool,
     ) -> None:
-        self._configuration = configuration
+        self._configuration = trial.configuration
         self._program = program
-        self._launcher = launcher
-        self._spec = spec
-        self._log = log
-        self._disturbances = disturbances
-        self._controller = controller
-        self._clock = clock
+        self._spec = trial.spec
+        self._log = log = trial.log
+        self._disturbances = trial.disturbances
+        self._controller = controller = trial.controller
+        self._clock = clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
-        workers = range(spec.identity.workers)
+        workers = range(self._spec.identity.workers)
         self._dispatcher = Dispatcher(
             workers, self._join, self._on_done, self._review, done=log.done
         )
@@ -82,7 +68,9 @@ class TrainingRun:
             for worker in workers:
                 controller.returned(worker)
             self._dispatcher.resting |= set(workers) - controller.active
-        self._exchange = Exchange.PUSH
+        self._exchange, self._protocol = Exchange.PUSH, ""
+        # They have a replica to get from the others, when their first step begins.
+        self._newcomers: set[int] = set()
         self._recovery = Recovery(program, launcher, self._dispatcher, self._note)
         self._evaluator = Evaluator(tester, self._on_evaluation)
         self._attendant = Attendant(
@@ -106,7 +94,7 @@ class TrainingRun:
         for thread in (*threads, self._attendant):
             thread.start()
         try:
-            with own_executor(), self._recovery.naming_errors():
+            with own_executor():
                 if not self._run_segments():
                     return False
                 self._request_evaluation(self._dispatcher.done)
@@ -148,12 +136,13 @@ class TrainingRun:
 
     def _run_segment(self, segment: Segment) -> None:
         choice = choose_protocol(segment.protocol)
-        self._exchange = choice.exchange
+        self._exchange, self._protocol = choice.exchange, segment.protocol
         if not self._log.is_before_switch:
             self._carry_out_restoration()
         if self._exchange is Exchange.REPLICA:
-            state = self._program.state()
-            for lost in self._program.replicas.scatter(state, self._dispatcher.members):
+            state, members = self._program.state(), self._dispatcher.members
+            self._newcomers -= set(members)
+            for lost in self._program.replicas.scatter(state, members):
                 self._dispatcher.note_lost(lost)
         if self._log.last_protocol not in (None, segment.protocol):
             self._switch(segment.protocol)
@@ -190,8 +179,8 @@ class TrainingRun:
                 with own_executor():
                     if self._serve(worker):
                         return
-                others = [one for one in self._dispatcher.members if one != worker]
-                if not self._recovery.bring_back(worker, others):
+                self._newcomers.add(worker)
+                if not self._recovery.bring_back(worker):
                     return
                 self._tell_controller(worker, is_lost=False)
         except BaseException as error:
@@ -238,9 +227,19 @@ class TrainingRun:
         rate = self._configuration.rate(worker_step, gradients)
         momentum = self._configuration.momentum(worker_step)
         if self._exchange is Exchange.REPLICA:
+            if worker in self._newcomers:
+                self._receive_replica(worker)
             return program.replicas.step(worker, worker_step, seed, rate, momentum), None
         push = program.push_update(worker, worker_step, seed, rate, momentum)
         return push.loss, push.pushed_updates - 1 - push.pulled_updates
+
+    def _receive_replica(self, worker: int) -> None:
+        others = set(self._dispatcher.members) - self._newcomers
+        if not others:
+            raise ServerLostError("all replicas are lost")
+        state = self._program.replicas.mean(sorted(others))
+        if not self._program.replicas.scatter(state, [worker]):
+            self._newcomers.discard(worker)
 
     def _join(self, workers: Sequence[int], worker_step: int) -> Iterable[int]:
         if self._exchange is Exchange.REPLICA:
@@ -290,12 +289,20 @@ class TrainingRun:
         with self._judging:
             self._controller.observe(worker, busy_seconds)
             decision = self._controller.judge(
-                self._dispatcher.done, self._clock.now_seconds, self._log.is_before_switch
+                self._dispatcher.done, self._clock.now_seconds, self._is_before_switch
             )
         self._note_all(decision)
         if decision.protocol is not None:
             self._log.is_detour = decision.protocol == "second"
         return Review(decision.remove, cut=decision.protocol is not None)
+
+    @property
+    def _is_before_switch(self) -> bool:
+        """Whether the first protocol still has something of its share to do."""
+        first = self._log.first_protocol_done
+        if self._protocol == self._spec.identity.first_protocol:
+            first += self._dispatcher.done - self._log.done
+        return first < switch_worker_step(self._spec)
 
     def _carry_out_restoration(self) -> None:
         if self._controller is not None:
@@ -331,6 +338,6 @@ class TrainingRun:
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
         # What has been tested so far belongs to it.
         self._evaluator.catch_up()
-        path = checkpoint_path(self._spec, percents[0], ".npz")
+        path = checkpoint_path(self._spec, percents[-1], ".npz")
         program = self._program
         program.form.save(path, percents, program.state(), self._spec, self._log)

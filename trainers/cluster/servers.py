@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from syncswitch.storage.errors import FatalError, RetryableError, one_line
 from syncswitch.trainers.cluster.keeper import KeeperClient, Server
@@ -18,7 +21,7 @@ ClusterAddresses = Mapping[str, Sequence[str]]
 
 _DEVICE = "/job:{job}/replica:0/task:{task}/device:CPU:0"
 _PARAMETER_SERVER: Server = ("ps", 0)
-_RECONNECT_SECONDS = 20.0
+_RECONNECT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.1
 
 
@@ -103,16 +106,41 @@ class ServersLauncher(Launcher):
         """See `Launcher.rebuild`."""
         self._renew(list(self._known))
 
-    def replace_dead(self) -> bool:
+    def replace_dead(self) -> None:
         """See `Launcher.replace_dead`."""
-        if all(state.is_alive for state in self._keeper.states().values()):
-            return False
-        self._renew([])
-        return True
+        # Without the lock: whoever holds it may be waiting for one of these.
+        if self._keeper.renew_dead():
+            # Not here: it waits for servers that hang, and the caller is the one that finds them.
+            threading.Thread(target=self._connect_again, name="reconnect", daemon=True).start()
+
+    def is_whole(self) -> bool:
+        """See `Launcher.is_whole`."""
+        states = self._keeper.states()
+        return all(
+            state.is_alive and not state.is_stopped and state.generation == self._known[server]
+            for server, state in states.items()
+        )
+
+    def living(self) -> Mapping[int | None, int]:
+        """See `Launcher.living`."""
+        states = self._keeper.states()
+        return {
+            _number(server): state.generation for server, state in states.items() if state.is_alive
+        }
+
+    def is_stopped(self, worker: int | None) -> bool:
+        """See `Launcher.is_stopped`."""
+        return self._keeper.states()[_server(worker)].is_stopped
+
+    def kill(self, worker: int | None, generation: int) -> None:
+        """See `Launcher.kill`."""
+        server = _server(worker)
+        if self._keeper.states()[server].generation == generation:
+            self._keeper.signal(server, signal.SIGKILL)
 
     def signal(self, worker: int | None, number: int) -> None:
         """See `Launcher.signal`."""
-        self._keeper.signal(_PARAMETER_SERVER if worker is None else _worker(worker), number)
+        self._keeper.signal(_server(worker), number)
 
     def delay(self, worker: int, seconds: float) -> None:
         """See `Launcher.delay`."""
@@ -126,6 +154,26 @@ class ServersLauncher(Launcher):
         state = self._keeper.states()[server]
         return not state.is_alive or state.generation != self._known[server]
 
+    def _connect_again(self) -> None:
+        """Connects to what is new, unless somebody is about to."""
+        if not self._renewing.acquire(blocking=False):
+            return
+        try:
+            with suppress(*TRANSIENT_ERRORS):  # then those who find the loss try again
+                self._reconnect()
+        finally:
+            self._renewing.release()
+
+    def _reconnect(self) -> None:
+        """Connects, or ends this process: where TensorFlow hangs, only another chief helps."""
+        alarm = threading.Timer(_RECONNECT_SECONDS, _end_this_process)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            reconnect()
+        finally:
+            alarm.cancel()
+
     def _renew(self, servers: Sequence[Server]) -> None:
         """Replaces servers unless that has happened already, and connects to what there is.
 
@@ -134,15 +182,16 @@ class ServersLauncher(Launcher):
         deadline = time.monotonic() + _RECONNECT_SECONDS
         with self._renewing:
             while True:
-                states = self._keeper.states()
                 self._keeper.renew(
                     server
-                    for server, state in states.items()
+                    for server, state in self._keeper.states().items()
                     if not state.is_alive
                     or (server in servers and state.generation == self._known[server])
                 )
+                # Before connecting: what is replaced after that is another loss.
+                states = self._keeper.states()
                 try:
-                    reconnect()
+                    self._reconnect()
                     break
                 except TRANSIENT_ERRORS as error:
                     if time.monotonic() > deadline:
@@ -150,10 +199,27 @@ class ServersLauncher(Launcher):
                             f"the chief cannot connect to its servers again ({one_line(error)})"
                         ) from error
                 time.sleep(_PAUSE_SECONDS)
-            states = self._keeper.states()
             for server in servers:
                 self._known[server] = states[server].generation
 
 
+def _end_this_process() -> None:
+    print(
+        "error: the chief cannot connect to its new servers: TensorFlow waits for a call to one"
+        " that died in the middle of it",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
+
+
 def _worker(worker: int) -> Server:
     return ("worker", worker)
+
+
+def _server(worker: int | None) -> Server:
+    return _PARAMETER_SERVER if worker is None else _worker(worker)
+
+
+def _number(server: Server) -> int | None:
+    return None if server == _PARAMETER_SERVER else server[1]

@@ -14,16 +14,12 @@ from syncswitch.storage.errors import (
     one_line,
 )
 from syncswitch.storage.records import RunEvent, TrialRecord, TrialSpec, WorkloadIdentity
-from syncswitch.trainers.cluster.clock import TrainingClock
-from syncswitch.trainers.cluster.disturbances import Disturbances
 from syncswitch.trainers.cluster.launchers import InProcessLauncher, Launcher
 from syncswitch.trainers.cluster.program import Program
-from syncswitch.trainers.cluster.recovery import ServerLostError
+from syncswitch.trainers.cluster.recovery import ServerLostError, lost_servers_named
 from syncswitch.trainers.cluster.run import TrainingRun
+from syncswitch.trainers.cluster.trial import ClusterTrial, cluster_trial
 from syncswitch.trainers.configuration import Configuration, rate_function
-from syncswitch.trainers.injection.active import ActiveInjections
-from syncswitch.trainers.injection.grammar import parse_injection
-from syncswitch.trainers.injection.scenario import check_injections
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS
@@ -31,7 +27,6 @@ from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.run_log import RunLog
 from syncswitch.trainers.run_record import trial_record
-from syncswitch.trainers.stragglers.online import OnlineController
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 from syncswitch.trainers.trial_check import check_trial
 from syncswitch.trainers.workload import Workload
@@ -39,6 +34,7 @@ from syncswitch.trainers.workload import Workload
 __all__ = ["ClusterTrainer"]
 
 _MOST_LOSSES = 10
+_MOST_ATTEMPTS = 3
 
 
 class ClusterTrainer(Trainer):
@@ -90,50 +86,44 @@ class ClusterTrainer(Trainer):
         self._launcher.close()
 
     def _train(self, spec: TrialSpec, log: RunLog) -> None:
+        if not self._launcher.is_whole():
+            # What befell the cluster since, or in the last moment of, the trial before.
+            self._renew_servers()
         state = self._program.form.begin(spec, log)
-        disturbances = _disturbances(spec, log, self._launcher)
+        examples = len(self._data.train_inputs)
+        configuration = Configuration(self._workload, spec, examples, self._rate_at)
+        trial = cluster_trial(spec, log, configuration, self._launcher)
         try:
-            self._run(state, spec, log, disturbances)
+            self._run(state, trial)
         finally:
-            disturbances.end()
+            trial.disturbances.end()
 
-    def _run(
-        self, state: ModelState, spec: TrialSpec, log: RunLog, disturbances: Disturbances
-    ) -> None:
+    def _run(self, state: ModelState, trial: ClusterTrial) -> None:
         """Runs until the end, on as many clusters as it takes."""
-        clock = TrainingClock(log.elapsed_seconds)
-        configuration = Configuration(
-            self._workload, spec, len(self._data.train_inputs), self._rate_at
-        )
-        controller = _controller(spec)
         losses = 0
-        restarts_at_switch = spec.conditions.switch_mechanism == "restart"
+        restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
+        is_new = True
         while True:
             try:
-                self._put_onto_cluster(state, spec)
-                run = TrainingRun(
-                    configuration,
-                    self._program,
-                    self._tester,
-                    self._launcher,
-                    spec,
-                    log,
-                    disturbances,
-                    controller,
-                    clock,
-                    restarts_at_switch=restarts_at_switch,
-                )
-                if run.execute():
-                    return
-                restarts_at_switch = False
-                state = self._restart(spec, log)
+                with lost_servers_named(self._launcher):
+                    self._put_onto_cluster(state, trial.spec)
+                    if is_new:
+                        trial.clock.mark_update()
+                    run = TrainingRun(
+                        trial,
+                        self._program,
+                        self._tester,
+                        self._launcher,
+                        restarts_at_switch=restarts_at_switch,
+                    )
+                    if run.execute():
+                        return
+                    restarts_at_switch = is_new = False
+                    state = self._restart(trial.spec, trial.log)
             except ServerLostError as error:
                 losses += 1
-                if losses > _MOST_LOSSES:
-                    raise RetryableError(
-                        f"the parameter server was lost again ({error})"
-                    ) from error
-                state = self._rebuild(spec, log, clock, error)
+                is_new = False
+                state = self._rebuild(trial, error, losses)
 
     def _put_onto_cluster(self, state: ModelState, spec: TrialSpec) -> None:
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
@@ -141,17 +131,18 @@ class ClusterTrainer(Trainer):
             self._program.prepare_replicas()
         self._program.load(state)
 
-    def _rebuild(
-        self, spec: TrialSpec, log: RunLog, clock: TrainingClock, error: ServerLostError
-    ) -> ModelState:
+    def _rebuild(self, trial: ClusterTrial, error: ServerLostError, losses: int) -> ModelState:
         """New servers after a loss, and the state that they are to have."""
+        if losses > _MOST_LOSSES:
+            raise RetryableError(f"the parameter server was lost {losses} times ({error})")
+        log, clock = trial.log, trial.clock
         clock.lose()
         done = log.reached
         reason = f"the parameter server: {error}"
         log.add_event(RunEvent("lost", done, clock.now_seconds, reason))
         start = time.perf_counter()
         self._renew_servers()
-        state = self._program.form.begin_again(spec, log)
+        state = self._program.form.begin_again(trial.spec, log)
         seconds = time.perf_counter() - start
         clock.lose()
         reason = f"the cluster goes on from worker-step {log.done:,}, after {done:,} were done"
@@ -174,30 +165,18 @@ class ClusterTrainer(Trainer):
         return state
 
     def _renew_servers(self) -> None:
-        self._launcher.rebuild()
-        self._program = Program(self._workload, self._data, self._devices)
+        """Until they are there: others may be lost meanwhile."""
+        for attempt in range(_MOST_ATTEMPTS):
+            self._launcher.rebuild()
+            try:
+                self._program = Program(self._workload, self._data, self._devices)
+                return
+            except TRANSIENT_ERRORS as error:
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise RetryableError(f"new servers are lost ({one_line(error)})") from error
 
     def _own_identity(self, *protocols: str) -> WorkloadIdentity:
         # Kept, because describing a workload builds its model.
         if protocols not in self._identities:
             self._identities[protocols] = self._workload.identity(self._workers, *protocols)
         return self._identities[protocols]
-
-
-def _disturbances(spec: TrialSpec, log: RunLog, launcher: Launcher) -> Disturbances:
-    found = [parse_injection(text) for text in spec.conditions.injections]
-    launcher_name = "processes" if launcher.has_servers else "in-process"
-    check_injections(found, launcher_name)
-    active = ActiveInjections(
-        found,
-        spec.identity.total_worker_steps,
-        done=log.done,
-        now_seconds=log.elapsed_seconds,
-        resumed=spec.resume,
-    )
-    return Disturbances(active, launcher)
-
-
-def _controller(spec: TrialSpec) -> OnlineController | None:
-    online = spec.conditions.online
-    return None if online == "none" else OnlineController(online, range(spec.identity.workers))

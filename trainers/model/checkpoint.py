@@ -8,12 +8,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.run_log import run_identity
 from syncswitch.trainers.schedule import checkpoint_path
 
 __all__ = [
@@ -133,7 +135,7 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
     A damaged one is passed over, with a warning.
 
     Raises:
-        UserError: It is of another job.
+        UserError: It is of another run.
     """
     for percent in sorted(spec.checkpoint_percents, reverse=True):
         path = checkpoint_path(spec, percent, ".npz")
@@ -141,14 +143,22 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
             continue
         try:
             checkpoint = read_checkpoint(path)
+            known = json.loads(checkpoint.history)["run"]
         except UserError as error:
             _LOG.warning("%s; passing over it", error)
             continue
-        known = json.loads(checkpoint.history or "{}").get("fingerprint")
-        if known != spec.identity.fingerprint:
-            raise UserError(
-                f"checkpoint {path} is of another job than workload {spec.identity.name!r} is now;"
-                " move it away or give another folder"
-            )
+        except (ValueError, KeyError, TypeError):
+            _LOG.warning("checkpoint %s does not say of which run it is; passing over it", path)
+            continue
+        _check_run(path, known, run_identity(spec))
         return path, checkpoint
     return None
+
+
+def _check_run(path: Path, known: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    for name, value in own.items():
+        if known.get(name) != value:
+            raise UserError(
+                f"checkpoint {path} is of another run: {name} was {known.get(name)} and is {value};"
+                " give the same as then, or another folder, or move it away"
+            )

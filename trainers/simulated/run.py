@@ -72,7 +72,7 @@ class SimulatedRun:
             self._course.stop()
 
     def _save(self, percents: Sequence[float]) -> None:
-        path = checkpoint_path(self._spec, percents[0], ".npz")
+        path = checkpoint_path(self._spec, percents[-1], ".npz")
         self._form.save(path, percents, self._learner.state, self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:

@@ -234,3 +234,27 @@ def test_a_changed_protocol_keeps_the_threads_and_the_count() -> None:
         assert all(thread.is_alive() for thread in threads)
     assert [len(members) for members, _ in cluster.rounds] == [3] * 20
     assert cluster.dispatcher.done == 90
+
+
+def test_whoever_got_the_next_step_is_known_to_have_it() -> None:
+    dispatcher = Dispatcher([0], lambda workers, first: (), lambda done: None)
+    dispatcher.begin(ASP, 20)
+    assert dispatcher.overdue(-1.0) == [0]
+    dispatcher.inboxes[0].get()
+    dispatcher.acknowledge(0, 0.0, 0)
+    assert dispatcher.overdue(-1.0) == [0]
+    dispatcher.stop()
+    assert not dispatcher.wait_until_drained(0.01), "its second step is under way"
+    dispatcher.acknowledge(0, 0.0, 0)
+    assert dispatcher.wait_until_drained(0.01)
+
+
+def test_a_stop_ends_the_wait_for_a_worker() -> None:
+    dispatcher = Dispatcher([0], lambda workers, first: (), lambda done: None)
+    dispatcher.lose(0, is_applied=False)
+    beginning = threading.Thread(target=dispatcher.begin, args=(ASP, 20), daemon=True)
+    beginning.start()
+    dispatcher.stop()
+    beginning.join(10)
+    assert not beginning.is_alive()
+    assert dispatcher.wait_until_drained(0.01)

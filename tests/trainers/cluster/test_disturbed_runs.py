@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import Evaluation, RunConditions, TrialRecord
 from syncswitch.trainers.cluster.trainer import ClusterTrainer
+from syncswitch.trainers.schedule import checkpoint_path
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workload import Workload
 
@@ -215,6 +217,20 @@ class TestResume:
         assert str(last) in caplog.text
         assert "passing over it" in caplog.text
 
+    def test_what_a_killed_chief_was_writing_is_removed(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        spec = self.spec(tmp_path, resume=True)
+        unfinished = checkpoint_path(spec, 40.0, ".npz").with_name(
+            f".{checkpoint_path(spec, 40.0, '.npz').name}.4711"
+        )
+        unfinished.write_bytes(b"PK")
+        somebody_elses = tmp_path / ".profile"
+        somebody_elses.touch()
+        make_trainer(DENSE, 4).train(spec)
+        assert not unfinished.exists()
+        assert somebody_elses.exists()
+
     def test_without_a_checkpoint_it_starts_afresh(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
@@ -229,7 +245,7 @@ class TestResume:
         other = replace(DENSE, learning_rate=0.03)
         identity = spec_of(other, 4, 50.0, protocols=("bsp", "local-sgd:1")).identity
         spec = replace(self.spec(tmp_path, resume=True), identity=identity)
-        with pytest.raises(UserError, match="of another job"):
+        with pytest.raises(UserError, match="of another run: job was"):
             make_trainer(other, 4).train(spec)
 
 
@@ -247,6 +263,16 @@ class TestCheckpointsThatCannotBeWritten:
         assert record.checkpoints == {}
         assert kinds(record)["unsaved"] == 2
         assert "goes on without it" in caplog.text
+
+    def test_a_restart_at_the_switch_needs_no_file(
+        self, make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        conditions = RunConditions(switch_mechanism="restart", injections=KILLS)
+        trainer = make_trainer(COUNTING, 3)
+        record = trainer.train(spec_of(COUNTING, 3, 50.0, conditions=conditions))
+        assert_each_step_counts_once(trainer, record)
+        assert kinds(record)["unsaved"] == 1
 
 
 def test_threads_end_with_the_run(make_trainer: MakeTrainer) -> None:

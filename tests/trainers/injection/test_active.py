@@ -141,6 +141,17 @@ class TestHowSlow:
         assert self.figures(found, 0) == (0.0, 1.0)
         assert found.cpu_percent(2) is None
 
+    def test_nothing_outlives_its_run(self) -> None:
+        found = active(*self.TEXTS)
+        found.advance(0, 0.0)
+        assert sorted(one.injection.text for one in found.end()) == sorted(
+            parse_injection(text).text for text in self.TEXTS
+        )
+        assert [self.figures(found, worker) for worker in range(3)] == [(0.0, 1.0)] * 3
+        assert found.message_delay_seconds(1) == 0.0
+        assert found.cpu_percent(2) is None
+        assert found.end() == []
+
     def test_a_simulated_cluster_knows_all(self) -> None:
         found = active(*self.TEXTS, simulated=True)
         found.advance(0, 0.0)

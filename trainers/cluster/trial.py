@@ -1,0 +1,67 @@
+"""What of a trial outlives the cluster that trains it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.cluster.clock import TrainingClock
+from syncswitch.trainers.cluster.disturbances import Disturbances
+from syncswitch.trainers.cluster.launchers import Launcher
+from syncswitch.trainers.configuration import Configuration
+from syncswitch.trainers.injection.active import ActiveInjections
+from syncswitch.trainers.injection.grammar import parse_injection
+from syncswitch.trainers.injection.scenario import check_injections
+from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.stragglers.online import OnlineController
+
+__all__ = ["ClusterTrial", "cluster_trial"]
+
+
+@dataclass(frozen=True)
+class ClusterTrial:
+    """One trial on as many clusters as it takes.
+
+    Attributes:
+        spec: What was asked for.
+        log: Where it is.
+        clock: Its training time.
+        configuration: Rates and momenta.
+        disturbances: Made on purpose.
+        controller: Decides about stragglers; None for nobody.
+    """
+
+    spec: TrialSpec
+    log: RunLog
+    clock: TrainingClock
+    configuration: Configuration
+    disturbances: Disturbances
+    controller: OnlineController | None
+
+
+def cluster_trial(
+    spec: TrialSpec, log: RunLog, configuration: Configuration, launcher: Launcher
+) -> ClusterTrial:
+    """Puts it together, where its log is.
+
+    Raises:
+        UserError: Something is to be injected that this launcher cannot do.
+    """
+    found = [parse_injection(text) for text in spec.conditions.injections]
+    check_injections(found, "processes" if launcher.has_servers else "in-process")
+    active = ActiveInjections(
+        found,
+        spec.identity.total_worker_steps,
+        done=log.done,
+        now_seconds=log.elapsed_seconds,
+        resumed=spec.resume,
+    )
+    online, workers = spec.conditions.online, range(spec.identity.workers)
+    return ClusterTrial(
+        spec,
+        log,
+        TrainingClock(log.elapsed_seconds),
+        configuration,
+        Disturbances(active, launcher),
+        None if online == "none" else OnlineController(online, workers),
+    )
