@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 
 from syncswitch.storage.records import Evaluation, RunEvent
 from syncswitch.trainers.cluster.attendant import Attendant
-from syncswitch.trainers.cluster.dispatch import GO_ON, Dispatcher, Notice, Review
+from syncswitch.trainers.cluster.dispatch import Dispatcher, Notice, Review
 from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.launchers import Launcher
 from syncswitch.trainers.cluster.program import Program
 from syncswitch.trainers.cluster.recovery import Recovery, ServerLostError
+from syncswitch.trainers.cluster.review import StragglerReview
 from syncswitch.trainers.cluster.trial import ClusterTrial
 from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.segment_steps import Ticket
-from syncswitch.trainers.stragglers.online import Decision
 
 __all__ = ["TrainingRun"]
 
@@ -57,17 +57,14 @@ class TrainingRun:
         self._spec = trial.spec
         self._log = log = trial.log
         self._disturbances = trial.disturbances
-        self._controller = controller = trial.controller
         self._clock = clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
         workers = range(self._spec.identity.workers)
         self._dispatcher = Dispatcher(
             workers, self._join, self._on_done, self._review, done=log.done
         )
-        if controller is not None:
-            for worker in workers:
-                controller.returned(worker)
-            self._dispatcher.resting |= set(workers) - controller.active
+        self._stragglers = StragglerReview(trial.controller, log, workers)
+        self._dispatcher.resting |= self._stragglers.resting(workers)
         self._exchange, self._protocol = Exchange.PUSH, ""
         # They have a replica to get from the others, when their first step begins.
         self._newcomers: set[int] = set()
@@ -76,7 +73,6 @@ class TrainingRun:
         self._attendant = Attendant(
             program, launcher, self._dispatcher, lambda: clock.idle_seconds, self._disturb
         )
-        self._judging = threading.Lock()
         self._requested_step = log.last_evaluation_step
 
     def execute(self) -> bool:
@@ -138,7 +134,8 @@ class TrainingRun:
         choice = choose_protocol(segment.protocol)
         self._exchange, self._protocol = choice.exchange, segment.protocol
         if not self._log.is_before_switch:
-            self._carry_out_restoration()
+            self._stragglers.at_switch(self._dispatcher.done, self._clock.now_seconds)
+            self._dispatcher.resting.clear()
         if self._exchange is Exchange.REPLICA:
             state, members = self._program.state(), self._dispatcher.members
             self._newcomers -= set(members)
@@ -182,7 +179,7 @@ class TrainingRun:
                 self._newcomers.add(worker)
                 if not self._recovery.bring_back(worker):
                     return
-                self._tell_controller(worker, is_lost=False)
+                self._stragglers.tell(worker, is_lost=False)
         except BaseException as error:
             self._dispatcher.fail(worker, error)
 
@@ -192,7 +189,7 @@ class TrainingRun:
         while (ticket := inbox.get()) is not Notice.END:
             if not isinstance(ticket, Ticket):
                 self._recovery.note_lost(worker, "the others cannot reach it")
-                self._tell_controller(worker, is_lost=True)
+                self._stragglers.tell(worker, is_lost=True)
                 return False
             start = time.perf_counter()
             try:
@@ -203,7 +200,7 @@ class TrainingRun:
             except BaseException as error:
                 is_push = self._exchange is Exchange.PUSH
                 if self._recovery.lose(worker, error, counts_pushes=is_push):
-                    self._tell_controller(worker, is_lost=True)
+                    self._stragglers.tell(worker, is_lost=True)
                     return False
                 continue
             if self._exchange is Exchange.PUSH:
@@ -283,18 +280,14 @@ class TrainingRun:
             self._dispatcher.stop()
 
     def _review(self, worker: int, busy_seconds: float) -> Review:
-        """After each step: what is done about stragglers."""
-        if self._controller is None:
-            return GO_ON
-        with self._judging:
-            self._controller.observe(worker, busy_seconds)
-            decision = self._controller.judge(
-                self._dispatcher.done, self._clock.now_seconds, self._is_before_switch
-            )
-        self._note_all(decision)
-        if decision.protocol is not None:
-            self._log.is_detour = decision.protocol == "second"
-        return Review(decision.remove, cut=decision.protocol is not None)
+        """After each step."""
+        return self._stragglers.after_step(
+            worker,
+            busy_seconds,
+            self._dispatcher.done,
+            self._clock.now_seconds,
+            self._is_before_switch,
+        )
 
     @property
     def _is_before_switch(self) -> bool:
@@ -303,22 +296,6 @@ class TrainingRun:
         if self._protocol == self._spec.identity.first_protocol:
             first += self._dispatcher.done - self._log.done
         return first < switch_worker_step(self._spec)
-
-    def _carry_out_restoration(self) -> None:
-        if self._controller is not None:
-            with self._judging:
-                decision = self._controller.at_switch(
-                    self._dispatcher.done, self._clock.now_seconds
-                )
-            self._note_all(decision)
-        self._log.is_detour = False
-        self._dispatcher.resting.clear()
-
-    def _tell_controller(self, worker: int, *, is_lost: bool) -> None:
-        if self._controller is not None:
-            with self._judging:
-                tell = self._controller.lost if is_lost else self._controller.returned
-                tell(worker)
 
     def _disturb(self) -> None:
         """In the attendant's thread: what is to be disturbed by now."""
@@ -330,10 +307,6 @@ class TrainingRun:
     ) -> None:
         done, now_seconds = self._dispatcher.done, self._clock.now_seconds
         self._log.add_event(RunEvent(kind, done, now_seconds, reason, worker, seconds))
-
-    def _note_all(self, decision: Decision) -> None:
-        for event in decision.events:
-            self._log.add_event(event)
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
         # What has been tested so far belongs to it.
