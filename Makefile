@@ -22,10 +22,10 @@ test: lint  ## Everything that has to pass; two halves side by side.
 	$(MAKE) --jobs 2 --output-sync=target test-database test-training
 
 test-database:
-	$(BIN)/python -m pytest -p no:cacheprovider tests/storage tests/searcher
+	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 tests/storage tests/searcher
 
 test-training:
-	$(BIN)/python -m pytest -p no:cacheprovider --ignore tests/storage --ignore tests/searcher
+	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 --ignore tests/storage --ignore tests/searcher
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

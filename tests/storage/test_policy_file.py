@@ -163,7 +163,7 @@ def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
 
 
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(policy=policies, workload=workloads)
 def test_every_policy_survives_as_a_file(

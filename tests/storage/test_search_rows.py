@@ -33,7 +33,7 @@ options = st.dictionaries(st.text(), scalars | st.lists(scalars, max_size=3), ma
 
 
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(options=options)
 def test_every_option_survives(

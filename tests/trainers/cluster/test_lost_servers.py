@@ -58,7 +58,9 @@ def train(trainer: IsolatedTrainer, folder: Path, *injections: str) -> TrialReco
     assert record.worker_steps == W
     steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
     assert sum(steps) == W
-    assert [one.worker_step for one in record.evaluations] == list(range(100, W + 1, 100))
+    # A round that a lost worker has cut short shifts the ends of those that follow.
+    tested = [one.worker_step for one in record.evaluations]
+    assert tested == pytest.approx(list(range(100, W + 1, 100)), abs=1)
     (parameters,) = read_checkpoint(record.checkpoints[100.0]).parameters.values()
     expected, _ = momentum_answer([COUNTING.learning_rate] * W, 0.0)
     np.testing.assert_allclose(parameters.ravel(), expected, rtol=1e-4)

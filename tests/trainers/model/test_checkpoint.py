@@ -180,7 +180,7 @@ def test_truncated_anywhere_it_is_refused(tmp_path: Path, whole: bytes) -> None:
 
 
 @given(position=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_with_a_byte_altered_it_is_refused_or_says_nothing_else(
     tmp_path: Path, whole: bytes, position: float, flip: int
 ) -> None:

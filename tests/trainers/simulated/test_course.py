@@ -149,7 +149,7 @@ SLOWNESS = st.lists(
 
 
 class TestEveryRun:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(
         kills=KILLS,
         slowness=SLOWNESS,
