@@ -10,6 +10,7 @@ import click
 
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers import console
+from syncswitch.trainers.event_text import is_remarkable
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import TimingPolicy, TrialRecord
@@ -163,7 +164,7 @@ def _print_events(record: TrialRecord) -> None:
     if words:
         click.echo()
         console.print_text("; ".join(words))
-    if not record.events:
+    if not any(map(is_remarkable, record.events)):
         return
     click.echo()
     total = record.spec.identity.total_worker_steps
