@@ -248,7 +248,7 @@ def main() -> None:
         )
         arguments.json_lines.write_text("\n".join(lines) + "\n")
     command = " ".join(["python -m tests.benchmarks.failures", *sys.argv[1:]])
-    names = ("syncswitch", "tensorflow", "keras")
+    names = ("tensorflow", "keras")
     software = [("Python", platform.python_version()), *((one, version(one)) for one in names)]
     text = page(outcomes, noise, command, software, (time.monotonic() - start) / 60)
     print(text)
