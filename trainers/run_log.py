@@ -161,6 +161,10 @@ class RunLog:
         """What is to be trained next; see `schedule.next_segment`."""
         return next_segment(self._spec, self.done, self.first_protocol_done, is_detour=is_detour)
 
+    def is_switch(self, segment: Segment) -> bool:
+        """Whether the run goes on with another protocol than before."""
+        return self.last_protocol not in (None, segment.protocol)
+
     def progress(self, done: int) -> None:
         """Tells the observer."""
         self.reached = done

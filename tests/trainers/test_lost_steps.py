@@ -59,6 +59,12 @@ class Troubled:
         move, worker = data.draw(st.sampled_from(moves), label="move")
         move(worker)
 
+    def happen_often(self, moves: int, data: st.DataObject) -> None:
+        for _ in range(moves):
+            if self.steps.is_over:
+                break
+            self.happen(data)
+
     def to_its_end(self) -> None:
         for worker in sorted(self.away):
             self.come_back(worker)
@@ -79,10 +85,7 @@ def test_whoever_is_lost_every_step_is_finished_once_and_counted_once(
     text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
 ) -> None:
     troubled = Troubled(text, workers, start, length)
-    for _ in range(moves):
-        if troubled.steps.is_over:
-            break
-        troubled.happen(data)
+    troubled.happen_often(moves, data)
     troubled.to_its_end()
     assert troubled.steps.is_over
     assert sorted(troubled.finished) == list(range(start, start + length))
@@ -94,10 +97,7 @@ def test_cut_short_it_finishes_all_that_was_begun_and_nothing_else(
     text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
 ) -> None:
     troubled = Troubled(text, workers, start, length)
-    for _ in range(moves):
-        if troubled.steps.is_over:
-            break
-        troubled.happen(data)
+    troubled.happen_often(moves, data)
     troubled.steps.cut()
     begun = {*troubled.finished, *(ticket.worker_step for ticket in troubled.out.values())}
     troubled.to_its_end()

@@ -48,11 +48,7 @@ class Replicas:
         slots = self._optimizers[0].layout.size
         self._sizes = [function.parameters.size, function.statistics.size, slots]
         self._averaged_size = self._sizes[0] + self._sizes[1]
-        self._variables = []
-        for worker, device in enumerate(devices.workers):
-            with tf.device(device):
-                zeros = tf.zeros(sum(self._sizes))
-                self._variables.append(tf.Variable(zeros, name=f"replica_{worker}"))
+        self._variables = [self._empty(worker) for worker in range(len(devices.workers))]
         self._trace()
 
     def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
@@ -73,10 +69,9 @@ class Replicas:
 
     def renew(self, worker: int) -> None:
         """Makes room for the replica of a worker whose server is new; `scatter` has to follow."""
-        with tf.device(self._devices.workers[worker]):
-            zeros = tf.zeros(sum(self._sizes))
-            self._variables[worker] = tf.Variable(zeros, name=f"replica_{worker}")
-            if not self._optimizers[worker].is_reentrant:
+        self._variables[worker] = self._empty(worker)
+        if not self._optimizers[worker].is_reentrant:
+            with tf.device(self._devices.workers[worker]):
                 self._optimizers[worker] = make_optimizer(self._workload, self._function.parameters)
                 self._steps[worker] = self._traced(self._optimizers[worker])
 
@@ -145,6 +140,10 @@ class Replicas:
             raise tf.errors.UnavailableError(None, None, f"no answer from workers {lost}")
         parameters, statistics = np.split(np.mean(list(parts.values()), axis=0), self._sizes[:1])
         return parameters, statistics
+
+    def _empty(self, worker: int) -> Any:
+        with tf.device(self._devices.workers[worker]):
+            return tf.Variable(tf.zeros(sum(self._sizes)), name=f"replica_{worker}")
 
     def _trace(self) -> None:
         handle = self._variables[0].handle

@@ -60,10 +60,10 @@ class TrainingRun:
         self._clock = clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
         workers = range(self._spec.identity.workers)
-        self._dispatcher = Dispatcher(
-            workers, self._join, self._on_done, self._review, done=log.done
-        )
+        self._dispatcher = Dispatcher(workers, self._join, self._on_done, done=log.done)
         self._stragglers = StragglerReview(trial.controller, log, workers)
+        if trial.controller is not None:
+            self._dispatcher.review = self._review
         self._dispatcher.resting |= self._stragglers.resting(workers)
         self._exchange, self._protocol = Exchange.PUSH, ""
         # They have a replica to get from the others, when their first step begins.
@@ -128,7 +128,7 @@ class TrainingRun:
         """Whether this is the switch, and the cluster of the first protocol is still there."""
         if not self._restarts_at_switch or self._log.is_before_switch:
             return False
-        return self._log.last_protocol not in (None, segment.protocol)
+        return self._log.is_switch(segment)
 
     def _run_segment(self, segment: Segment) -> None:
         choice = choose_protocol(segment.protocol)
@@ -141,7 +141,7 @@ class TrainingRun:
             self._newcomers -= set(members)
             for lost in self._program.replicas.scatter(state, members):
                 self._dispatcher.note_lost(lost)
-        if self._log.last_protocol not in (None, segment.protocol):
+        if self._log.is_switch(segment):
             self._switch(segment.protocol)
         self._clock.start()
         self._dispatcher.begin(choice.machine, segment.end_worker_step)

@@ -13,7 +13,7 @@ from syncswitch.trainers.injection.active import ActiveInjections
 from syncswitch.trainers.injection.grammar import parse_injection
 from syncswitch.trainers.injection.scenario import check_injections
 from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.stragglers.online import OnlineController
+from syncswitch.trainers.stragglers.online import OnlineController, controller_of
 
 __all__ = ["ClusterTrial", "cluster_trial"]
 
@@ -56,12 +56,11 @@ def cluster_trial(
         now_seconds=log.elapsed_seconds,
         resumed=spec.resume,
     )
-    online, workers = spec.conditions.online, range(spec.identity.workers)
     return ClusterTrial(
         spec,
         log,
         TrainingClock(log.elapsed_seconds),
         configuration,
         Disturbances(active, launcher),
-        None if online == "none" else OnlineController(online, workers),
+        controller_of(spec.conditions.online, range(spec.identity.workers)),
     )

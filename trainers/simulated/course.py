@@ -78,7 +78,7 @@ class Course:
     def _switch(self, segment: Segment) -> float:
         """Switches to the protocol of a segment, if it is another one; seconds that this takes."""
         log = self._log
-        if log.last_protocol in (None, segment.protocol):
+        if not log.is_switch(segment):
             return 0.0
         log.add_switch(segment.protocol, self._switch_seconds, log.elapsed_seconds)
         if not log.is_before_switch:

@@ -12,7 +12,12 @@ from syncswitch.storage.records import RunEvent, TrialSpec
 from syncswitch.trainers.injection.active import ActiveInjections, Started
 from syncswitch.trainers.injection.scenario import check_injections, injections
 from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
+from syncswitch.trainers.stragglers.online import (
+    NO_DECISION,
+    Decision,
+    OnlineController,
+    controller_of,
+)
 
 __all__ = ["Change", "Membership", "membership_of"]
 
@@ -208,5 +213,5 @@ def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
         resumed=spec.resume,
         simulated=True,
     )
-    online = None if conditions.online == "none" else OnlineController(conditions.online, workers)
+    online = controller_of(conditions.online, workers)
     return Membership(workers, active, online, log.add_event)

@@ -15,7 +15,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunEvent
 from syncswitch.trainers.stragglers.detector import DetectorSettings, Finding, StragglerDetector
 
-__all__ = ["NO_DECISION", "ONLINE", "Decision", "OnlineController"]
+__all__ = ["NO_DECISION", "ONLINE", "Decision", "OnlineController", "controller_of"]
 
 ONLINE = ("none", "greedy", "elastic")
 """Names of the online policies."""
@@ -168,6 +168,11 @@ class OnlineController:
         if finding.kind != "detected" or finding.worker not in kept:
             return ""
         return f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
+
+
+def controller_of(online: str, workers: Sequence[int]) -> OnlineController | None:
+    """The controller of a run; none for a run without an online policy, which watches nobody."""
+    return None if online == "none" else OnlineController(online, workers)
 
 
 def _event(finding: Finding, done: int, now_seconds: float, addition: str = "") -> RunEvent:
