@@ -11,7 +11,8 @@ import click
 from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.searching import evaluate_policy
-from syncswitch.searcher.cli.trainer_options import TrainerChoice, trainer_options
+from syncswitch.searcher.cli.trainers.base import JobRequest, TrainerChoice
+from syncswitch.searcher.cli.trainers.choice import trainer_options
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers.console import (
@@ -90,10 +91,10 @@ def evaluate(
     pair = (policy.first_protocol, policy.second_protocol)
     if protocols is not None:
         pair = parse_pair(protocols)
-    n = workers or policy.workers
-    conditions = trainer.conditions(chosen, n, policy.switch_percent, pair[0])
+    request = JobRequest(reference, workers, policy.workers, pair, storage_url, seed)
+    conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
     _check_chief(conditions.injections)
-    job = trainer.job(reference, n, workers, pair, storage_url, seed)
+    job = trainer.job(request)
     check_switch(job.identity, policy)
     try:
         result = evaluate_policy(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.cli import compose
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
-from syncswitch.searcher.cli.trainer_options import TrainerChoice, is_given, trainer_options
+from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.cli.trainers.choice import is_given, trainer_options
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError, WorkloadError
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_DEFAULT_WORKERS = 4
-
 
 @click.command()
 @click.argument("reference", metavar="WORKLOAD")
-@workers_option(_DEFAULT_WORKERS)
+@workers_option(None, f"Workers in the cluster. Default: {TrainerChoice.default_workers}.")
 @protocols_option("bsp,asp")
 @trainer_options
 @conditions_options
@@ -99,7 +97,7 @@ _DEFAULT_WORKERS = 4
 @common_options
 def run(
     reference: str,
-    workers: int,
+    workers: int | None,
     protocols: str,
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
@@ -140,20 +138,21 @@ def run(
     if warm_start and strategy != "adaptive":
         raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
     pair = parse_pair(protocols)
+    request = JobRequest(reference, workers, trainer.default_workers, pair, storage_url, seed)
     plan = SearchPlan(
         rule,
         trainer=trainer.kind,
         base_seed=seed,
         warm_start=warm_start,
-        conditions=trainer.conditions(chosen, workers, 100.0, pair[0]),
+        conditions=trainer.conditions(chosen, request.size, 100.0, pair[0]),
     )
     plan.check()
-    given_workers = workers if is_given("workers") else None
-    job = trainer.job(reference, workers, given_workers, pair, storage_url, seed)
+    job = trainer.job(request)
     if dry_run:
         given = (first_seconds, second_seconds)
-        measured_url = trainer.recordings_url or storage_url
-        print_forecast(rule, job.identity, given, measured_url, as_json=as_json)
+        print_forecast(
+            rule, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
+        )
         return EXIT_OK
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
@@ -177,9 +176,7 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
         render.print_result(result, how_to_use)
 
 
-def _how_to_use(
-    job: compose.Job, reference: str, version: int | None, conditions: RunConditions
-) -> str:
+def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:
     """The command line that uses this policy, with what it would not guess."""
     fingerprint = job.identity.fingerprint[:12]
     if job.identity.simulated_cluster is not None:
@@ -192,7 +189,7 @@ def _how_to_use(
     else:
         words = ["syncswitch-run", job.reference or reference]
         words += [] if version is None else ["--policy", str(version)]
-        if job.identity.workers != _DEFAULT_WORKERS:
+        if job.identity.workers != TrainerChoice.default_workers:
             words += ["--workers", str(job.identity.workers)]
         words += _as_found(conditions)
     if is_given("storage_url"):

@@ -12,7 +12,7 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records import RunConditions
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.cli.compose import Job
+    from syncswitch.searcher.cli.trainers.base import Job
     from syncswitch.searcher.evaluated import EvaluationResult
     from syncswitch.searcher.reporting import Reporter
     from syncswitch.searcher.result import SearchResult

@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_line import OTHER, QUICK, Invoke, database_file
 from search_program import generated_job
 
-from syncswitch.searcher.cli import compose, main
+from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.trainers.local import LocalTrainer
 from syncswitch.trainers import console
 
 
@@ -30,7 +31,7 @@ def url(folder: Path) -> str:
 def invoke(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the program in this process on a database of its own."""
     monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
-    monkeypatch.setitem(compose.TRAINERS, "local", generated_job)
+    monkeypatch.setattr(LocalTrainer, "job", generated_job)
     monkeypatch.setenv(console.STORAGE_VARIABLE, url)
 
     def call(*arguments: str) -> Result:
@@ -57,7 +58,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], N
             for options in SEARCHES[name]:
                 command = ["run", "generated", *options, "--storage", f"sqlite:///{path}"]
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setitem(compose.TRAINERS, "local", generated_job)
+                    patch.setattr(LocalTrainer, "job", generated_job)
                     assert CliRunner().invoke(main, command).exit_code == 0
         with (
             closing(sqlite3.connect(path)) as source,

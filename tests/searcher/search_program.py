@@ -10,12 +10,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.cli import compose, main
-from syncswitch.searcher.cli.compose import Job
+from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.cli.trainers.local import LocalTrainer
 
 
-def generated_job(reference: str, workers: int, protocols: tuple[str, str], launcher: str) -> Job:
-    """Stands for `compose_local`; the environment says how long a run takes."""
+def generated_job(choice: TrainerChoice, request: JobRequest) -> Job:
+    """Stands for `LocalTrainer.job`; the environment says how long a run takes."""
     delay_seconds = float(os.environ.get("GENERATED_DELAY_SECONDS", "0"))
     failures = int(os.environ.get("GENERATED_FAILURES", "0"))
     diverges_below_percent = float(os.environ.get("GENERATED_DIVERGES_BELOW_PERCENT", "0"))
@@ -24,11 +25,11 @@ def generated_job(reference: str, workers: int, protocols: tuple[str, str], laun
         failures=failures,
         diverges_below_percent=diverges_below_percent,
     )
-    first, second = protocols
-    job = identity(workers=workers, first_protocol=first, second_protocol=second)
+    first, second = request.protocols
+    job = identity(workers=request.size, first_protocol=first, second_protocol=second)
     return Job(job, lambda: trainer)
 
 
 if __name__ == "__main__":
-    compose.TRAINERS["local"] = generated_job
+    LocalTrainer.job = generated_job  # type: ignore[assignment,method-assign]
     main(prog_name="syncswitch-search")

@@ -16,8 +16,9 @@ import pytest
 from command_line import OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.cli import compose, main
-from syncswitch.searcher.cli.compose import Job
+from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.trainers.base import Job
+from syncswitch.searcher.cli.trainers.local import LocalTrainer
 from syncswitch.searcher.rules.by_name import STRATEGIES
 from syncswitch.storage import engine
 from syncswitch.storage.errors import RetryableError, UserError
@@ -146,7 +147,7 @@ def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invok
 def test_the_trainer_is_the_one_that_is_named(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(name="chosen"), idle))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
     result = invoke("run", "digits", *QUICK, "--trainer", "local")
     assert "the chosen trainer" in result.stderr
 
@@ -219,7 +220,7 @@ def test_a_workload_that_no_trainer_takes_writes_nothing(
     if there == "another search":
         invoke("run", "digits", "--settings", "1", "--runs", "1")
     before = invoke("status", "--json").stdout
-    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(name="chosen"), idle))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
     result = invoke("run", "digits", *QUICK)
     assert result.exit_code == 2
     assert "the chosen trainer" in error_line(result)
@@ -238,7 +239,7 @@ def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
         opened.append(GeneratedTrainer())
         return opened[-1]
 
-    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(), open_trainer))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
     for _ in range(2):  # the second one is finished, and needs no trainer
         assert invoke("run", "digits", *QUICK).exit_code == 0
         assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(8, 1)]
@@ -256,7 +257,7 @@ def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
         return GeneratedTrainer()
 
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(), open_trainer))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
     assert invoke("run", "digits", *QUICK).exit_code == 0
 
 
@@ -269,7 +270,7 @@ def test_a_trainer_that_was_opened_in_vain_is_closed(
         raise UserError("no reporter")
 
     monkeypatch.setattr("syncswitch.searcher.cli.progress.make_reporter", refuse)
-    monkeypatch.setitem(compose.TRAINERS, "local", lambda *_: Job(identity(), lambda: trainer))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer))
     assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
     assert trainer.closed == 1
 

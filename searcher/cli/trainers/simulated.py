@@ -1,0 +1,63 @@
+"""`--trainer simulated`: real gradients on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.cli.trainers.local import named
+from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
+from syncswitch.trainers.trial_check import check_length
+from syncswitch.trainers.workload import find_module, load_workload
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RunConditions
+    from syncswitch.trainers.run_options import ConditionsChoice
+
+__all__ = ["SimulatedCluster"]
+
+
+@dataclass(frozen=True)
+class SimulatedCluster(TrainerChoice):
+    """Attributes: profile: Name or file of what the cluster is like."""
+
+    name = "simulated"
+    summary = "real gradients on a virtual clock"
+    options = (
+        OwnOption(
+            "--profile",
+            metavar="NAME|FILE",
+            default=DEFAULT_PROFILE,
+            show_default=True,
+            help="What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
+        ),
+    )
+
+    profile: str
+
+    def job(self, request: JobRequest) -> Job:
+        """See `TrainerChoice.job`."""
+        from syncswitch.trainers.simulated.profile import load_profile
+
+        reference, workers = named(request), request.size
+        check_protocols(request.protocols, workers)
+        find_module(reference)
+        profile = load_profile(self.profile)
+        profile.check_workers(workers, self.profile)
+        from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+
+        workload = load_workload(reference)
+        identity = simulated_identity(workload, workers, request.protocols, profile)
+        check_length(identity)
+        return Job(
+            identity=identity,
+            open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
+        )
+
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        """See `TrainerChoice.conditions`."""
+        return chosen.conditions(workers, switch_percent, first_protocol, self.name)
