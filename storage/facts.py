@@ -47,6 +47,12 @@ TRIAL_FACTS = Table(
     Column("online", String, nullable=False, comment="online policy: none, greedy or elastic"),
     Column("switch_mechanism", String, nullable=False, comment="how it switched: hot or restart"),
     Column("injections", Text, comment="disturbances on purpose, joined by '; '; null for none"),
+    Column(
+        "speculative",
+        Boolean,
+        nullable=False,
+        comment="begun in advance, before the search was known to need it",
+    ),
     Column("state", String, nullable=False, comment="running, complete or failed"),
     Column("converged_accuracy", Double, comment="test accuracy it converged to, 0 to 1"),
     Column("final_accuracy", Double, comment="of the last evaluation, 0 to 1"),
@@ -59,7 +65,8 @@ TRIAL_FACTS = Table(
     Column(
         "training_seconds",
         Double,
-        comment="training time until its end or its stop, a fork's prefix included",
+        comment="training time until its end or its stop, a fork's prefix included; of a failed"
+        " run only where it was stopped because it was no longer needed",
     ),
     Column("inherited_seconds", Double, comment="part of it that a fork did not pay for"),
     Column("paid_seconds", Double, comment="the other part"),
@@ -67,7 +74,7 @@ TRIAL_FACTS = Table(
         "whole_run_seconds",
         Double,
         comment="training_seconds, of a stopped run what the whole would have taken; null if"
-        " unknown, or diverged",
+        " unknown, failed or diverged",
     ),
     Column("switch_overhead_seconds", Double, comment="what the switch took, not training time"),
     Column("first_phase_seconds", Double, comment="the part of paid_seconds in the first protocol"),

@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -108,6 +109,7 @@ class TrialRow(Base):
     A trial belongs to a search, or was imported and then names its `source`. The measured columns
     are null until the run is complete, and in an imported run of which only its divergence is
     known. Imported runs ran under the conditions that are the default; `injections` are joined.
+    A failed run has times only where it was stopped because nobody needed it any more.
     """
 
     __tablename__ = "syncswitch_trials"
@@ -191,10 +193,11 @@ class TrialRow(Base):
     switch_overhead_seconds: Mapped[float | None]
     target_accuracy: Mapped[float | None]
     time_to_accuracy_seconds: Mapped[float | None]
-    software: Mapped[dict[str, str] | None]
+    software: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
     online: Mapped[str] = mapped_column(String(16), server_default="none")
     switch_mechanism: Mapped[str] = mapped_column(String(16), server_default="hot")
     injections: Mapped[str | None] = mapped_column(Text)
+    speculative: Mapped[bool] = mapped_column(server_default=false())
 
     workload: Mapped[WorkloadRow] = relationship()
 

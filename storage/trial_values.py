@@ -17,7 +17,18 @@ from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records import PhaseRecord, RunConditions, TrialRecord
 
-__all__ = ["Fork", "Owner", "SearchInfo", "StoredCheckpoint", "StoredTrial", "check_times"]
+__all__ = [
+    "CANCELLED",
+    "Fork",
+    "Owner",
+    "SearchInfo",
+    "StoredCheckpoint",
+    "StoredTrial",
+    "check_times",
+]
+
+CANCELLED = "no longer needed: the search is decided"
+"""Why a run was stopped that nothing was wrong with. It is stored as failed, with what it cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +114,12 @@ class StoredCheckpoint:
 class StoredTrial:
     """One trial as the database has it; times are in UTC.
 
-    What is measured at the end is None until the trial is complete. `worker_steps` is the progress
-    so far, and `heartbeat_at` when the owner last reported it. A trial of a search has a study and
-    a number in it; an imported one has a source instead, and no owner. `setting_percent` is the
-    setting that the run counts for: of a search's run its switch point, of an imported run what
-    was declared, None for a run that counts for none.
+    What is measured at the end is None until the trial is complete; of a cancelled one its times
+    are known, too. `worker_steps` is the progress so far, and `heartbeat_at` when the owner last
+    reported it. A trial of a search has a study and a number in it; an imported one has a source
+    instead, and no owner. `setting_percent` is the setting that the run counts for: of a search's
+    run its switch point, of an imported run what was declared, None for a run that counts for none.
+    A `speculative` run began in advance, before the search was known to need it.
     """
 
     trial_id: int
@@ -127,6 +139,7 @@ class StoredTrial:
     parent_trial_id: int | None
     fork_percent: float | None
     conditions: RunConditions
+    speculative: bool
     state: str
     converged_accuracy: float | None
     final_accuracy: float | None
@@ -157,8 +170,22 @@ class StoredTrial:
         return Owner(self.host, self.process_id, self.process_started_at)
 
     @property
+    def is_cancelled(self) -> bool:
+        """Whether it was stopped because the search no longer needed it."""
+        return self.failure == CANCELLED
+
+    @property
+    def paid_seconds(self) -> float | None:
+        """Training time that it cost itself, also where it was cancelled; None where unknown."""
+        if self.training_seconds is None or self.inherited_seconds is None:
+            return None
+        return self.training_seconds - self.inherited_seconds
+
+    @property
     def whole_run_seconds(self) -> float | None:
         """Training time, of a stopped run what the whole would have taken; see `metrics`."""
+        if self.state != "complete":
+            return None
         goes_over = self.switch_percent < 100.0
         return whole_run_seconds(
             self.training_seconds,

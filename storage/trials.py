@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import datetime, timezone
-
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, update
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.checkpoint_rows import (
@@ -22,13 +19,8 @@ from syncswitch.storage.evaluation_rows import (
     read_evaluations,
     record_target,
 )
-from syncswitch.storage.event_rows import (
-    add_events,
-    condition_values,
-    read_events,
-    storable_text,
-)
-from syncswitch.storage.models import PhaseRow, SearchRow, TrialRow
+from syncswitch.storage.event_rows import add_events, read_events, storable_text
+from syncswitch.storage.models import SearchRow, TrialRow
 from syncswitch.storage.records import (
     Evaluation,
     RunEvent,
@@ -39,7 +31,17 @@ from syncswitch.storage.records import (
 from syncswitch.storage.search_rows import read_searches, write_search
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.stored_trials import read_trials
+from syncswitch.storage.trial_rows import (
+    begin_row,
+    begun_row,
+    fill_cost,
+    fill_result,
+    locked_row,
+    now,
+    parent_id,
+)
 from syncswitch.storage.trial_values import (
+    CANCELLED,
     Fork,
     Owner,
     SearchInfo,
@@ -50,6 +52,7 @@ from syncswitch.storage.trial_values import (
 from syncswitch.storage.workload_rows import upsert_workload
 
 __all__ = [
+    "CANCELLED",
     "Fork",
     "Owner",
     "SearchInfo",
@@ -100,8 +103,9 @@ class TrialStore:
         owner: Owner,
         *,
         fork: Fork | None = None,
+        speculative: bool = False,
     ) -> None:
-        """Records that a trial runs; one that ran or failed before starts anew.
+        """Records that a trial runs; one that ran, failed or was cancelled before starts anew.
 
         Args:
             study: The search.
@@ -109,21 +113,22 @@ class TrialStore:
             spec: What is asked for.
             owner: Who runs it.
             fork: The run of this search whose checkpoint it starts from.
+            speculative: It begins in advance: the search may turn out not to need it.
 
         Raises:
             FatalError: The search is not registered or has another workload, the trial is
-                complete, or the run it is forked from is unknown.
+                complete, the run it is forked from is unknown, or its injections cannot be told
+                apart.
             UserError: The path of its checkpoints is not UTF-8 text.
         """
         check_paths(spec)
-        conditions = condition_values(spec.conditions)
 
         def operation(session: Session) -> None:
             search = session.get(SearchRow, study)
             if search is None or search.fingerprint != spec.identity.fingerprint:
                 raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
-            parent_trial_id = _parent_id(session, study, fork)
-            row = _locked(session, study, trial_number)
+            parent_trial_id = parent_id(session, study, fork)
+            row = locked_row(session, study, trial_number)
             if row is None:
                 row = TrialRow(
                     study=study, trial_number=trial_number, fingerprint=search.fingerprint
@@ -131,27 +136,16 @@ class TrialStore:
                 session.add(row)
             elif row.state == "complete":
                 raise FatalError(f"trial {trial_number} of {study!r} is already complete")
-            row.switch_percent = row.setting_percent = spec.switch_percent
-            row.replicate = spec.replicate
-            row.seed = spec.seed
-            row.fork_from = str(spec.fork_from) if spec.fork_from else None
+            begin_row(row, spec, owner)
             row.parent_trial_id = parent_trial_id
             row.fork_percent = fork.percent if fork else None
-            for name, value in conditions.items():
-                setattr(row, name, value)
-            row.state = "running"
-            row.worker_steps = 0
-            row.started_at = row.heartbeat_at = _now()
-            row.ended_at = row.failure = None
-            row.host = owner.host
-            row.process_id = owner.process_id
-            row.process_started_at = owner.process_started_at
+            row.speculative = speculative
 
         self._database.write(operation)
 
     def beat(self, study: str, trial_number: int, worker_step: int) -> None:
         """Records that a running trial lives and how far it is; other trials stay as they are."""
-        self._update_running(study, trial_number, heartbeat_at=_now(), worker_steps=worker_step)
+        self._update_running(study, trial_number, heartbeat_at=now(), worker_steps=worker_step)
 
     def complete(self, study: str, trial_number: int, record: TrialRecord) -> None:
         """Records what a trial measured, evaluations, phases, checkpoints and events included.
@@ -165,13 +159,9 @@ class TrialStore:
         check_times(record)
 
         def operation(session: Session) -> None:
-            row = _locked(session, study, trial_number)
-            if row is None:
-                raise FatalError(f"trial {trial_number} of {study!r} was never begun")
+            row = begun_row(session, study, trial_number)
             if row.state != "complete":
-                _fill(row, record)
-                session.flush()  # all of these refer to this row
-                session.add_all(_phases(row.trial_id, record))
+                fill_result(session, row, record)
                 add_checkpoints(session, row.trial_id, record)
                 add_events(session, row.trial_id, record)
                 add_evaluations(session, [(row.trial_id, record.evaluations)])
@@ -181,7 +171,35 @@ class TrialStore:
     def fail(self, study: str, trial_number: int, reason: str) -> None:
         """Records that infrastructure failed a trial; what is complete stays as it is."""
         failure = storable_text(reason)
-        self._update_running(study, trial_number, state="failed", failure=failure, ended_at=_now())
+        self._update_running(study, trial_number, state="failed", failure=failure, ended_at=now())
+
+    def cancel(self, study: str, trial_number: int, record: TrialRecord, reason: str) -> None:
+        """Records that a trial was stopped because nobody needs it, and what it cost until then.
+
+        It becomes failed, and keeps of the record how far it came, its times, its host and its
+        software. The rest is left out: part of a run is no result, and is not averaged as one.
+        What is complete stays as it is. Of a trial that was taken for failed the cost is kept too:
+        it did run, and its time was paid.
+
+        Args:
+            study: The search.
+            trial_number: In it.
+            record: Of the part that ran.
+            reason: `CANCELLED`; by this `StoredTrial.is_cancelled` knows it.
+
+        Raises:
+            FatalError: The trial was never begun, or a value is impossible.
+        """
+        check_times(record)
+        failure = storable_text(reason)
+
+        def operation(session: Session) -> None:
+            row = begun_row(session, study, trial_number)
+            if row.state != "complete":
+                fill_cost(row, record)
+                row.state, row.failure = "failed", failure
+
+        self._database.write(operation)
 
     def get(self, study: str, trial_number: int) -> StoredTrial | None:
         """One trial; None where it was never begun."""
@@ -276,49 +294,3 @@ class TrialStore:
     def _read(self, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
         with self._database.session(read_only=True) as session:
             return read_trials(session, *conditions)
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def _locked(session: Session, study: str, trial_number: int) -> TrialRow | None:
-    query = select(TrialRow).where(TrialRow.study == study, TrialRow.trial_number == trial_number)
-    return session.scalars(query.with_for_update()).one_or_none()
-
-
-def _fill(row: TrialRow, record: TrialRecord) -> None:
-    row.state = "complete"
-    row.failure = None
-    row.worker_steps = record.worker_steps
-    row.converged_accuracy = record.converged_accuracy
-    row.final_accuracy = record.final_accuracy
-    row.converged = record.converged
-    row.diverged = record.diverged
-    row.stopped_early = record.stopped_early
-    row.training_seconds = record.training_seconds
-    row.inherited_seconds = record.inherited_seconds
-    row.switch_overhead_seconds = record.switch_overhead_seconds
-    row.started_at = record.started_at
-    row.ended_at = record.ended_at
-    row.host = record.host
-    row.software = dict(record.software)
-
-
-def _parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
-    if fork is None:
-        return None
-    query = select(TrialRow.trial_id).where(
-        TrialRow.study == study, TrialRow.trial_number == fork.trial_number
-    )
-    parent = session.scalar(query)
-    if parent is None:
-        raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
-    return parent
-
-
-def _phases(trial_id: int, record: TrialRecord) -> list[PhaseRow]:
-    return [
-        PhaseRow(trial_id=trial_id, position=position, **asdict(phase))
-        for position, phase in enumerate(record.phases)
-    ]

@@ -92,6 +92,7 @@ def _search_state(
         if row.state == "complete" and row.converged_accuracy is not None
     ]
     in_flight = sum(state_of(row) == "running" for row in rows.values())
+    cancelled = sum(row.is_cancelled for row in rows.values())
     bracket: tuple[float, float] | None = None
     target: float | None = search.target_accuracy
     try:
@@ -119,7 +120,9 @@ def _search_state(
         "finished_runs": len(finished),
         "most_runs": rule.most_runs if rule.repeats else None,
         "in_flight_runs": in_flight,
-        "failed_runs": len(rows) - len(finished) - in_flight,
+        "failed_runs": len(rows) - len(finished) - in_flight - cancelled,
+        "cancelled_runs": cancelled,
+        "speculative_runs": sum(row.speculative for row in rows.values()),
         "lower_percent": bracket[0] if bracket else None,
         "upper_percent": bracket[1] if bracket else None,
         "target_accuracy": target,

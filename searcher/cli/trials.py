@@ -73,10 +73,12 @@ def trials(
 ) -> int:
     """Lists the training runs, of WORKLOAD or of all.
 
-    A complete run was made as a whole, was stopped early, or diverged. One that began with a
-    checkpoint of another run of its search says from which one, and at how much of the job; its
-    seconds count from the start of the job, as do all. What is named under `under` is the online
-    policy, the way of switching and the injections, where they are not the default.
+    A complete run was made as a whole, was stopped early, or diverged; a cancelled one was stopped
+    when the search no longer needed it. One made in advance began before the search was known to
+    need it. One that began with a checkpoint of another run of its search says from which one, and
+    at how much of the job; its seconds count from the start of the job, as do all. What is named
+    under `under` is the online policy, the way of switching and the injections, where they are not
+    the default.
 
     The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
     state as it is stored.
@@ -189,15 +191,12 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
         return
     optional = {
         "workers": any(trial.facts["simulated_cluster"] for trial in newest),
+        "in advance": any(trial.facts["speculative"] for trial in newest),
         "from": any(trial.fork for trial in newest),
         "under": any(map(_conditions, newest)),
     }
-    columns = [
-        name
-        for name in ("run", "workers", "setting", "from", "end", "accuracy", "seconds", "under")
-        if optional.get(name, True)
-    ]
-    rows = map(_cells, newest)
+    rows = list(map(_cells, newest))
+    columns = [name for name in rows[0] if optional.get(name, True)]
     print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
     if number > _MOST_ROWS:
         click.echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
@@ -213,6 +212,7 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
         "run": facts["source"] or number,
         "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
         "setting": _setting(facts["setting_percent"], facts["switch_percent"]),
+        "in advance": "yes" if facts["speculative"] else "-",
         "from": _origin(trial.fork),
         "end": trial.end or state_of(trial),
         "accuracy": "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",

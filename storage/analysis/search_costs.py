@@ -16,6 +16,7 @@ from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import PolicyRow, SearchRow, WorkloadRow
 from syncswitch.storage.selection import is_workload
+from syncswitch.storage.trial_values import CANCELLED
 
 __all__ = ["StudyCost", "covered_seconds", "study_costs"]
 
@@ -38,8 +39,13 @@ class StudyCost:
     registered_at: Annotated[datetime, "when it began; UTC"]
     completed_runs: Annotated[int, "complete, diverged ones included"]
     failed_runs: Annotated[int, "failed or given back, and made again"]
+    cancelled_runs: Annotated[int, "stopped because they were no longer needed"]
     running_runs: Annotated[int, "under way, as stored"]
-    paid_seconds: Annotated[float, "training time of the completed runs, less what forks inherited"]
+    speculative_runs: Annotated[int, "of all these, begun before they were known to be needed"]
+    paid_seconds: Annotated[
+        float,
+        "training time of the completed and the cancelled runs, less what forks inherited",
+    ]
     baseline_seconds: Annotated[
         float | None,
         "mean training time of its runs with the first protocol alone that did not diverge, of"
@@ -107,14 +113,19 @@ def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 def _searches(wanted: Select[Any]) -> Select[Any]:
     is_complete = _FACTS.state == "complete"
+    is_cancelled = _FACTS.failure == CANCELLED
+    has_failed = (_FACTS.state == "failed") & ~is_cancelled
     is_baseline = is_complete & (_FACTS.setting_percent == BASELINE_PERCENT)
     sums = (
         select(
             _FACTS.study,
             func.count(case((is_complete, 1))).label("completed_runs"),
-            func.count(case((_FACTS.state == "failed", 1))).label("failed_runs"),
+            func.count(case((has_failed, 1))).label("failed_runs"),
+            func.count(case((is_cancelled, 1))).label("cancelled_runs"),
             func.count(case((_FACTS.state == "running", 1))).label("running_runs"),
-            func.sum(case((is_complete, _FACTS.paid_seconds))).label("paid_seconds"),
+            func.count(case((_FACTS.speculative, 1))).label("speculative_runs"),
+            # Null of a run under way, and of one whose infrastructure failed.
+            func.sum(_FACTS.paid_seconds).label("paid_seconds"),
             func.avg(case((is_baseline, _FACTS.whole_run_seconds))).label("baseline_seconds"),
         )
         .where(_FACTS.study.in_(wanted))
@@ -134,7 +145,14 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
         SearchRow.registered_at,
         *(
             func.coalesce(sums.c[name], 0).label(name)
-            for name in ("completed_runs", "failed_runs", "running_runs", "paid_seconds")
+            for name in (
+                "completed_runs",
+                "failed_runs",
+                "cancelled_runs",
+                "running_runs",
+                "speculative_runs",
+                "paid_seconds",
+            )
         ),
         sums.c.baseline_seconds,
         PolicyRow.version.label("policy_version"),

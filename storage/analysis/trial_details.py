@@ -17,7 +17,7 @@ from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import PhaseRow, TrialRow
 from syncswitch.storage.records import PhaseRecord
-from syncswitch.storage.trial_values import Fork, Owner
+from syncswitch.storage.trial_values import CANCELLED, Fork, Owner
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,7 +53,12 @@ class TrialDetails:
 
     @property
     def end(self) -> str | None:
-        """How a complete run ended: `whole`, `stopped` or `diverged`; None for any other run."""
+        """How it ended: `whole`, `stopped` or `diverged`; `cancelled` if it was no longer needed.
+
+        None for a run that failed or still runs.
+        """
+        if self.facts["failure"] == CANCELLED:
+            return "cancelled"
         if self.state != "complete":
             return None
         if self.facts["diverged"]:

@@ -11,7 +11,7 @@ from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
+from syncswitch.searcher.policy_search import Search
 from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
 from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import Database, open_database

@@ -17,7 +17,7 @@ from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from tests.recordings import COLUMNS, write_manifest, write_run
-from tests.storage.golden.make import add_disturbed, add_simulated, fill
+from tests.storage.golden.make import add_ahead, add_disturbed, add_simulated, fill
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 
@@ -29,7 +29,7 @@ def fill_all(
     record: TrialRecord,
     folder: Path,
 ) -> None:
-    """Searches, finished and open; forks; diverged, failed, imported, simulated, disturbed runs."""
+    """Searches, finished and open; forks; runs of every kind and end, from here and elsewhere."""
     fill(database.url)
     store = TrialStore(database)
     store.register(identity, "digits", search)
@@ -61,6 +61,7 @@ def fill_all(
     import_runs(database, folder)
     add_simulated(database.url)
     add_disturbed(database.url)
+    add_ahead(database.url)
 
 
 def complete(

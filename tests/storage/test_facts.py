@@ -21,13 +21,10 @@ def facts(database: Database) -> list[dict[str, Any]]:
 
 def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, Any]:
     """What a row of the view has to say of a trial, from what the store says."""
-    paid = censored = None
-    if trial.training_seconds is not None and trial.inherited_seconds is not None:
-        paid = trial.training_seconds - trial.inherited_seconds
+    censored = None
     if trial.state == "complete" and trial.target_accuracy is not None:
         censored = trial.time_to_accuracy_seconds is None
     row: dict[str, Any] = {
-        "paid_seconds": paid,
         "time_to_accuracy_is_censored": censored,
         "software": software,
         "online": trial.conditions.online,
@@ -71,6 +68,7 @@ def test_runs_of_every_kind_were_compared(filled: Database) -> None:
         missing = [row[column.name] is None for row in rows]
         assert not all(missing), f"no row has a {column.name}"
         assert any(missing) == column.nullable, f"{column.name} is described as nullable, or not"
+    assert {row["speculative"] for row in rows} == {True, False}
     for name in ("converged", "diverged", "stopped_early", "time_to_accuracy_is_censored"):
         assert {row[name] for row in rows} == {True, False, None}
 

@@ -252,6 +252,7 @@ def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> No
             "online": "none",
             "switch_mechanism": "hot",
             "injections": None,
+            "speculative": False,
         }
     assert 0 < reached < len(after["syncswitch_trials"])
     for row in after["syncswitch_phases"]:
@@ -371,6 +372,29 @@ def test_revision_0005_has_conditions_and_events(loaded: Load) -> None:
         assert found == [list(EVENTS)] * 3
 
 
+@pytest.mark.parametrize("file", GOLDEN[:5], ids=lambda file: file.stem)
+def test_revision_0006_takes_what_was_there_for_needed(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        trials = TrialStore(database).trials()
+        assert {(trial.speculative, trial.is_cancelled) for trial in trials} == {(False, False)}
+        failed = [trial for trial in trials if trial.state == "failed"]
+        assert {(trial.training_seconds, trial.paid_seconds) for trial in failed} == {(None, None)}
+
+
+def test_revision_0006_has_runs_in_advance_and_the_cost_of_a_cancelled_one(loaded: Load) -> None:
+    url = loaded(GOLDEN[5])
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        found = [trial for trial in store.trials() if trial.speculative]
+        assert [trial.state for trial in found] == ["failed", "running"]
+        assert [trial.is_cancelled for trial in found] == [True, False]
+        assert [trial.paid_seconds for trial in found] == [pytest.approx(62.0), None]
+        assert store.evaluations("under-way", 3) == []
+
+
 @contextmanager
 def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
     """Acts before the first statement of this process that starts so; `COMMIT` counts as one."""
@@ -407,6 +431,7 @@ def child(work: Callable[[], object]) -> int | None:
         "DROP VIEW",
         "CREATE TABLE syncswitch_checkpoints",
         "CREATE TABLE syncswitch_events",
+        "ALTER TABLE syncswitch_trials ADD COLUMN speculative",
         "COMMIT",
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.analysis.search_costs import covered_seconds, study_costs
 from syncswitch.storage.engine import Database
 from syncswitch.storage.records import TrialRecord, WorkloadIdentity
-from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials import CANCELLED, Owner, SearchInfo, TrialStore
 from tests.storage.filled import OWNER, complete
 
 _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
@@ -31,6 +31,7 @@ def test_a_search_that_has_not_begun_has_cost_nothing(
     (one,) = study_costs(database)
     assert (one.study, one.workload, one.workers) == ("digits-1", "digits", 4)
     assert (one.completed_runs, one.failed_runs, one.running_runs) == (0, 0, 0)
+    assert (one.cancelled_runs, one.speculative_runs) == (0, 0)
     assert (one.paid_seconds, one.wall_seconds) == (0, 0)
     assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
 
@@ -62,6 +63,25 @@ def test_runs_are_counted_by_what_became_of_them(
     assert one.baseline_seconds == 15
     assert one.bsp_multiples == 932 / 15
     assert 900 <= one.wall_seconds < 910  # the failed run took no time
+
+
+def test_a_cancelled_run_is_paid_and_has_not_failed(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    complete(store, "digits-1", 0, replace(record, training_seconds=6.0, inherited_seconds=0.0))
+    for number in (1, 2, 3):
+        store.begin("digits-1", number, record.spec, OWNER, speculative=number > 1)
+    store.fail("digits-1", 1, "lost")
+    later = record.ended_at + timedelta(seconds=5)
+    part = replace(record, started_at=record.ended_at, ended_at=later)
+    store.cancel("digits-1", 2, part, CANCELLED)  # 3 s, one of them inherited
+    (one,) = study_costs(database)
+    assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (1, 1, 1)
+    assert (one.running_runs, one.speculative_runs) == (1, 2)
+    assert one.paid_seconds == 6 + 2
+    assert 9 + 5 <= one.wall_seconds < 20
+    rows = store.numbered("digits-1").values()
+    assert one.paid_seconds == sum(row.paid_seconds or 0.0 for row in rows)
 
 
 def test_searches_are_kept_apart(

@@ -5,7 +5,8 @@ users have. It holds a finished search (a policy, its evidence, an alias), a sec
 failed run and one under way, since revision 0002 also imported runs, a fork and an imported policy,
 since revision 0003 also options, checkpoints, a confidence and runs that were stopped, since
 revision 0004 also a search on a simulated cluster, since revision 0005 also one under stragglers
-with the events of its runs, beside Optuna's tables.
+with the events of its runs, since revision 0006 also runs that began in advance, one of them
+cancelled, beside Optuna's tables.
 
 The policy files beside it are what `write_policy` wrote at each schema version.
 """
@@ -26,7 +27,7 @@ from generated_trainer import GeneratedTrainer, identity  # noqa: E402
 
 from syncswitch.searcher.plan import SearchPlan  # noqa: E402
 from syncswitch.searcher.rules.paper import PaperRule  # noqa: E402
-from syncswitch.searcher.search import Search  # noqa: E402
+from syncswitch.searcher.policy_search import Search  # noqa: E402
 from syncswitch.storage.engine import open_database  # noqa: E402
 from syncswitch.storage.importing.manifest import read_manifest  # noqa: E402
 from syncswitch.storage.importing.run_import import import_manifest  # noqa: E402
@@ -40,7 +41,13 @@ from syncswitch.storage.records import (  # noqa: E402
     TrialSpec,
 )
 from syncswitch.storage.registry.policy_import import import_policies  # noqa: E402
-from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore  # noqa: E402
+from syncswitch.storage.trials import (  # noqa: E402
+    CANCELLED,
+    Fork,
+    Owner,
+    SearchInfo,
+    TrialStore,
+)
 from syncswitch.trainers.trainer import Observer  # noqa: E402
 
 
@@ -179,6 +186,17 @@ def add_disturbed(url: str) -> None:
         Search(database, workload, plan, DisturbedTrainer).run()
 
 
+def add_ahead(url: str) -> None:
+    """Two runs of the search under way that began in advance; nobody needed one of them."""
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        spec = TrialSpec(replace(identity(), name="larger", workers=8), 50.0, 8, replicate=2)
+        owner = Owner("golden", 4321, 1_700_000_000.25)
+        for number in (3, 4):
+            store.begin("under-way", number, spec, owner, speculative=True)
+        store.cancel("under-way", 3, stopped(GeneratedTrainer().train(spec)), CANCELLED)
+
+
 def main() -> None:
     """Writes `REVISION.sql` beside this file, unless it is there."""
     target = FOLDER / f"{REVISION}.sql"
@@ -191,6 +209,7 @@ def main() -> None:
         add_adaptive(f"sqlite:///{path}")
         add_simulated(f"sqlite:///{path}")
         add_disturbed(f"sqlite:///{path}")
+        add_ahead(f"sqlite:///{path}")
         with closing(sqlite3.connect(path)) as connection:
             target.write_text("\n".join(connection.iterdump()) + "\n")
 
