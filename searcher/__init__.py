@@ -1,1 +1,29 @@
-"""Decides: which training runs a search makes, and when the timing policy is known."""
+"""Decides: which training runs a search makes, and when the timing policy is known.
+
+What programs use is listed in `__all__`: `search` finds a policy, `BinarySearchSampler` is for an
+Optuna study of one's own, and the rules are what both decide by.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.api import search
+    from syncswitch.searcher.rules.adaptive import AdaptiveRule
+    from syncswitch.searcher.rules.paper import PaperRule
+    from syncswitch.searcher.rules.sequential import SequentialRule
+    from syncswitch.searcher.sampler import BinarySearchSampler
+
+__all__ = ["AdaptiveRule", "BinarySearchSampler", "PaperRule", "SequentialRule", "search"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "AdaptiveRule": "rules.adaptive",
+        "BinarySearchSampler": "sampler",
+        "PaperRule": "rules.paper",
+        "SequentialRule": "rules.sequential",
+        "search": "api",
+    },
+)

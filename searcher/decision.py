@@ -89,7 +89,7 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """All runs that this setting needs are made or in flight."""
+    """No run is needed now; those of this setting are under way, or are all that was wanted."""
 
     switch_percent: float
 
@@ -215,18 +215,30 @@ class Rule(ABC):
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
 
     @abstractmethod
-    def decide(
-        self, finished: Iterable[Observation], in_flight_percents: Iterable[float] = ()
-    ) -> Decision:
-        """Says what to do now.
+    def decide(self, finished: Iterable[Observation]) -> Decision:
+        """Says what to do next; `course.plan_run` does so where runs are under way.
 
         Args:
             finished: Completed runs in any order; those at other settings are ignored.
-            in_flight_percents: Setting of each run under way.
 
         Raises:
             UserError: The baseline diverged, so there is nothing to compare with.
         """
+
+    def outcomes(
+        self, finished: Iterable[Observation], percent: float
+    ) -> Sequence[tuple[float, float]]:
+        """What a run may measure: probabilities, which sum to 1, and accuracies.
+
+        Args:
+            finished: The runs so far.
+            percent: Setting of the run.
+        """
+        target = self.progress(finished).target_accuracy
+        if target is None or percent == self.highest_percent:
+            # Nothing is compared yet, so any accuracy does.
+            return [(1.0, _ANY_ACCURACY if target is None else target)]
+        return [(0.5, target), (0.5, target - 2 * self.threshold)]
 
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> Progress:
@@ -237,6 +249,7 @@ class Rule(ABC):
         """
 
 
+_ANY_ACCURACY = 0.5
 _NO_OPTIONS = {
     "settings",
     "runs",

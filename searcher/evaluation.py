@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from syncswitch.searcher.decision import NextRun, Observation, Wait
+from syncswitch.searcher.course import PlannedRun
+from syncswitch.searcher.decision import Observation, Wait
 from syncswitch.searcher.evaluated import EvaluationResult, evaluated_setting
 from syncswitch.searcher.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.repair import Patience
@@ -128,15 +129,15 @@ class Evaluation:
             own=None if own is None else evaluated_setting(own.switch_percent, recorded),
         )
 
-    def _move(self) -> int | NextRun | Wait:
+    def _move(self) -> int | PlannedRun | Wait:
         """How many runs were made, once that are all; else what is missing."""
         self._loop.report_state()
         finished = self._loop.study.finished()
         if self._loop.rule.progress(finished).open_percent is None:
             return len(finished)
-        decision = self._loop.study.decision()
-        assert isinstance(decision, NextRun | Wait)  # see `ComparisonRule`
-        return decision
+        planned = self._loop.plan()
+        assert isinstance(planned, PlannedRun | Wait)  # see `ComparisonRule`
+        return planned
 
 
 def check_switch(identity: WorkloadIdentity, policy: TimingPolicy) -> None:

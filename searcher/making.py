@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.searcher.decision import Rule
@@ -22,11 +23,21 @@ from syncswitch.storage.records import (
     TrialSpec,
     WorkloadIdentity,
 )
+from syncswitch.storage.trial_values import CANCELLED
 from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
 from syncswitch.trainers.schedule import switch_worker_step
-from syncswitch.trainers.trainer import Observer, Trainer
+from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["RunMaker"]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What came of a run; `inherited` are the evaluations of the part before its own."""
+
+    record: TrialRecord
+    inherited: tuple[Evaluation, ...]
+    is_cancelled: bool
 
 
 class RunMaker:
@@ -42,6 +53,7 @@ class RunMaker:
         prefixes: Prefixes,
         reporter: Reporter,
         beat_seconds: float,
+        is_decided: Callable[[], bool],
     ) -> None:
         """Takes what it needs.
 
@@ -54,6 +66,7 @@ class RunMaker:
             prefixes: The checkpoints of the search.
             reporter: Is told how it goes on.
             beat_seconds: Least time between two heartbeats.
+            is_decided: Says that a run is needed no longer.
         """
         self._identity = identity
         self._conditions = conditions
@@ -63,6 +76,7 @@ class RunMaker:
         self._prefixes = prefixes
         self._reporter = reporter
         self._beat_seconds = beat_seconds
+        self._is_decided = is_decided
         self._owner = Owner.current()
 
     def make(self, claim: Claim, trainer: Trainer) -> None:
@@ -81,31 +95,45 @@ class RunMaker:
         run = self._run_of(claim)
         self._reporter.on_run(run)
         try:
-            record, inherited = self._trained(claim, run, trainer)
+            made = self._trained(claim, run, trainer)
+            record, inherited = made.record, made.inherited
             _check(record)
-            self._store.complete(self._study.name, claim.number, record)
+            if made.is_cancelled:
+                self._store.cancel(self._study.name, claim.number, record, CANCELLED)
+            else:
+                self._store.complete(self._study.name, claim.number, record)
         except BaseException as error:
             self._give_back(claim.number, error)
             if isinstance(error, RetryableError):
                 self._reporter.on_failed(run, str(error))
             raise
+        if made.is_cancelled:
+            self._reporter.on_cancelled(run, record)
+            self._study.fail(claim.number)
+            return
         self._reporter.on_finished(run, record)
         measured = self._measured(record, record.spec, (*inherited, *record.evaluations))
         self._study.note_result(claim.number, record.diverged, record.training_seconds, measured)
         self._study.complete(claim.number, record.converged_accuracy)
 
-    def _trained(
-        self, claim: Claim, run: Run, trainer: Trainer
-    ) -> tuple[TrialRecord, tuple[Evaluation, ...]]:
-        """Begins and trains; the result, and the evaluations that were inherited."""
+    def _trained(self, claim: Claim, run: Run, trainer: Trainer) -> _Made:
+        """Begins and trains."""
         while True:
             prefix = self._prefixes.of(claim.number, claim.switch_percent, claim.replicate)
             spec = self._spec(claim, prefix)
-            self._store.begin(self._study.name, claim.number, spec, self._owner, fork=prefix.fork)
+            self._store.begin(
+                self._study.name,
+                claim.number,
+                spec,
+                self._owner,
+                fork=prefix.fork,
+                speculative=claim.is_speculative,
+            )
             if not self._study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for lost before it began")
             try:
-                record = trainer.train(spec, self._observer(run, spec, prefix))
+                observer = self._observer(run, spec, prefix)
+                record = trainer.train(spec, observer)
             except UserError as error:
                 if spec.fork_from is None:
                     raise
@@ -113,7 +141,7 @@ class RunMaker:
                 self._prefixes.distrust(spec.fork_from)
                 self._reporter.on_failed(run, str(error))
             else:
-                return record, prefix.evaluations
+                return _Made(record, prefix.evaluations, observer.is_cancelled)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
         return TrialSpec(
@@ -127,13 +155,14 @@ class RunMaker:
             conditions=self._conditions,
         )
 
-    def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> Observer:
+    def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> RunObserver:
         def beat(worker_step: int) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
             with contextlib.suppress(RetryableError):
                 self._store.beat(self._study.name, run.number, worker_step)
 
-        finished = self._study.finished()
+        # What else is known would not be, to a search without company.
+        finished = self._study.course().runs
         stop = None
         if may_stop(self._rule, spec.switch_percent, finished):
             is_candidate = spec.switch_percent < self._rule.highest_percent
@@ -148,6 +177,7 @@ class RunMaker:
             stop=stop,
             inherited=prefix.evaluations,
             switch_worker_step=_switch_worker_step(spec),
+            is_decided=self._is_decided,
         )
 
     def _stop_rule(self, target_accuracy: float | None = None) -> StopRule:
@@ -176,6 +206,7 @@ class RunMaker:
             repeats=self._rule.repeats,
             total_worker_steps=self._identity.total_worker_steps,
             first_protocol=self._identity.first_protocol,
+            is_speculative=claim.is_speculative,
         )
 
     def _give_back(self, number: int, error: BaseException) -> None:

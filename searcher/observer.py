@@ -14,7 +14,11 @@ __all__ = ["RunObserver"]
 
 
 class RunObserver:
-    """Has the heart of a run beat, and answers its evaluations."""
+    """Has the heart of a run beat, and answers its evaluations.
+
+    Attributes:
+        is_cancelled: The run was stopped because nobody needs it any more.
+    """
 
     def __init__(
         self,
@@ -26,6 +30,7 @@ class RunObserver:
         stop: StopRule | None = None,
         inherited: Sequence[Evaluation] = (),
         switch_worker_step: int = 0,
+        is_decided: Callable[[], bool] = lambda: False,
     ) -> None:
         """Takes what it needs.
 
@@ -37,6 +42,7 @@ class RunObserver:
             stop: Says when the run may end; None where it may not.
             inherited: Evaluations of the part before the run's own.
             switch_worker_step: Where the second protocol begins; 0 where it never does.
+            is_decided: Says that the run is needed no longer.
         """
         self._run = run
         self._reporter = reporter
@@ -46,6 +52,8 @@ class RunObserver:
         self._stop = stop
         self._evaluations = list(inherited)
         self._switch_worker_step = switch_worker_step
+        self._is_decided = is_decided
+        self.is_cancelled = False
 
     def on_progress(self, worker_step: int) -> None:
         """Beats at most once per interval."""
@@ -56,8 +64,11 @@ class RunObserver:
         self._reporter.on_progress(self._run, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """Ends the run where its accuracy is known, or hopeless."""
+        """Ends the run where its accuracy is known, hopeless, or wanted no more."""
         self._reporter.on_evaluation(self._run, evaluation)
+        if self._is_decided():
+            self.is_cancelled = True
+            return Verdict.STOP
         if self._stop is None:
             return Verdict.CONTINUE
         self._evaluations.append(evaluation)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from syncswitch.searcher.decision import Decided, NextRun, Rule, Wait
+from syncswitch.searcher.course import PlannedRun
+from syncswitch.searcher.decision import Decided, Rule, Wait
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.prefixes import DEFAULT_FOLDER
 from syncswitch.searcher.repair import Patience
@@ -49,6 +50,7 @@ class Search:
         reporter: Reporter | None = None,
         patience: Patience | None = None,
         checkpoints: Path = DEFAULT_FOLDER,
+        in_advance: bool = True,
     ) -> None:
         """Opens the study.
 
@@ -61,6 +63,8 @@ class Search:
             reporter: Is told how it goes on.
             patience: How long to wait for what.
             checkpoints: Folder for the checkpoints that runs share; they go when it is decided.
+            in_advance: Whether runs may be made that are only likely to be needed, where others
+                make those that are.
 
         Raises:
             UserError: The plan is out of range, or the database cannot be used.
@@ -78,6 +82,8 @@ class Search:
             reporter=reporter,
             patience=patience,
             checkpoints=checkpoints,
+            in_advance=in_advance,
+            is_decided=lambda: self._published() is not None,
         )
         self.study_name = self._loop.study.name
 
@@ -92,25 +98,27 @@ class Search:
         """
         return self._end(self._loop.run(self._move))
 
-    def _move(self) -> TimingPolicy | NextRun | Wait:
+    def _move(self) -> TimingPolicy | PlannedRun | Wait:
         """The policy, if there is one now; else what the rule wants."""
         # A run that ended after the decision may make a rule doubt it; the answer stands.
-        published = self._registry.published(self._identity.fingerprint, self.study_name)
+        published = self._published()
         # Not even a baseline that diverged since then takes it away.
         with contextlib.suppress(UserError) if published else contextlib.nullcontext():
             self._loop.report_state()
         if published is not None:
             return published
-        decision = self._loop.study.decision()
-        return self._publish(decision) if isinstance(decision, Decided) else decision
+        planned = self._loop.plan()
+        return self._publish(planned) if isinstance(planned, Decided) else planned
+
+    def _published(self) -> TimingPolicy | None:
+        return self._registry.published(self._identity.fingerprint, self.study_name)
 
     def _publish(self, decided: Decided) -> TimingPolicy:
         """Publishes once per study: a second call returns the same version."""
         loop = self._loop
         rows = loop.store.numbered(self.study_name)
-        draft = draft_policy(
-            loop.rule, self._identity, self.study_name, decided, loop.study.finished(), rows
-        )
+        runs = loop.study.course().runs
+        draft = draft_policy(loop.rule, self._identity, self.study_name, decided, runs, rows)
         return self._registry.publish(draft)
 
     def _end(self, policy: TimingPolicy) -> SearchResult:
@@ -119,14 +127,14 @@ class Search:
         loop.store.set_target(self.study_name, policy.target_accuracy)
         loop.prefixes.remove()
         loop.study.describe({"policy_switch_percent": policy.switch_percent})
-        finished, rows = loop.study.finished(), loop.store.numbered(self.study_name)
+        rows = loop.store.numbered(self.study_name)
         settings: tuple[SettingResult, ...] = ()
         with contextlib.suppress(UserError):
-            settings = settings_of(loop.rule, finished, rows)
+            settings = settings_of(loop.rule, loop.study.course().runs, rows)
         return SearchResult(
             policy=policy,
             settings=settings,
-            cost=cost_of(loop.rule, self._identity, finished, rows),
+            cost=cost_of(loop.rule, self._identity, loop.study.finished(), rows),
         )
 
 

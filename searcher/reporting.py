@@ -22,6 +22,7 @@ class Run:
         repeats: R; None where nobody can say how many there will be.
         total_worker_steps: W.
         first_protocol: Protocol before the switch.
+        is_speculative: It is only likely to be needed.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Run:
     repeats: int | None
     total_worker_steps: int
     first_protocol: str
+    is_speculative: bool = False
 
 
 class Reporter(Protocol):
@@ -52,6 +54,9 @@ class Reporter(Protocol):
 
     def on_finished(self, run: Run, record: TrialRecord) -> None:
         """The run is complete and recorded."""
+
+    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+        """The run was stopped, as the search is decided without it."""
 
     def on_failed(self, run: Run, reason: str) -> None:
         """The run failed for reasons of infrastructure and will be made again."""
@@ -82,6 +87,9 @@ class SilentReporter:
         """Does nothing."""
 
     def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """Does nothing."""
+
+    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
         """Does nothing."""
 
     def on_failed(self, run: Run, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,12 +35,14 @@ class SearchCost:
     """What a search cost.
 
     Attributes:
-        paid_seconds: Training time of all completed runs.
+        paid_seconds: Training time of all completed and cancelled runs.
         baseline_seconds: Mean training time of the first protocol alone.
         is_estimated: No such run was made: W divided by the first protocol's throughput in the
             candidate runs stands for it.
         trials: Completed runs.
         failed_trials: Runs that were interrupted or failed, and made again.
+        speculative_trials: Runs that began when they were only likely to be needed.
+        cancelled_trials: Runs that were under way when the search was decided without them.
         wall_seconds: Time during which at least one run was under way. Breaks between the parts of
             a resumed search do not count, and runs side by side count once.
     """
@@ -49,6 +52,8 @@ class SearchCost:
     is_estimated: bool
     trials: int
     failed_trials: int
+    speculative_trials: int
+    cancelled_trials: int
     wall_seconds: float
 
     @property
@@ -88,9 +93,10 @@ def cost_of(
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
 ) -> SearchCost:
-    """Search cost = time of all completed runs / mean time of the first protocol alone."""
+    """Search cost = time of all runs that were paid / mean time of the first protocol alone."""
     completed = [rows[run.trial_number] for run in finished]
-    paid = sum((row.training_seconds or 0.0) - (row.inherited_seconds or 0.0) for row in completed)
+    cancelled = [row for row in rows.values() if row.is_cancelled]
+    paid = math.fsum(row.paid_seconds or 0.0 for row in [*completed, *cancelled])
     baseline = _mean_seconds(rule.highest_percent, finished, rows)
     is_estimated = baseline is None
     if baseline is None:
@@ -100,7 +106,9 @@ def cost_of(
         baseline_seconds=baseline,
         is_estimated=is_estimated,
         trials=len(completed),
-        failed_trials=len(rows) - len(completed),
+        failed_trials=len(rows) - len(completed) - len(cancelled),
+        speculative_trials=sum(row.speculative for row in rows.values()),
+        cancelled_trials=len(cancelled),
         wall_seconds=covered_seconds(
             (row.started_at, row.ended_at)
             for row in rows.values()

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from syncswitch.searcher.decision import NextRun, Rule, Wait
+from syncswitch.searcher.course import PlannedRun, course_of
+from syncswitch.searcher.decision import Decided, Rule, Wait
 from syncswitch.searcher.making import RunMaker
 from syncswitch.searcher.plan import SearchPlan, study_name
 from syncswitch.searcher.prefixes import DEFAULT_FOLDER, Prefixes
@@ -54,6 +55,8 @@ class RunLoop:
         reporter: Reporter | None = None,
         patience: Patience | None = None,
         checkpoints: Path = DEFAULT_FOLDER,
+        in_advance: bool = True,
+        is_decided: Callable[[], bool] = lambda: False,
     ) -> None:
         """Opens the study.
 
@@ -67,6 +70,8 @@ class RunLoop:
             reporter: Is told how it goes on.
             patience: How long to wait for what.
             checkpoints: Folder for the checkpoints that runs share.
+            in_advance: Whether runs may be made that are only likely to be needed.
+            is_decided: Says that the runs under way are needed no longer.
 
         Raises:
             UserError: The database cannot be used.
@@ -82,6 +87,8 @@ class RunLoop:
             identity, reference or identity.name, _info(name, identity, plan, rule)
         )
         self.rule = stored_rule(known)
+        # A budget is kept by the runs that are needed; others would come on top of it.
+        self._in_advance = in_advance and "budget" not in self.rule.options
         self.study = SearchStudy.open(database.url, name, self.rule, plan.base_seed)
         digest = identity.simulated_cluster
         self.study.describe(
@@ -113,12 +120,13 @@ class RunLoop:
             self.prefixes,
             self._reporter,
             self._patience.beat_seconds,
+            is_decided,
         )
         self._repairer = Repairer(self.study, self.store, self._patience, self._maker.measured)
         self._trainer: Trainer | None = None
         self._failures_in_a_row = 0
 
-    def run(self, move: Callable[[], NextRun | Wait | _T]) -> _T:
+    def run(self, move: Callable[[], PlannedRun | Wait | _T]) -> _T:
         """Makes the runs that are wanted.
 
         `KeyboardInterrupt` gives the current run back and is raised again.
@@ -135,7 +143,7 @@ class RunLoop:
                 try:
                     self._repair()
                     now = move()
-                    if isinstance(now, NextRun):
+                    if isinstance(now, PlannedRun):
                         self._make()
                     elif isinstance(now, Wait):
                         self._reporter.on_wait(now.switch_percent)
@@ -156,15 +164,28 @@ class RunLoop:
             UserError: The baseline diverged.
         """
         finished = self.study.finished()
-        progress = self.rule.progress(finished)
+        progress = self.rule.progress(course_of(self.rule, finished).runs)
         most_runs = self.rule.most_runs if self.rule.repeats else None
         self._reporter.on_state(len(finished), most_runs, progress)
+
+    def plan(self) -> PlannedRun | Wait | Decided:
+        """What to do now.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        return self.study.plan(in_advance=self._in_advance)
 
     def _make(self) -> None:
         """One run, unless others took all that are needed."""
         if self._trainer is None:
             self._trainer = self._open_trainer()
-        claim = self.study.claim(self._owner, self._plan.base_seed, self._let_others_choose)
+        claim = self.study.claim(
+            self._owner,
+            self._plan.base_seed,
+            self._let_others_choose,
+            in_advance=self._in_advance,
+        )
         if claim is not None:
             try:
                 self._maker.make(claim, self._trainer)

@@ -11,6 +11,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from syncswitch.searcher.course import Key, course_of, plan_run
 from syncswitch.searcher.decision import Decided, Observation, Rule
 from syncswitch.searcher.observed import observation
 from syncswitch.searcher.rules.paper import PaperRule
@@ -18,7 +19,7 @@ from syncswitch.searcher.rules.paper import PaperRule
 if TYPE_CHECKING:
     from optuna.study import Study
 
-__all__ = ["MEASURED", "REPLICATE", "BinarySearchSampler", "in_flight_percents", "observations"]
+__all__ = ["MEASURED", "REPLICATE", "BinarySearchSampler", "in_flight_runs", "observations"]
 
 # User attributes of a trial.
 REPLICATE = "replicate"
@@ -27,6 +28,8 @@ MEASURED = "measured"
 
 class BinarySearchSampler(BaseSampler):
     """Suggests the switch point that the rule wants to be measured next.
+
+    While trials are under way it suggests what is likely to be needed after them.
 
     It owns one parameter, where that is a plain float without log scale and step: the rule searches
     from the low end of its distribution to the high end, which stands for the first protocol alone.
@@ -98,11 +101,12 @@ class BinarySearchSampler(BaseSampler):
             others = [
                 other for other in study.get_trials(deepcopy=False) if other.number != trial.number
             ]
-            rule = self._rule_on(param_distribution)
-            decision = rule.decide(
-                observations(others, self._parameter), in_flight_percents(others, self._parameter)
+            planned = plan_run(
+                self._rule_on(param_distribution),
+                observations(others, self._parameter),
+                in_flight_runs(others, self._parameter),
             )
-            return float(decision.switch_percent)
+            return float(planned.switch_percent)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -130,7 +134,7 @@ class BinarySearchSampler(BaseSampler):
             self._parameter, distribution
         ):
             finished = observations(study.get_trials(deepcopy=False), self._parameter)
-            if isinstance(self._rule_on(distribution).decide(finished), Decided):
+            if isinstance(course_of(self._rule_on(distribution), finished).decision, Decided):
                 study.stop()
 
     def _owns(self, name: str, distribution: BaseDistribution) -> bool:
@@ -170,10 +174,19 @@ def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observat
     return found
 
 
-def in_flight_percents(trials: Sequence[FrozenTrial], parameter: str) -> list[float]:
-    """The setting of each trial that runs; one that has not chosen yet is left out."""
-    percents = [_number(trial, parameter) for trial in trials if trial.state == TrialState.RUNNING]
-    return [percent for percent in percents if percent is not None]
+def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
+    """Setting and replicate of each trial that runs; one that has not chosen yet is left out.
+
+    Where nobody numbered the replicates, they are those after the completed ones.
+    """
+    found: list[Key] = []
+    made = Counter(run.switch_percent for run in observations(trials, parameter))
+    for trial in trials:
+        percent = _number(trial, parameter)
+        if trial.state == TrialState.RUNNING and percent is not None:
+            found.append((percent, int(trial.user_attrs.get(REPLICATE, made[percent]))))
+            made[percent] += 1
+    return found
 
 
 def _number(trial: FrozenTrial, parameter: str) -> float | None:

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from syncswitch.searcher.decision import Decided, Decision, NextRun, Observation, Rule, RunCost
 from syncswitch.searcher.stopping import StopRule, may_stop
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.trainers.recording import RecordedRun
 
-__all__ = ["PlayedRun", "SimulatedSearch", "played_run", "search_with"]
+__all__ = [
+    "Ledger",
+    "PlayedRun",
+    "RunAt",
+    "SimulatedSearch",
+    "StartedRun",
+    "played_run",
+    "search_with",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +99,16 @@ def search_with(rule: Rule, run_at: RunAt) -> SimulatedSearch:
         rule: Decides; it is asked as in a real search.
         run_at: A run at a setting and of a replicate; None where nobody recorded one.
     """
-    ledger = _Ledger(rule)
+    ledger = Ledger(rule)
     while isinstance(decision := _decision(rule, ledger.observations()), NextRun):
         for _ in range(decision.repeats):
-            run = run_at(decision.switch_percent, ledger.made(decision.switch_percent))
+            replicate = ledger.made(decision.switch_percent)
+            run = run_at(decision.switch_percent, replicate)
             if run is None:
                 answer = rule.progress(ledger.observations()).upper_percent
                 return ledger.ended_with(answer)
-            ledger.add(decision.switch_percent, run)
+            known = ledger.observations()
+            ledger.finish(ledger.start(decision.switch_percent, replicate, run, known))
             if run.diverged:
                 break
     assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
@@ -111,8 +121,21 @@ def _decision(rule: Rule, observations: tuple[Observation, ...]) -> Decision:
     return rule.decide(observations)
 
 
-class _Ledger:
-    """The runs of one search: what was measured, what was paid, and how far each replicate is."""
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run of a replayed search: what it will measure, and what that takes.
+
+    Attributes:
+        observation: Its result; the number of the trial is that of its end.
+        seconds: Of training, without what it inherits.
+    """
+
+    observation: Observation
+    seconds: float
+
+
+class Ledger:
+    """The runs of one replayed search: what was measured and paid, and which prefixes there are."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
@@ -122,12 +145,19 @@ class _Ledger:
         self._paid_seconds = 0.0
 
     def made(self, percent: float) -> int:
+        """How many runs of a setting there are."""
         return self._made[percent]
 
     def observations(self) -> tuple[Observation, ...]:
+        """The completed runs, in the order of their ends."""
         return tuple(self._observations)
 
+    def pay(self, seconds: float) -> None:
+        """For a run that never came to its end."""
+        self._paid_seconds += seconds
+
     def ended_with(self, percent: float, confidence: float | None = None) -> SimulatedSearch:
+        """The whole search, with its answer."""
         return SimulatedSearch(
             switch_percent=percent,
             seconds=self._paid_seconds,
@@ -140,35 +170,44 @@ class _Ledger:
             ),
         )
 
-    def add(self, percent: float, run: PlayedRun) -> None:
-        """Plays a run to its end, or to where it may be stopped."""
-        replicate = self._made[percent]
-        self._made[percent] += 1
+    def start(
+        self, percent: float, replicate: int, run: PlayedRun, known: Sequence[Observation]
+    ) -> StartedRun:
+        """Plays a run to its end, or to where it may be stopped.
+
+        Args:
+            percent: Its setting.
+            replicate: Its number at that setting.
+            run: As recorded.
+            known: What the search knows when it starts.
+        """
         share = percent / self._rule.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0
         inherited = run.first_seconds * min(1.0, have) if self._rule.share_prefix else 0.0
-        is_stopped = (
-            may_stop(self._rule, percent, self._observations) and run.stopped_seconds > inherited
-        )
+        is_stopped = may_stop(self._rule, percent, known) and run.stopped_seconds > inherited
         seconds = run.stopped_seconds if is_stopped else run.seconds
         paid = max(0.0, seconds - inherited)
-        reached = _reached(run, share, seconds)
-        if self._rule.share_prefix:
-            self._prefixes[replicate] = max(self._prefixes[replicate], min(percent, 100 * reached))
-        self._paid_seconds += paid
-        known = run.plateau_accuracy if is_stopped else None
-        self._observations.append(
-            Observation(
-                switch_percent=percent,
-                accuracy=run.accuracy if known is None else known,
-                diverged=run.diverged,
-                trial_number=len(self._observations),
-                replicate=replicate,
-                stopped_early=is_stopped,
-                plateau_accuracy=None if is_stopped else run.plateau_accuracy,
-                cost=_cost(run, share, paid, 100 * reached),
-            )
+        plateau = run.plateau_accuracy if is_stopped else None
+        observation = Observation(
+            switch_percent=percent,
+            accuracy=run.accuracy if plateau is None else plateau,
+            diverged=run.diverged,
+            replicate=replicate,
+            stopped_early=is_stopped,
+            plateau_accuracy=None if is_stopped else run.plateau_accuracy,
+            cost=_cost(run, share, paid, 100 * _reached(run, share, seconds)),
         )
+        return StartedRun(observation, paid)
+
+    def finish(self, started: StartedRun) -> None:
+        """Writes down a run that came to its end."""
+        run = replace(started.observation, trial_number=len(self._observations))
+        self._made[run.switch_percent] += 1
+        if self._rule.share_prefix and run.cost is not None:
+            reached = min(run.switch_percent, run.cost.reached_percent)
+            self._prefixes[run.replicate] = max(self._prefixes[run.replicate], reached)
+        self._paid_seconds += started.seconds
+        self._observations.append(run)
 
 
 def _reached(run: PlayedRun, share: float, seconds: float) -> float:

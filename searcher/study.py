@@ -11,11 +11,12 @@ import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import optuna
+from optuna.distributions import FloatDistribution
 from optuna.exceptions import (
     ExperimentalWarning,
     StorageInternalError,
@@ -23,13 +24,14 @@ from optuna.exceptions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.decision import Decision, NextRun, Observation, Rule
+from syncswitch.searcher.course import Course, PlannedRun, course_of, plan_run
+from syncswitch.searcher.decision import Decided, Observation, Rule, Wait
 from syncswitch.searcher.plan import replicate_seed
 from syncswitch.searcher.sampler import (
     MEASURED,
     REPLICATE,
     BinarySearchSampler,
-    in_flight_percents,
+    in_flight_runs,
     observations,
 )
 from syncswitch.storage.errors import DatabaseError, RetryableError
@@ -60,12 +62,14 @@ class Claim:
         switch_percent: Setting to measure.
         replicate: Number of this repeat of the setting, from 0.
         seed: Of the replicate.
+        is_speculative: It is only likely to be needed.
     """
 
     number: int
     switch_percent: float
     replicate: int
     seed: int
+    is_speculative: bool = False
 
 
 def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
@@ -142,55 +146,75 @@ class SearchStudy:
         """The completed runs."""
         return observations(self.trials(), PARAMETER)
 
-    def decision(self) -> Decision:
-        """What to do now. Raises UserError where the baseline diverged."""
-        trials = self.trials()
-        return self._rule.decide(
-            observations(trials, PARAMETER), in_flight_percents(trials, PARAMETER)
-        )
+    def course(self) -> Course:
+        """How far the search is. Raises UserError where the baseline diverged."""
+        return course_of(self._rule, self.finished())
+
+    def plan(self, *, in_advance: bool) -> PlannedRun | Wait | Decided:
+        """What to do now; `in_advance` as in `plan_run`.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        return self._plan(self.trials(), in_advance)
 
     @_retryable
-    def claim(self, owner: Owner, base_seed: int, wait: Callable[[], None]) -> Claim | None:
+    def claim(
+        self, owner: Owner, base_seed: int, wait: Callable[[], None], *, in_advance: bool = True
+    ) -> Claim | None:
         """Takes the next run, or None where others took all that are needed.
 
         Args:
             owner: This process.
             base_seed: The replicate's seed derives from it.
             wait: Called while an earlier trial has not chosen; has to clear up dead ones.
+            in_advance: As in `plan_run`.
         """
         trial = self._study.ask()
         try:
             trial.set_user_attr(_OWNER, asdict(owner))
             while any(_is_open(other) and other.number < trial.number for other in self.trials()):
                 wait()
-            return self._choose(trial, base_seed)
+            return self._choose(trial, base_seed, in_advance)
         except BaseException:
             self.abandoned.add(trial.number)
             self.fail(trial.number)
             raise
 
-    def _choose(self, trial: optuna.Trial, base_seed: int) -> Claim | None:
+    def _choose(self, trial: optuna.Trial, base_seed: int, in_advance: bool) -> Claim | None:
         others = [other for other in self.trials() if other.number != trial.number]
-        decision = self._rule.decide(
-            observations(others, PARAMETER), in_flight_percents(others, PARAMETER)
-        )
-        if not isinstance(decision, NextRun):
+        planned = self._plan(others, in_advance)
+        if not isinstance(planned, PlannedRun):
             self.fail(trial.number)
             return None
         rule = self._rule
-        percent = trial.suggest_float(PARAMETER, rule.lowest_percent, rule.highest_percent)
-        used = {
-            other.user_attrs.get(REPLICATE)
-            for other in others
-            if other.params.get(PARAMETER) == percent
-            and other.state in (TrialState.COMPLETE, TrialState.RUNNING)
-        }
-        replicate = next(number for number in rule.replicates(percent) if number not in used)
-        seed = replicate_seed(base_seed, replicate)
+        # Not by the sampler, which would look again, and perhaps see other runs.
+        self._storage.set_trial_param(
+            self._trial_id(trial.number),
+            PARAMETER,
+            planned.switch_percent,
+            FloatDistribution(rule.lowest_percent, rule.highest_percent),
+        )
+        seed = replicate_seed(base_seed, planned.replicate)
         trial.set_user_attr("seed", seed)
+        if planned.is_speculative:
+            trial.set_user_attr("speculative", True)
         # Last, as it tells the searchers that wait for this one to go on.
-        trial.set_user_attr(REPLICATE, replicate)
-        return Claim(trial.number, percent, replicate, seed)
+        trial.set_user_attr(REPLICATE, planned.replicate)
+        return Claim(
+            trial.number, planned.switch_percent, planned.replicate, seed, planned.is_speculative
+        )
+
+    def _plan(self, trials: Sequence[FrozenTrial], in_advance: bool) -> PlannedRun | Wait | Decided:
+        return plan_run(
+            self._rule,
+            observations(trials, PARAMETER),
+            in_flight_runs(trials, PARAMETER),
+            in_advance=in_advance,
+        )
+
+    def _trial_id(self, number: int) -> int:
+        return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
 
     def is_running(self, number: int) -> bool:
         """Whether nobody has finished this trial."""
@@ -205,7 +229,7 @@ class SearchStudy:
         measured: Mapping[str, Any],
     ) -> None:
         """Goes with the value that will be told, so comes first; not after the trial's end."""
-        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        trial_id = self._trial_id(number)
         try:
             self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
             self._storage.set_trial_user_attr(trial_id, MEASURED, dict(measured))

@@ -1,1 +1,63 @@
-"""Does: turns one trial specification into one measured training run."""
+"""Does: turns one trial specification into one measured training run.
+
+What programs use is listed in `__all__`: `PolicyCallback` and `fit` train with a policy that was
+found before; the trainers make the runs of a search, or one run alone; `Workload` and `Data` say
+what is trained.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.launchers import reserve_logical_devices
+    from syncswitch.trainers.cluster.trainer import ClusterTrainer
+    from syncswitch.trainers.command.job import CommandJob
+    from syncswitch.trainers.command.template import CommandTemplate
+    from syncswitch.trainers.command.trainer import CommandTrainer
+    from syncswitch.trainers.data import Data
+    from syncswitch.trainers.keras_fit import fit
+    from syncswitch.trainers.keras_policy import PolicyCallback
+    from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
+    from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+    from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+    from syncswitch.trainers.workload import Workload, load_workload
+
+__all__ = [
+    "ClusterProfile",
+    "ClusterTrainer",
+    "CommandJob",
+    "CommandTemplate",
+    "CommandTrainer",
+    "Data",
+    "Observer",
+    "PolicyCallback",
+    "SilentObserver",
+    "SimulatedTrainer",
+    "Trainer",
+    "Verdict",
+    "Workload",
+    "fit",
+    "load_profile",
+    "load_workload",
+    "reserve_logical_devices",
+    "simulated_identity",
+]
+
+_OTHERS = {
+    "ClusterProfile": "simulated.profile",
+    "ClusterTrainer": "cluster.trainer",
+    "CommandJob": "command.job",
+    "CommandTemplate": "command.template",
+    "CommandTrainer": "command.trainer",
+    "Data": "data",
+    "PolicyCallback": "keras_policy",
+    "SimulatedTrainer": "simulated.trainer",
+    "Workload": "workload",
+    "fit": "keras_fit",
+    "load_profile": "simulated.profile",
+    "load_workload": "workload",
+    "reserve_logical_devices": "cluster.launchers",
+    "simulated_identity": "simulated.trainer",
+}
+__getattr__ = lazy_names(__name__, {name: _OTHERS.get(name, "trainer") for name in __all__})

@@ -30,6 +30,7 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_OK",
     "EXIT_USAGE",
+    "PROTOCOLS_HELP",
     "STORAGE_VARIABLE",
     "ProgramCommand",
     "ProgramGroup",
@@ -38,6 +39,7 @@ __all__ = [
     "json_option",
     "print_error",
     "print_json",
+    "print_note",
     "print_table",
     "print_text",
     "progress_bars",
@@ -53,6 +55,10 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+PROTOCOLS_HELP = (
+    "Protocols before and after the switch: asp, bsp, dssp:3-15, ds-sync:2, local-sgd:8, ssp:3."
+)
 
 # A table that is piped into a file or another program has no terminal to take its width from.
 _WIDTH_WITHOUT_TERMINAL = 120
@@ -158,6 +164,11 @@ def print_error(message: str) -> None:
     click.echo(f"error: {' '.join(message.split())}", err=True)
 
 
+def print_note(message: str) -> None:
+    """A line on standard error about what goes on."""
+    click.echo(message, err=True)
+
+
 def print_json(value: Any) -> None:
     """A value on standard output, for programs."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
@@ -252,9 +263,8 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
 
 def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
     """`--protocols`; as `workers_option`."""
-    usual = "Protocols before and after the switch"
-    known = f"{usual}: asp, bsp, dssp:3-15, ds-sync:2, local-sgd:8, ssp:3."
-    text = text or (known if default else f"Only policies for these. {usual}.")
+    narrowing = "Only policies for these. Protocols before and after the switch."
+    text = text or (PROTOCOLS_HELP if default else narrowing)
     return click.option(
         "--protocols",
         metavar="FIRST,SECOND",

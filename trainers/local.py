@@ -1,18 +1,231 @@
-"""Puts together what trains on this machine; for the command lines.
+"""Puts together what trains on a TensorFlow cluster; for the command lines.
 
-TensorFlow is imported when a workload is loaded, not before.
+TensorFlow is imported when a workload is loaded, or a server started, not before.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.placement import (
+    Placement,
+    check_gpus_per_worker,
+    place_on_gpus,
+    visible_gpus,
+)
+from syncswitch.trainers.cluster.tf_config import (
+    TF_CONFIG,
+    TfConfig,
+    read_tf_config,
+    resolve,
+    warnings_about,
+)
 from syncswitch.trainers.trainer import Trainer
 from syncswitch.trainers.workload import Workload, find_module, load_workload
 
-__all__ = ["DEFAULT_LAUNCHER", "LAUNCHERS", "load_local_workload", "open_local_trainer"]
+__all__ = [
+    "DEFAULT_GRACE_SECONDS",
+    "DEFAULT_LAUNCHER",
+    "DEFAULT_TIMEOUT_SECONDS",
+    "JOINING_LAUNCHER",
+    "LAUNCHERS",
+    "LocalCluster",
+    "choose_cluster",
+    "load_local_workload",
+]
 
 DEFAULT_LAUNCHER = "in-process"
 LAUNCHERS = (DEFAULT_LAUNCHER, "processes")
+"""Those that start the cluster."""
+
+JOINING_LAUNCHER = "tf-config"
+"""Joins a cluster, every part of which is started by somebody else with the same command."""
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+DEFAULT_GRACE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """Where the servers and workers run.
+
+    Attributes:
+        launcher: One of `LAUNCHERS`, or `JOINING_LAUNCHER`.
+        gpus_per_worker: 0, 1, or a share of one; see `place_on_gpus`.
+        timeout_seconds: How long the parts of a cluster that is joined wait for each other.
+        grace_seconds: How long its servers wait for a chief that has gone.
+        config: That cluster.
+    """
+
+    launcher: str = DEFAULT_LAUNCHER
+    gpus_per_worker: float = 0.0
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+    config: TfConfig | None = None
+
+    def take_part(self, say: Callable[[str], None]) -> bool:
+        """Does what this process has to do where it is no chief; warns about open networks.
+
+        Args:
+            say: Told what goes on.
+
+        Returns:
+            Whether it was no chief, and has done its work.
+
+        Raises:
+            UserError: It is a server, and somebody else listens at its port.
+            RetryableError: It is a server, and no chief came.
+        """
+        config = self.config
+        if config is None:
+            return False
+        if config.job == "evaluator":
+            say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")
+            return True
+        for line in warnings_about(config, resolve):
+            say(f"warning: {line}")
+        if config.job == "chief":
+            return False
+        from syncswitch.trainers.cluster.tf_config_server import serve_until_chief_is_gone
+
+        serve_until_chief_is_gone(
+            config, self.timeout_seconds, self.grace_seconds, say, self.gpus_per_worker
+        )
+        return True
+
+    def workers(self, given: int | None) -> int | None:
+        """N as the user or the cluster has it; None where neither says.
+
+        Raises:
+            UserError: They differ.
+        """
+        if self.config is None:
+            return given
+        if given not in (None, self.config.workers):
+            raise UserError(
+                f"--workers is {given}, and {TF_CONFIG} has {self.config.workers} of them: leave"
+                " out --workers"
+            )
+        return self.config.workers
+
+    def placement(self, workers: int) -> Placement:
+        """Which GPUs of this machine the workers use.
+
+        Raises:
+            UserError: There are not enough.
+        """
+        gpus: tuple[str, ...] = ()
+        if self.gpus_per_worker:
+            from syncswitch.trainers.model.tensorflow_api import tf
+
+            gpus = visible_gpus(os.environ, len(tf.config.list_physical_devices("GPU")))
+        return place_on_gpus(workers, gpus, self.gpus_per_worker)
+
+    def check_room(self, workers: int) -> None:
+        """Finds out early whether it can be opened.
+
+        Raises:
+            UserError: There are not enough GPUs, or this process is no chief.
+        """
+        if self.config is None:
+            self.placement(workers)
+        elif self.config.job != "chief":
+            raise UserError(
+                f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains;"
+                " start syncswitch-run here, which serves it"
+            )
+
+    def prepare(self, name: str, workers: int) -> None:
+        """Prepares this process for a workload that is an object, not a reference.
+
+        Args:
+            name: Of the workload.
+            workers: n.
+
+        Raises:
+            UserError: The workload would have to be loaded by another process.
+        """
+        if self.launcher != DEFAULT_LAUNCHER:
+            raise UserError(
+                f"workload {name!r} is an object of this process, and launcher"
+                f" {self.launcher} loads it in another one; name it instead, such as"
+                " my_workload.py:workload"
+            )
+        _reserve_devices(workers)
+
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        """Starts the cluster, or joins it.
+
+        Args:
+            workload: What `reference` names.
+            reference: For a chief that loads the workload in a process of its own.
+            workers: n.
+
+        Raises:
+            UserError: There are not enough GPUs.
+            RetryableError: A server that is to be joined is not there.
+        """
+        if self.launcher == DEFAULT_LAUNCHER:
+            from syncswitch.trainers.cluster.trainer import ClusterTrainer
+
+            return ClusterTrainer(workload, workers)
+        if self.config is None:
+            from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+
+            return IsolatedTrainer(reference, workers, self.placement(workers))
+        from syncswitch.trainers.cluster.joined import JoinedTrainer
+
+        return JoinedTrainer(reference, self.config, self.timeout_seconds, self.gpus_per_worker)
+
+
+def choose_cluster(
+    launcher: str | None,
+    gpus_per_worker: float,
+    timeout_seconds: float | None,
+    grace_seconds: float | None,
+    environment: Mapping[str, str],
+) -> LocalCluster:
+    """What the options of a command line mean.
+
+    Args:
+        launcher: None for the cluster in TF_CONFIG where that is set, else threads.
+        gpus_per_worker: See `LocalCluster`.
+        timeout_seconds: None for the default.
+        grace_seconds: Likewise.
+        environment: With TF_CONFIG, or without.
+
+    Raises:
+        UserError: They do not go together, or TF_CONFIG cannot be used.
+    """
+    check_gpus_per_worker(gpus_per_worker)
+    if launcher is None:
+        launcher = JOINING_LAUNCHER if TF_CONFIG in environment else DEFAULT_LAUNCHER
+    if gpus_per_worker and launcher == DEFAULT_LAUNCHER:
+        raise UserError(
+            f"--gpus-per-worker {gpus_per_worker:g} needs a process for each worker, and"
+            f" --launcher {launcher} has threads, which train on CPUs; add --launcher processes"
+        )
+    if launcher == JOINING_LAUNCHER:
+        return LocalCluster(
+            launcher,
+            gpus_per_worker,
+            DEFAULT_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+            DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds,
+            read_tf_config(environment),
+        )
+    for option, value in (
+        ("--cluster-timeout", timeout_seconds),
+        ("--server-grace", grace_seconds),
+    ):
+        if value is not None:
+            raise UserError(
+                f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
+                f" {launcher}: leave it out"
+            )
+    return LocalCluster(launcher, gpus_per_worker)
 
 
 def load_local_workload(reference: str, workers: int) -> Workload:
@@ -24,26 +237,12 @@ def load_local_workload(reference: str, workers: int) -> Workload:
     if workers < 1:
         raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
     find_module(reference)
-    from syncswitch.trainers.cluster.launchers import reserve_logical_devices
-
     # Before the user's module, which may build tensors as it is imported.
-    reserve_logical_devices(workers)
+    _reserve_devices(workers)
     return load_workload(reference)
 
 
-def open_local_trainer(workload: Workload, reference: str, workers: int, launcher: str) -> Trainer:
-    """Starts a cluster on this machine.
+def _reserve_devices(workers: int) -> None:
+    from syncswitch.trainers.cluster.launchers import reserve_logical_devices
 
-    Args:
-        workload: What `reference` names.
-        reference: For a launcher that loads the workload in a process of its own.
-        workers: n.
-        launcher: One of `LAUNCHERS`.
-    """
-    if launcher == DEFAULT_LAUNCHER:
-        from syncswitch.trainers.cluster.trainer import ClusterTrainer
-
-        return ClusterTrainer(workload, workers)
-    from syncswitch.trainers.cluster.isolated import IsolatedTrainer
-
-    return IsolatedTrainer(reference, workers)
+    reserve_logical_devices(workers)

@@ -6,7 +6,7 @@ Light at import: what reads the options is imported when they are used.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,13 +14,28 @@ import click
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.local import (
+    DEFAULT_GRACE_SECONDS,
+    DEFAULT_LAUNCHER,
+    DEFAULT_TIMEOUT_SECONDS,
+    JOINING_LAUNCHER,
+    LAUNCHERS,
+)
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.stragglers.online import ONLINE
 
 if TYPE_CHECKING:
     from syncswitch.trainers.injection.grammar import Injection
 
-__all__ = ["ConditionsChoice", "conditions_options", "inject_option"]
+__all__ = [
+    "CLUSTER_TIMEOUT",
+    "GPUS_PER_WORKER",
+    "LAUNCHER",
+    "SERVER_GRACE",
+    "ConditionsChoice",
+    "conditions_options",
+    "inject_option",
+]
 
 _USUAL = RunConditions()
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -49,7 +64,7 @@ class ConditionsChoice:
             workers: n.
             switch_percent: The scenarios of the paper come before this.
             first_protocol: Before the switch.
-            launcher: `in-process`, `processes` or `simulated`.
+            launcher: `in-process`, `processes`, `tf-config` or `simulated`.
 
         Raises:
             UserError: It does not fit the job, the launcher or this machine.
@@ -66,6 +81,11 @@ class ConditionsChoice:
                 f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
                 " cluster has no servers to start anew; switch_seconds of a profile says what a"
                 " switch costs"
+            )
+        if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
+            raise UserError(
+                f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
+                " servers only those who started them can start anew; leave it out"
             )
         found = self._injections(workers, switch_percent, launcher) if self.inject else ()
         return RunConditions(
@@ -132,6 +152,50 @@ def inject_option(function: _F) -> _F:
         " or a .json file of injections. May be given several times.",
     )(function)
 
+
+LAUNCHER: tuple[str, Mapping[str, Any]] = (
+    "--launcher",
+    {
+        "type": click.Choice([*LAUNCHERS, JOINING_LAUNCHER]),
+        "help": "in-process = workers are threads; processes = servers of their own; tf-config ="
+        " the cluster in TF_CONFIG, each part of which is started with this same command."
+        f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
+    },
+)
+"""An option's name, and what else click is to know of it; likewise those that follow."""
+
+GPUS_PER_WORKER: tuple[str, Mapping[str, Any]] = (
+    "--gpus-per-worker",
+    {
+        "type": float,
+        "default": 0.0,
+        "show_default": True,
+        "metavar": "0|1|SHARE",
+        "help": "GPUs that compute the steps of a worker: 0, 1, or a share such as 0.5 for two"
+        " workers on one.",
+    },
+)
+
+CLUSTER_TIMEOUT: tuple[str, Mapping[str, Any]] = (
+    "--cluster-timeout",
+    {
+        "type": click.FloatRange(1.0, 1e6),
+        "metavar": "SECONDS",
+        "help": "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
+        " servers that have yet to come, or to come back; a server for a chief."
+        f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
+    },
+)
+
+SERVER_GRACE: tuple[str, Mapping[str, Any]] = (
+    "--server-grace",
+    {
+        "type": click.FloatRange(0.0, 1e6),
+        "metavar": "SECONDS",
+        "help": "How long a server of the cluster in TF_CONFIG waits for a chief that has gone, and"
+        f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
+    },
+)
 
 _OPTIONS = (
     click.option(

@@ -5,6 +5,7 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,16 @@ import click
 from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers import console
-from syncswitch.trainers.local import (
-    DEFAULT_LAUNCHER,
-    LAUNCHERS,
-    load_local_workload,
-    open_local_trainer,
+from syncswitch.trainers.local import LocalCluster, choose_cluster, load_local_workload
+from syncswitch.trainers.run_options import (
+    CLUSTER_TIMEOUT,
+    GPUS_PER_WORKER,
+    LAUNCHER,
+    SERVER_GRACE,
+    ConditionsChoice,
+    conditions_options,
+    inject_option,
 )
-from syncswitch.trainers.run_options import ConditionsChoice, conditions_options, inject_option
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import Evaluation, RunEvent, TimingPolicy, TrialRecord
@@ -52,13 +56,10 @@ __all__ = ["main"]
     help="Workers in the cluster. Default: as in the policy.",
 )
 @console.protocols_option(None)
-@click.option(
-    "--launcher",
-    type=click.Choice(LAUNCHERS),
-    default=DEFAULT_LAUNCHER,
-    show_default=True,
-    help="Where the cluster's servers and workers run.",
-)
+@click.option(LAUNCHER[0], **LAUNCHER[1])
+@click.option(GPUS_PER_WORKER[0], **GPUS_PER_WORKER[1])
+@click.option(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1])
+@click.option(SERVER_GRACE[0], **SERVER_GRACE[1])
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -102,7 +103,10 @@ def main(
     choice: str,
     workers: int | None,
     protocols: str | None,
-    launcher: str,
+    launcher: str | None,
+    gpus_per_worker: float,
+    cluster_timeout: float | None,
+    server_grace: float | None,
     seed: int,
     output: Path | None,
     chosen: ConditionsChoice,
@@ -117,6 +121,9 @@ def main(
     WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
 
     A run that was killed goes on with the same command and --resume.
+
+    Where TF_CONFIG describes a cluster, the same command is started for each of its parts: the
+    chief trains, the others serve it until it is gone.
     """
     from syncswitch.storage.records import TrialSpec
     from syncswitch.trainers.export import check_model_path
@@ -125,6 +132,10 @@ def main(
     from syncswitch.trainers.run_policy import fitting_policy, real_policies
     from syncswitch.trainers.run_report import make_report, print_report, report_as_json
 
+    cluster = choose_cluster(launcher, gpus_per_worker, cluster_timeout, server_grace, os.environ)
+    if cluster.take_part(console.print_note):
+        return console.EXIT_OK
+    workers = cluster.workers(workers)
     if output is not None:
         check_model_path(output)
     pair = None if protocols is None else parse_pair(protocols)
@@ -134,14 +145,15 @@ def main(
     output = output or Path(f"{workload.name}.keras")
     check_model_path(output)
     conditions = chosen.conditions(
-        policy.workers, policy.switch_percent, policy.first_protocol, launcher
+        policy.workers, policy.switch_percent, policy.first_protocol, cluster.launcher
     )
+    cluster.check_room(policy.workers)
     spec = TrialSpec(identity, policy.switch_percent, seed, conditions=conditions, resume=resume)
     folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     try:
         with _open_checkpoints(checkpoints):
-            record = _train(workload, reference, policy, launcher, checkpoints)
+            record = _train(workload, reference, policy, cluster, checkpoints)
             _save(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
@@ -167,13 +179,13 @@ def _train(
     workload: Workload,
     reference: str,
     policy: TimingPolicy,
-    launcher: str,
+    cluster: LocalCluster,
     checkpoints: RunCheckpoints,
 ) -> TrialRecord:
     """Raises RetryableError with a word on how to go on where the infrastructure failed."""
     try:
         with (
-            open_local_trainer(workload, reference, policy.workers, launcher) as trainer,
+            cluster.open(workload, reference, policy.workers) as trainer,
             _watching(policy) as observer,
         ):
             return trainer.train(checkpoints.spec, observer)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.protocols import choose_protocol
 
@@ -153,8 +154,11 @@ def switch_worker_step(spec: TrialSpec) -> int:
 
 
 def round_worker_steps(protocol: str, workers: int) -> int:
-    """Worker-steps of a round; 1 for a protocol without rounds."""
-    return choose_protocol(protocol).exchange.gradients_per_update(workers)
+    """Worker-steps of a round; 1 for a protocol without rounds, or that only a command knows."""
+    try:
+        return choose_protocol(protocol).exchange.gradients_per_update(workers)
+    except UserError:
+        return 1
 
 
 def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> float:

@@ -7,7 +7,7 @@ from syncswitch.storage.records import TrialSpec, WorkloadIdentity
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.schedule import switch_worker_step
 
-__all__ = ["check_length", "check_position", "check_trial"]
+__all__ = ["check_job", "check_length", "check_position", "check_trial"]
 
 
 def check_length(identity: WorkloadIdentity) -> None:
@@ -36,6 +36,20 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
     """
     identity = spec.identity
     check_protocols((identity.first_protocol, identity.second_protocol), identity.workers)
+    check_job(spec, own)
+
+
+def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
+    """Refuses a trial of another job, or with an impossible switch.
+
+    Args:
+        spec: The trial.
+        own: The job of the trainer.
+
+    Raises:
+        UserError: It is one of these.
+    """
+    identity = spec.identity
     if identity.fingerprint != own.fingerprint:
         raise UserError(
             f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "

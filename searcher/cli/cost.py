@@ -192,10 +192,10 @@ def _knowing(rule: Rule, recording: Recording) -> Rule:
 
 def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
     from syncswitch.storage.engine import open_database
-    from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.protocols import parse_named_pair
     from syncswitch.trainers.recording import read_recording
 
-    pair = parse_pair(protocols)
+    pair = parse_named_pair(protocols)
     with open_database(storage_url, create=False) as database:
         return read_recording(database, reference, workers=workers, protocols=pair)
 

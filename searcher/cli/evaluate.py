@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.searching import evaluate_policy
@@ -56,6 +57,7 @@ __all__ = ["evaluate"]
     show_default=True,
     help="The seeds of all runs derive from it.",
 )
+@jobs_option
 @common_options
 def evaluate(
     policy_text: str,
@@ -66,6 +68,7 @@ def evaluate(
     chosen: ConditionsChoice,
     runs: int,
     seed: int,
+    jobs: int,
     storage_url: str,
     as_json: bool,
 ) -> int:
@@ -85,20 +88,22 @@ def evaluate(
     there. The exit status is 0 whether or not the policy keeps the accuracy.
     """
     from syncswitch.searcher.evaluation import check_switch
-    from syncswitch.trainers.protocols import parse_pair
 
+    trainer.check_jobs(jobs)
     policy = policy_named(policy_text, storage_url)
     pair = (policy.first_protocol, policy.second_protocol)
     if protocols is not None:
-        pair = parse_pair(protocols)
-    request = JobRequest(reference, workers, policy.workers, pair, storage_url, seed)
+        pair = trainer.pair(protocols)
+    request = JobRequest(
+        reference, trainer.workers(workers), policy.workers, pair, storage_url, seed
+    )
     conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
     _check_chief(conditions.injections)
     job = trainer.job(request)
     check_switch(job.identity, policy)
     try:
         result = evaluate_policy(
-            job, reference, policy, runs, trainer.kind, seed, storage_url, conditions
+            job, reference, policy, runs, trainer.kind, seed, storage_url, conditions, jobs
         )
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")

@@ -66,9 +66,9 @@ class Selection:
     @property
     def pair(self) -> tuple[str, str] | None:
         """The protocols."""
-        from syncswitch.trainers.protocols import parse_pair
+        from syncswitch.trainers.protocols import parse_named_pair
 
-        return None if self.protocols is None else parse_pair(self.protocols)
+        return None if self.protocols is None else parse_named_pair(self.protocols)
 
     @property
     def words(self) -> list[str]:

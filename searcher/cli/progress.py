@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from syncswitch.searcher.cli.jobs import is_further_job
 from syncswitch.searcher.decision import Progress
 from syncswitch.searcher.reporting import Run
 from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
@@ -25,14 +26,19 @@ def label_of(run: Run) -> str:
     """For example `25 % BSP, run 2 of 3`."""
     protocol = run.first_protocol.upper()
     of = "" if run.repeats is None else f" of {run.repeats}"
-    return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}"
+    early = " (in advance)" if run.is_speculative else ""
+    return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}{early}"
 
 
 class LineReporter(AbstractContextManager["LineReporter"]):
-    """One plain line for each thing that happened."""
+    """One plain line for each thing that happened.
+
+    Attributes:
+        tell: Writes a line.
+    """
 
     def __init__(self, write: Callable[[str], None], what: str = "search") -> None:
-        self._write = write
+        self.tell = write
         self._what = what
         self._finished_runs = 0
         self._most_runs: int | None = None
@@ -42,11 +48,13 @@ class LineReporter(AbstractContextManager["LineReporter"]):
     def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
         """Says at the start where an earlier search stopped."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
+        if is_further_job():
+            return  # the first one says so
         if self._is_first_state and progress.open_percent is None:
-            self._write(f"this {self._what} is finished: its {finished_runs} runs are kept")
+            self.tell(f"this {self._what} is finished: its {finished_runs} runs are kept")
         elif self._is_first_state and finished_runs:
             of = "" if most_runs is None else f" of at most {most_runs}"
-            self._write(f"going on: {finished_runs}{of} runs are made")
+            self.tell(f"going on: {finished_runs}{of} runs are made")
         self._is_first_state = False
 
     def on_run(self, run: Run) -> None:
@@ -62,30 +70,37 @@ class LineReporter(AbstractContextManager["LineReporter"]):
     def on_event(self, run: Run, event: RunEvent) -> None:
         """The reason, unless it is only the switch that the setting says."""
         if is_remarkable(event):
-            self._write(f"{label_of(run)}: {event_line(event)}")
+            self.tell(f"{label_of(run)}: {event_line(event)}")
 
     def on_finished(self, run: Run, record: TrialRecord) -> None:
         """The result in one line."""
         outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
         of = "" if self._most_runs is None else f"/{self._most_runs}"
-        self._write(
+        self.tell(
             f"[{self._finished_runs + 1}{of}] {label_of(run)}: {outcome}"
             f" in {record.paid_seconds:.1f} s of training{_shortened(record)}"
         )
 
+    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+        """What it cost."""
+        self.tell(
+            f"{label_of(run)}: no longer needed, stopped after"
+            f" {record.paid_seconds:.1f} s of training"
+        )
+
     def on_failed(self, run: Run, reason: str) -> None:
         """The reason."""
-        self._write(f"{label_of(run)} failed and is run again: {reason}")
+        self.tell(f"{label_of(run)} failed and is run again: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
         """Once per setting."""
         if self._waiting_for != switch_percent:
             self._waiting_for = switch_percent
-            self._write(f"waiting for other searches that measure {switch_percent:g} %")
+            self.tell(f"waiting for other searches that measure {switch_percent:g} %")
 
     def on_repaired(self, lost_runs: int) -> None:
         """How many."""
-        self._write(f"{lost_runs} run(s) of a search that was killed will be made again")
+        self.tell(f"{lost_runs} run(s) of a search that was killed will be made again")
 
     def __exit__(
         self,
@@ -138,6 +153,11 @@ class BarReporter(LineReporter):
         """Replaces the bar by a line."""
         self._drop_run_bar()
         super().on_finished(run, record)
+
+    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+        """Replaces the bar by a line."""
+        self._drop_run_bar()
+        super().on_cancelled(run, record)
 
     def on_failed(self, run: Run, reason: str) -> None:
         """Replaces the bar by a line."""

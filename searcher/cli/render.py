@@ -62,6 +62,8 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
             "paid_seconds": cost.paid_seconds,
             "trials": cost.trials,
             "failed_trials": cost.failed_trials,
+            "speculative_trials": cost.speculative_trials,
+            "cancelled_trials": cost.cancelled_trials,
             "wall_seconds": cost.wall_seconds,
             "speed_up": _speed_up(policy, cost),
         },
@@ -149,7 +151,11 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
     first = policy.first_protocol.upper()
     about = "about " if cost.is_estimated else ""
     note = " (estimated: no run used it alone)" if cost.is_estimated else ""
-    return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}."
+    early = ""
+    if cost.speculative_trials:
+        runs = f"{cost.speculative_trials} run{'s' if cost.speculative_trials > 1 else ''}"
+        early = f", with {runs} made in advance"
+    return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}{early}."
 
 
 def _speed_up(policy: TimingPolicy, cost: SearchCost | None) -> float | None:

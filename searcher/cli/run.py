@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.searcher.cli.dry_run import print_forecast
+from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice, without_forks
 from syncswitch.searcher.cli.trainers.choice import is_given, trainer_options
+from syncswitch.searcher.cli.trainers.command import UsersCommand
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError, WorkloadError
@@ -20,6 +22,7 @@ from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
+    PROTOCOLS_HELP,
     common_options,
     print_error,
     print_json,
@@ -35,9 +38,17 @@ __all__ = ["run"]
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD")
-@workers_option(None, f"Workers in the cluster. Default: {TrainerChoice.default_workers}.")
-@protocols_option("bsp,asp")
+@click.argument("reference", metavar="[WORKLOAD]", required=False)
+@workers_option(
+    None,
+    f"Workers in the cluster. Default: {TrainerChoice.default_workers}; of a command:"
+    f" {UsersCommand.default_workers}.",
+)
+@protocols_option(
+    None,
+    f"{PROTOCOLS_HELP} Default: {TrainerChoice.default_protocols}. --trainer command: any two names"
+    " for its two ways of training.",
+)
 @trainer_options
 @conditions_options
 @click.option(
@@ -83,6 +94,7 @@ __all__ = ["run"]
     show_default=True,
     help="Folder for the checkpoints that runs share; they are removed when the search is done.",
 )
+@jobs_option
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -96,9 +108,9 @@ __all__ = ["run"]
 )
 @common_options
 def run(
-    reference: str,
+    reference: str | None,
     workers: int | None,
-    protocols: str,
+    protocols: str | None,
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
     strategy: str,
@@ -109,6 +121,7 @@ def run(
     warm_start: bool,
     seed: int,
     checkpoint_folder: Path,
+    jobs: int,
     dry_run: bool,
     first_seconds: float | None,
     second_seconds: float | None,
@@ -120,13 +133,11 @@ def run(
 
     WORKLOAD is a built-in name (digits, resnet32-cifar10, resnet50-cifar100), file.py:attribute or
     package.module:attribute; with --trainer replay also the name or the start of the fingerprint of
-    recorded runs.
+    recorded runs; with --trainer command a name for the job, by default that of its script.
 
     The same command goes on where an interrupted search stopped, and answers at once when the
     search is finished. Several of them on one database share the work.
     """
-    from syncswitch.trainers.protocols import parse_pair
-
     rule = make_rule(
         strategy,
         settings=settings,
@@ -137,8 +148,10 @@ def run(
     )
     if warm_start and strategy != "adaptive":
         raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
-    pair = parse_pair(protocols)
-    request = JobRequest(reference, workers, trainer.default_workers, pair, storage_url, seed)
+    trainer.check_jobs(jobs)
+    pair = trainer.pair(protocols)
+    size = trainer.workers(workers)
+    request = JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed)
     plan = SearchPlan(
         rule,
         trainer=trainer.kind,
@@ -148,22 +161,28 @@ def run(
     )
     plan.check()
     job = trainer.job(request)
+    plan = without_forks(plan, job, is_wanted=is_given("share_prefix"))
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(
-            rule, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
+            plan.rule, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
         )
         return EXIT_OK
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     try:
-        result, current = search_for_policy(job, reference, plan, storage_url, checkpoint_folder)
+        called = reference or job.identity.name
+        result, current = search_for_policy(job, called, plan, storage_url, checkpoint_folder, jobs)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")
         return EXIT_INTERRUPTED
     version = result.policy.version
     chosen_version = None if version == current else version
-    _print(result, as_json, _how_to_use(job, reference, chosen_version, plan.conditions))
+    if job.command_with is not None:
+        how_to_use = job.command_with(result.policy)
+    else:
+        how_to_use = _how_to_use(job, called, chosen_version, plan.conditions)
+    _print(result, as_json, how_to_use)
     return EXIT_OK
 
 

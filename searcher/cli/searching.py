@@ -25,7 +25,12 @@ __all__ = ["evaluate_policy", "search_for_policy"]
 
 
 def search_for_policy(
-    job: Job, reference: str, plan: SearchPlan, storage_url: str, checkpoints: Path
+    job: Job,
+    reference: str,
+    plan: SearchPlan,
+    storage_url: str,
+    checkpoints: Path,
+    jobs: int = 1,
 ) -> tuple[SearchResult, int | None]:
     """Searches, and shows how it goes on.
 
@@ -35,16 +40,17 @@ def search_for_policy(
         plan: How.
         storage_url: Where everything is recorded.
         checkpoints: Folder for the checkpoints that runs share.
+        jobs: How many runs to make at once.
 
     Returns:
         The result, and the version that is used where none is named.
     """
-    from syncswitch.searcher.search import Search
+    from syncswitch.searcher.policy_search import Search
     from syncswitch.storage.policies import CURRENT, PolicyRegistry
     from syncswitch.trainers.workload import normal_reference
 
     is_new = _is_new(study_name(job.identity, plan), storage_url)
-    with _opened(job, storage_url, is_new, "search") as (database, trainers, reporter):
+    with _opened(job, storage_url, is_new, "search", jobs) as (database, trainers, reporter):
         result = Search(
             database,
             job.identity,
@@ -67,6 +73,7 @@ def evaluate_policy(
     base_seed: int,
     storage_url: str,
     conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
+    jobs: int = 1,
 ) -> EvaluationResult:
     """Evaluates a policy on a job, and shows how it goes on.
 
@@ -79,12 +86,13 @@ def evaluate_policy(
         base_seed: The seeds of all runs derive from it.
         storage_url: Where everything is recorded.
         conditions: Under which the job trains.
+        jobs: How many runs to make at once.
     """
     from syncswitch.searcher.evaluation import Evaluation
     from syncswitch.trainers.workload import normal_reference
 
     is_new = _is_untrained(job.identity, storage_url)
-    with _opened(job, storage_url, is_new, "evaluation") as (database, trainers, reporter):
+    with _opened(job, storage_url, is_new, "evaluation", jobs) as (database, trainers, reporter):
         return Evaluation(
             database,
             job.identity,
@@ -101,9 +109,10 @@ def evaluate_policy(
 
 @contextlib.contextmanager
 def _opened(
-    job: Job, storage_url: str, is_new: bool, what: str
+    job: Job, storage_url: str, is_new: bool, what: str, jobs: int
 ) -> Iterator[tuple[Database, _Trainers, Reporter]]:
     """What makes runs, where they are recorded, and who is told; all closed at the end."""
+    from syncswitch.searcher.cli.jobs import shared_by
     from syncswitch.searcher.cli.progress import make_reporter
     from syncswitch.storage.engine import open_database
 
@@ -114,7 +123,10 @@ def _opened(
         if is_new:
             trainers.open_in_advance()
         database = stack.enter_context(open_database(storage_url, create=True))
-        yield database, trainers, stack.enter_context(make_reporter(what))
+        reporter = stack.enter_context(make_reporter(what))
+        # Not before it is clear that the job can be trained.
+        stack.enter_context(shared_by(jobs, reporter.tell))
+        yield database, trainers, reporter
 
 
 class _Trainers:

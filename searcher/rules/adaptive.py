@@ -9,7 +9,7 @@ the search ends when one answer is sure enough, or when no run is worth its pric
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.decision import Decision, Observation, Progress, Rule
@@ -71,16 +71,22 @@ class AdaptiveRule(Rule):
             self.lowest_percent + width / 2**halvings for halvings in range(self.settings, -1, -1)
         )
 
-    def decide(
-        self, finished: Iterable[Observation], in_flight_percents: Iterable[float] = ()
-    ) -> Decision:
+    def decide(self, finished: Iterable[Observation]) -> Decision:
         """See `Rule.decide`."""
         from syncswitch.searcher.rules.assessment import Assessment
 
-        return Assessment(self, finished, in_flight_percents).decision()
+        return Assessment(self, finished).decision()
+
+    def outcomes(
+        self, finished: Iterable[Observation], percent: float
+    ) -> Sequence[tuple[float, float]]:
+        """See `Rule.outcomes`; as likely as is believed."""
+        from syncswitch.searcher.rules.assessment import Assessment
+
+        return Assessment(self, finished).outcomes(percent)
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
         """See `Rule.progress`; a setting is accepted or rejected as soon as that is sure."""
         from syncswitch.searcher.rules.assessment import Assessment
 
-        return Assessment(self, finished, ()).progress()
+        return Assessment(self, finished).progress()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.decision import (
@@ -13,10 +13,9 @@ from syncswitch.searcher.decision import (
     Observation,
     Progress,
     SettingSummary,
-    Wait,
     summary_of,
 )
-from syncswitch.searcher.rules.belief import Belief, Datum, Known, Prior, information, update
+from syncswitch.searcher.rules.belief import Datum, Known, Prior, information, predicted, update
 from syncswitch.searcher.rules.costs import RunCosts
 from syncswitch.searcher.rules.halving import check_baseline
 from syncswitch.searcher.rules.history import History
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Assessment"]
 
+# Of what a run may measure: the middles of three equally likely parts.
+_QUANTILES = (1 / 6, 1 / 2, 5 / 6)
+# Where nothing is measured: the target is integrated out, so any does.
+_ANY_ACCURACY = 0.5
+
 
 class Assessment:
     """A rule, a history, and what is believed after it."""
 
-    def __init__(
-        self,
-        rule: AdaptiveRule,
-        finished: Iterable[Observation],
-        in_flight_percents: Iterable[float],
-    ) -> None:
+    def __init__(self, rule: AdaptiveRule, finished: Iterable[Observation]) -> None:
         """Updates the belief.
 
         Raises:
@@ -44,31 +43,30 @@ class Assessment:
         self._rule = rule
         self._grid = rule.grid()
         self._highest = len(self._grid) - 1
-        self._history = History.of(finished, in_flight_percents, self._grid)
+        self._history = History.of(finished, self._grid)
         check_baseline(self._history.at(self._highest))
         self._costs = RunCosts.of(self._history.runs, rule.highest_percent, rule.share_prefix)
         prior = Prior(self._grid, rule.threshold, rule.related)
         target = rule.target_accuracy
         known = None if target is None else Known(target, rule.target_runs)
         self._belief = update(prior, self._data(), known)
-        # Runs under way are taken to end as expected: they inform, but surprise nobody.
-        self._foreseen = (
-            update(prior, [*self._data(), *self._expected()], known)
-            if self._history.in_flight
-            else self._belief
-        )
 
     def decision(self) -> Decision:
-        """The answer, the next run, or to wait for those under way."""
-        sure = self._sure_answer(self._belief)
-        if sure is not None and self._unproven(sure, self._belief, self._history.made) is None:
+        """The answer, or the next run."""
+        sure = self._sure_answer()
+        if sure is not None and self._unproven(sure) is None:
             return self._decided(sure)
-        index = self._next_index()
+        index = self._next_index(sure)
         if index is not None:
             return NextRun(self._grid[index])
-        if self._history.in_flight:
-            return Wait(self._grid[self._history.in_flight[0]])
-        return self._decided(self._best_answer(self._belief) if sure is None else sure)
+        return self._decided(self._best_answer() if sure is None else sure)
+
+    def outcomes(self, percent: float) -> list[tuple[float, float]]:
+        """What a run at a setting may measure, as `Rule.outcomes`."""
+        if not self._belief.effective_runs:
+            return [(1.0, _ANY_ACCURACY)]
+        accuracies = predicted(self._belief, self._grid.index(percent), _QUANTILES)
+        return [(1 / len(_QUANTILES), accuracy) for accuracy in accuracies]
 
     def progress(self) -> Progress:
         """The brackets that are sure, and what is measured."""
@@ -127,63 +125,57 @@ class Assessment:
         seen = len(self._history.runs) + known
         return min(1.0, seen / (rule.steady_runs * len(self._grid)))
 
-    def _sure_answer(self, belief: Belief) -> int | None:
+    def _sure_answer(self) -> int | None:
         """The earliest setting that surely loses little enough, if those before surely do not."""
         too_early = self._rule.too_early * self._steadiness**2
-        enough = belief.acceptable(self._slack)
-        earlier = belief.acceptable(-self._slack)
+        enough = self._belief.acceptable(self._slack)
+        earlier = self._belief.acceptable(-self._slack)
         for index in range(len(self._grid)):
             if enough[index] >= 1 - too_early:
                 is_earliest = index == 0 or earlier[index - 1] <= self._rule.too_late
                 return index if is_earliest else None
         return None
 
-    def _best_answer(self, belief: Belief) -> int:
+    def _best_answer(self) -> int:
         """Where nothing is sure; a setting without a run only while it may still get one."""
-        acceptable = belief.acceptable()
+        acceptable = self._belief.acceptable()
         likely = (
             index
             for index, probability in enumerate(acceptable)
             if probability >= self._rule.acceptance
-            and (self._history.taken(index) or self._may_run(index))
+            and (self._history.made(index) or self._may_run(index))
         )
         return next(likely, self._highest)
 
-    def _unproven(self, answer: int, belief: Belief, runs: Callable[[int], int]) -> int | None:
+    def _unproven(self, answer: int) -> int | None:
         """The setting that has to be run before an answer may be given; None where it may.
 
-        Args:
-            answer: Index of the setting; it needs runs of its own.
-            belief: Where it is not sure of the answer, the target has to be measured twice.
-            runs: How many there are of a setting.
+        The answer needs runs of its own; where it is not sure, the target has to be measured twice.
         """
-        rule, highest = self._rule, self._highest
-        if answer != highest and runs(answer) < min(rule.least_runs, rule.runs):
+        rule, highest, made = self._rule, self._highest, self._history.made
+        if answer != highest and made(answer) < min(rule.least_runs, rule.runs):
             return answer
-        is_sure = belief.right(answer, self._slack) >= rule.confirmation
-        is_measured = rule.target_accuracy is not None or runs(highest) >= min(2, rule.runs)
+        is_sure = self._belief.right(answer, self._slack) >= rule.confirmation
+        is_measured = rule.target_accuracy is not None or made(highest) >= min(2, rule.runs)
         return None if is_sure or is_measured else highest
 
-    def _next_index(self) -> int | None:
+    def _next_index(self, sure: int | None) -> int | None:
         """Setting of the run to make; None where none is needed or worth it."""
-        belief = self._foreseen
-        if not belief.effective_runs:
+        if not self._belief.effective_runs:
             return self._highest  # without a target nothing can be compared
-        answer = self._sure_answer(belief)
-        if answer is None:
-            index = self._most_telling(belief)
+        if sure is None:
+            index = self._most_telling()
             if index is not None:
                 return index
-            answer = self._best_answer(belief)
-        unproven = self._unproven(answer, belief, self._history.taken)
+        unproven = self._unproven(self._best_answer() if sure is None else sure)
         return unproven if unproven is not None and self._may_run(unproven) else None
 
-    def _most_telling(self, belief: Belief) -> int | None:
+    def _most_telling(self) -> int | None:
         """Setting of the run that tells most for its price; None where none is worth it."""
-        candidates = [index for index in self._telling(belief) if self._may_run(index)]
+        candidates = [index for index in self._telling() if self._may_run(index)]
         if not candidates:
             return None
-        told = information(belief, candidates)
+        told = information(self._belief, candidates)
         costs = [self._next_cost(index) for index in candidates]
         # The root, so that where all runs are dear more of them are still made.
         worth = max(t / math.sqrt(c) for t, c in zip(told, costs, strict=True))
@@ -191,10 +183,10 @@ class Assessment:
             return None
         return max(zip(candidates, told, costs, strict=True), key=lambda run: run[1] / run[2])[0]
 
-    def _telling(self, belief: Belief) -> list[int]:
+    def _telling(self) -> list[int]:
         """The median answer, the one before, and those that tell about the target."""
         grid, below, median = self._grid, 0.0, self._highest
-        for index, probability in enumerate(belief.answers()):
+        for index, probability in enumerate(self._belief.answers()):
             below += float(probability)
             if below >= 0.5:
                 median = index
@@ -204,34 +196,17 @@ class Assessment:
 
     def _may_run(self, index: int) -> bool:
         """Whether one more run is within R and the budget."""
-        if self._history.taken(index) >= self._rule.runs:
+        if self._history.made(index) >= self._rule.runs:
             return False
         if self._rule.budget is None:
             return True
-        return self._costs.paid + self._cost_under_way() + self._next_cost(index) <= (
-            self._rule.budget
-        )
+        return self._costs.paid + self._next_cost(index) <= self._rule.budget
 
     def _next_cost(self, index: int) -> float:
-        return self._costs.next(self._grid[index], self._history.replicates(index)[-1])
-
-    def _cost_under_way(self) -> float:
-        return math.fsum(
-            self._costs.next(self._grid[index], replicate)
-            for index in set(self._history.in_flight)
-            for replicate in self._history.replicates(index)[:-1]
-        )
+        return self._costs.next(self._grid[index], self._history.next_replicate(index))
 
     def _data(self) -> list[Datum]:
         return [
             Datum(self._grid.index(run.switch_percent), run.replicate, run.accuracy, run.diverged)
             for run in self._history.runs
-        ]
-
-    def _expected(self) -> list[Datum]:
-        expected = self._belief.expected()
-        return [
-            Datum(index, replicate, float(expected[index]))
-            for index in set(self._history.in_flight)
-            for replicate in self._history.replicates(index)[:-1]
         ]

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from syncswitch.searcher.rules.particles import Floats, Particles, Prior, draw_particles, pairs
 
-__all__ = ["Belief", "Datum", "Known", "Prior", "information", "update"]
+__all__ = ["Belief", "Datum", "Known", "Prior", "information", "predicted", "update"]
 
 # A setting that diverges is acceptable with odds of 1 to 400 for each such run.
 _DIVERGED_LOG_ODDS = -6.0
@@ -29,6 +30,8 @@ _CELLS = 40
 # By how much more than that a run is too bad tells nothing.
 _RANGE_LOSS = 5.0
 _RANGE_SDS = 3.5
+# Quantiles of the normal distribution, in the middles of five equally likely parts.
+_NORMAL = np.array([-1.2816, -0.5244, 0.0, 0.5244, 1.2816])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,6 @@ class Belief:
         earliest = self.particles.first_within(self.threshold + slack)
         settings = self.particles.losses.shape[1]
         answer: Floats = np.bincount(earliest, self.weights, settings).astype(float)
-        return answer
-
-    def expected(self) -> Floats:
-        """(m,) expected accuracy at each setting."""
-        answer: Floats = self.weights @ (self.target_mean[:, None] - self.particles.losses)
         return answer
 
     def right(self, index: int, slack: float) -> float:
@@ -168,14 +166,11 @@ def information(belief: Belief, indexes: Sequence[int]) -> Floats:
     Returns:
         One value for each, 0 or more.
     """
-    # Systematic resampling without chance, so that the same belief asks for the same run.
-    places = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
-    particles = belief.particles
-    chosen = np.searchsorted(np.cumsum(belief.weights), places).clip(0, len(belief.weights) - 1)
+    particles, chosen = belief.particles, _resampled(belief)
     answer = particles.first_within(belief.threshold)[chosen]
     by_answer = np.argsort(answer, kind="stable")
     chosen, answer = chosen[by_answer], answer[by_answer]
-    sd = particles.sd[chosen] * math.sqrt(1 + 1 / max(belief.effective_runs, 0.5))
+    sd = _predictive_sd(belief, chosen)
     losses = particles.losses[np.ix_(chosen, np.array(indexes))]
     mean = belief.target_mean[chosen, None] - np.minimum(losses, _RANGE_LOSS * belief.threshold)
     margin = _RANGE_SDS * sd.max()
@@ -196,6 +191,36 @@ def information(belief: Belief, indexes: Sequence[int]) -> Floats:
     gained = _entropy(total) - np.einsum("g,gj->j", shares, _entropy(given))
     told: Floats = np.maximum(gained, 0.0)
     return told
+
+
+def predicted(belief: Belief, index: int, quantiles: Sequence[float]) -> list[float]:
+    """Quantiles of the accuracy that one more run at a setting would measure.
+
+    Args:
+        belief: The present one.
+        index: Of the setting.
+        quantiles: Between 0 and 1.
+    """
+    chosen = _resampled(belief)
+    mean = belief.target_mean[chosen] - belief.particles.losses[chosen, index]
+    likely = mean[:, None] + _predictive_sd(belief, chosen)[:, None] * _NORMAL[None]
+    return [min(1.0, max(0.0, float(found))) for found in np.quantile(likely, quantiles)]
+
+
+def _resampled(belief: Belief) -> npt.NDArray[np.intp]:
+    """(samples,) particles as likely as their weights.
+
+    Systematic, without chance, so that the same belief asks for the same run.
+    """
+    places = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
+    last = len(belief.weights) - 1
+    return np.searchsorted(np.cumsum(belief.weights), places).clip(0, last)
+
+
+def _predictive_sd(belief: Belief, chosen: npt.NDArray[np.intp]) -> Floats:
+    """Noise of a run, and of the target that it is compared with."""
+    sd: Floats = belief.particles.sd[chosen] * math.sqrt(1 + 1 / max(belief.effective_runs, 0.5))
+    return sd
 
 
 def _entropy(probabilities: Floats) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,22 +57,24 @@ class ComparisonRule(Rule):
         """Those that are wanted: others of the setting were made elsewhere."""
         return [replicate for setting, replicate in self.wanted if setting == percent]
 
-    def decide(
-        self, finished: Iterable[Observation], in_flight_percents: Iterable[float] = ()
-    ) -> Decision:
-        """The next run, or to wait: also where everything is made, for there is no answer.
+    def decide(self, finished: Iterable[Observation]) -> Decision:
+        """The next run, or to wait where everything is made, for there is no answer.
 
         Raises:
             UserError: The baseline diverged.
         """
         finished = list(finished)
-        open_percent = self.progress(finished).open_percent
-        taken = Counter([*(run.switch_percent for run in finished), *in_flight_percents])
-        for percent in self.percents:
-            missing = len(self.replicates(percent)) - taken[percent]
-            if missing > 0:
-                return NextRun(percent, missing)
-        return Wait(self.highest_percent if open_percent is None else open_percent)
+        percent = self.progress(finished).open_percent
+        if percent is None:
+            return Wait(self.highest_percent)
+        made = sum(run.switch_percent == percent for run in finished)
+        return NextRun(percent, len(self.replicates(percent)) - made)
+
+    def outcomes(
+        self, finished: Iterable[Observation], percent: float
+    ) -> Sequence[tuple[float, float]]:
+        """See `Rule.outcomes`: nothing depends on them."""
+        return [(1.0, 0.5)]
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
         """See `Rule.progress`; no setting is ever accepted or rejected."""

@@ -14,7 +14,6 @@ from syncswitch.searcher.decision import (
     Observation,
     Progress,
     Rule,
-    Wait,
     mean_accuracy,
     summary_of,
 )
@@ -81,9 +80,7 @@ class HalvingRule(Rule):
             return self.baseline_runs or self.usual_baseline_runs
         return self.runs
 
-    def decide(
-        self, finished: Iterable[Observation], in_flight_percents: Iterable[float] = ()
-    ) -> Decision:
+    def decide(self, finished: Iterable[Observation]) -> Decision:
         """See `Rule.decide`."""
         finished = list(finished)
         progress = self.progress(finished)
@@ -93,9 +90,7 @@ class HalvingRule(Rule):
                 raise AssertionError("a decided search has a target")
             return Decided(progress.upper_percent, progress.target_accuracy)
         made = sum(run.switch_percent == percent for run in finished)
-        taken = made + sum(p == percent for p in in_flight_percents)
-        missing = max(self.least_runs_at(percent), made + 1) - taken
-        return NextRun(percent, missing) if missing > 0 else Wait(percent)
+        return NextRun(percent, max(self.least_runs_at(percent) - made, 1))
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
         """Walks through the search as far as the observations lead; see `Rule.progress`."""

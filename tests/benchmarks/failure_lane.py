@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError
 from syncswitch.storage.records import Evaluation, RunConditions, TrialSpec
-from syncswitch.trainers.local import load_local_workload, open_local_trainer
+from syncswitch.trainers.local import LocalCluster, load_local_workload
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 from syncswitch.trainers.workload import Workload
 from tests.benchmarks.failure_cases import (
@@ -58,8 +58,8 @@ def main() -> None:
             break
         case = request.case
         if case.lane not in trainers:
-            trainers[case.lane] = open_local_trainer(
-                workload, _REFERENCE, case.workers, case.launcher
+            trainers[case.lane] = LocalCluster(case.launcher).open(
+                workload, _REFERENCE, case.workers
             )
         connection.send(_answer(request, workload, trainers[case.lane], _Reporter(connection)))
     for trainer in trainers.values():

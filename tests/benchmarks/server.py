@@ -9,7 +9,7 @@ import json
 import sys
 
 from syncswitch.trainers.cluster.network import die_with_parent
-from syncswitch.trainers.cluster.servers import serve
+from syncswitch.trainers.cluster.server import serve
 
 die_with_parent()
 serve(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

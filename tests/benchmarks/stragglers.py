@@ -31,7 +31,7 @@ from scipy import stats
 
 from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec, WorkloadIdentity
 from syncswitch.trainers.injection.scenario import injections
-from syncswitch.trainers.local import LAUNCHERS, load_local_workload, open_local_trainer
+from syncswitch.trainers.local import LAUNCHERS, LocalCluster, load_local_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.stragglers.online import ONLINE
 from syncswitch.trainers.trainer import Trainer
@@ -96,7 +96,7 @@ def opened(arguments: argparse.Namespace) -> Iterator[tuple[Trainer, WorkloadIde
     reference, workers = arguments.workload, arguments.workers
     if arguments.trainer == "local":
         workload = load_local_workload(reference, workers)
-        with open_local_trainer(workload, reference, workers, arguments.launcher) as trainer:
+        with LocalCluster(arguments.launcher).open(workload, reference, workers) as trainer:
             yield trainer, workload.identity(workers, *PROTOCOLS)
         return
     from syncswitch.trainers.simulated.profile import load_profile

@@ -11,10 +11,10 @@ import pytest
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
-from syncswitch.searcher.search import Search
 from syncswitch.searcher.simulation import PlayedRun, SimulatedSearch, played_run, search_with
 from syncswitch.searcher.stopping import StopRule
 from syncswitch.searcher.study import SearchStudy

@@ -14,9 +14,9 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.evaluation import Evaluation
 from syncswitch.searcher.plan import SearchPlan, study_name
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage import frames
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec

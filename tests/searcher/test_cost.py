@@ -20,10 +20,10 @@ from rich.console import Console
 from syncswitch.searcher.cli import main
 from syncswitch.searcher.cost import deepest_settings, reference, summarize
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.replays import PlayedRecording, simulate
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.searcher.simulation import SimulatedSearch
 from syncswitch.searcher.stopping import StopRule
 from syncswitch.storage.engine import open_database

@@ -17,9 +17,9 @@ from syncswitch.searcher.evaluation import Evaluation
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.making import RunMaker
 from syncswitch.searcher.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies import PolicyRegistry

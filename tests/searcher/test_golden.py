@@ -11,8 +11,8 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database, upgrade_database
 from syncswitch.storage.policies import CURRENT, PolicyRegistry
 

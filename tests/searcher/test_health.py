@@ -17,9 +17,9 @@ from sqlalchemy import create_engine, inspect, text
 from syncswitch.searcher.cli import main
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.health import Finding
 from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url

@@ -19,9 +19,9 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.inspection import driver_url
 from syncswitch.storage.records import TimingPolicy

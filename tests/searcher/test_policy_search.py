@@ -11,10 +11,10 @@ import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 
 from syncswitch.searcher.plan import SearchPlan, replicate_seed, study_name
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.searcher.study import Claim, SearchStudy
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
@@ -230,10 +230,10 @@ def test_failures_with_steps_between_them_are_not_in_a_row(
     real = SearchStudy.claim
     claims = itertools.count()
 
-    def claim(*args: Any) -> Claim | None:
+    def claim(*args: Any, **options: Any) -> Claim | None:
         if next(claims) % 2:
             raise RetryableError("database is locked")
-        return None if next(idle) < 4 else real(*args)
+        return None if next(idle) < 4 else real(*args, **options)
 
     idle = itertools.count()
     monkeypatch.setattr(SearchStudy, "claim", claim)

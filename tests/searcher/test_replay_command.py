@@ -19,8 +19,8 @@ from generated_trainer import IDENTITY, GeneratedTrainer
 
 from syncswitch.searcher.cli import main
 from syncswitch.searcher.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.trials import TrialStore

@@ -92,9 +92,9 @@ def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
 def test_runs_in_flight_count() -> None:
     study = optuna.create_study(sampler=BinarySearchSampler(PaperRule(runs=2, target_accuracy=0.9)))
     space = {"switch_percent": FloatDistribution(0, 100)}
-    trials = [study.ask(space) for _ in range(3)]
-    # The third run is more than needed; the sampler still has to answer.
-    assert [trial.params["switch_percent"] for trial in trials] == [50, 50, 50]
+    trials = [study.ask(space) for _ in range(6)]
+    # After the two that are needed those that may be needed next, on both sides.
+    assert [trial.params["switch_percent"] for trial in trials] == [50, 50, 25, 75, 25, 75]
 
 
 def test_values_are_native_numbers() -> None:

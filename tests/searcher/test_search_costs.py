@@ -8,10 +8,10 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.result import SearchResult
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.policy_search import Search
 from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
 from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import Database, open_database

@@ -11,10 +11,10 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.health import check_database
 from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.search import Search
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import TimingPolicy
@@ -42,11 +42,15 @@ def search(
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
-    """Setting, replicate and accuracy of each run that was begun; all are complete."""
+    """Setting, replicate and accuracy of each complete run; the others are no longer needed."""
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
-    assert {row.state for row in rows} == {"complete"}
-    return sorted((row.switch_percent, row.replicate, row.converged_accuracy) for row in rows)
+    assert all(row.state == "complete" or row.is_cancelled for row in rows)
+    return sorted(
+        (row.switch_percent, row.replicate, row.converged_accuracy)
+        for row in rows
+        if row.state == "complete"
+    )
 
 
 def together(work: Callable[[], None]) -> None:
@@ -71,11 +75,16 @@ def test_four_searchers_on_a_server_make_each_run_once(
         assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
 
     together(work)
-    assert runs_of(postgresql_url) == runs_of(sqlite_url)
+    runs = runs_of(postgresql_url)
+    assert len(runs) == len({(percent, replicate) for percent, replicate, _ in runs})
+    # Others are there as well, which were only likely to be needed.
+    assert set(runs) >= set(runs_of(sqlite_url))
     with open_database(postgresql_url, create=False) as database:
         (policy,) = PolicyRegistry(database).policies()
         processes = {row.process_id for row in TrialStore(database).trials()}
     assert policy.switch_percent == alone.switch_percent
+    assert policy.mean_accuracy == alone.mean_accuracy
+    assert len(policy.evidence) == len(alone.evidence)
     assert len(processes) > 1, "one searcher made all runs"
     assert check_database(postgresql_url) == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
-from syncswitch.trainers.cluster.launchers import Devices
+from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workload import Workload
@@ -142,7 +142,7 @@ def spec_of(
 
 def first_workers(devices: Devices, workers: int) -> Devices:
     """A smaller cluster on the same devices."""
-    return replace(devices, workers=devices.workers[:workers])
+    return replace(devices, workers=devices.workers[:workers], steps=devices.steps[:workers])
 
 
 class RecordingObserver:

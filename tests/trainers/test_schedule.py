@@ -220,3 +220,8 @@ class TestLearningRate:
 
     def test_the_last_boundary(self) -> None:
         assert last_boundary(self.BOUNDARIES) == 750
+
+
+def test_names_that_only_a_command_knows_have_no_rounds() -> None:
+    cut = segments(trial(100, 8, 13.0, protocols=("ddp", "local-sgd")))
+    assert [(s.protocol, s.end_worker_step) for s in cut] == [("ddp", 13), ("local-sgd", 100)]

@@ -15,6 +15,7 @@ from typing import IO
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.last_words import last_words
 from syncswitch.trainers.cluster.messages import (
     Failed,
     Finished,
@@ -25,18 +26,17 @@ from syncswitch.trainers.cluster.messages import (
     Tested,
     Train,
     VerdictIs,
+    Warned,
 )
+from syncswitch.trainers.cluster.placement import Placement, place_on_cpus
 from syncswitch.trainers.injection.grammar import parse_injection
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 __all__ = ["IsolatedTrainer"]
 
 _LOG = logging.getLogger(__name__)
-_TAIL_LINES = 5
 _STOP_SECONDS = 10
 _MOST_CLUSTERS = 5
-# A chief that trains reports several times a second; so long without a word, it hangs.
-_LEAST_PATIENCE_SECONDS = 30.0
 _STARTS = 3.0
 
 
@@ -80,20 +80,26 @@ class IsolatedTrainer(Trainer):
     Args:
         reference: The workload, as `load_workload` takes it.
         workers: n.
+        placement: Devices of the servers; by default they use no GPUs.
 
     Raises:
         UserError: The workload cannot be loaded or its parts do not fit together.
     """
 
-    def __init__(self, reference: str, workers: int) -> None:
+    least_patience_seconds = 30.0
+    """A chief that trains reports several times a second; so long without a word, it hangs."""
+
+    def __init__(self, reference: str, workers: int, placement: Placement | None = None) -> None:
         self._reference = reference
         self._workers = workers
+        self._placement = placement or place_on_cpus(workers)
         # These are reached through a delaying proxy.
         self._proxied: set[int] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._log: IO[bytes] | None = None
         self._patience_seconds: float | None = None
+        self._warnings: set[str] = set()
         self._start()
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
@@ -166,13 +172,24 @@ class IsolatedTrainer(Trainer):
             self._log.close()
             self._log = None
 
+    def program(self, socket_fd: int) -> list[str]:
+        """The module that starts the cluster, or joins one, and its arguments.
+
+        Args:
+            socket_fd: Inherited by it; for its chief (see `chief.py`).
+        """
+        proxied = map(str, sorted(self._proxied))
+        placement = self._placement.as_json()
+        return [
+            "syncswitch.trainers.cluster.zygote",
+            *(str(socket_fd), self._reference, placement, *proxied),
+        ]
+
     def _start(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
         self._log = tempfile.TemporaryFile(prefix="syncswitch-cluster-")  # noqa: SIM115 (see close)
-        numbers = map(str, (self._workers, *sorted(self._proxied)))
-        arguments = [str(theirs.fileno()), self._reference, *numbers]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "syncswitch.trainers.cluster.zygote", *arguments],
+            [sys.executable, "-m", *self.program(theirs.fileno())],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -192,7 +209,7 @@ class IsolatedTrainer(Trainer):
             raise
         # What it may have to do without a word is to build all that it has built now.
         took_seconds = time.monotonic() - start
-        self._patience_seconds = max(_LEAST_PATIENCE_SECONDS, _STARTS * took_seconds)
+        self._patience_seconds = max(self.least_patience_seconds, _STARTS * took_seconds)
         if isinstance(message, Ready) and not message.private_network:
             _LOG.warning(
                 "this system allows no private network namespace: the cluster's servers listen on "
@@ -216,6 +233,14 @@ class IsolatedTrainer(Trainer):
             raise _ClusterLostError(self._obituary()) from error
 
     def _receive(self) -> Message:
+        while isinstance(message := self._next_message(), Warned):
+            # Each cluster that takes the place of another would say it again.
+            if message.text not in self._warnings:
+                self._warnings.add(message.text)
+                _LOG.warning("%s", message.text)
+        return message
+
+    def _next_message(self) -> Message:
         assert self._connection is not None
         try:
             if not self._connection.poll(self._patience_seconds):
@@ -227,10 +252,7 @@ class IsolatedTrainer(Trainer):
 
     def _obituary(self) -> str:
         assert self._log is not None
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        tail = " | ".join(line.strip() for line in lines[-_TAIL_LINES:]) or "nothing"
-        return f"the cluster of {self._workers} workers died; its last words: {tail}"
+        return f"the cluster of {self._workers} workers died; {last_words(self._log)}"
 
 
 def _proxied_workers(spec: TrialSpec) -> set[int]:

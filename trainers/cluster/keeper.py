@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -21,31 +19,16 @@ import psutil
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, one_line
 from syncswitch.trainers.cluster.network import die_with_parent
+from syncswitch.trainers.cluster.server_keeper import Server, ServerKeeper, ServerState, listens
 from syncswitch.trainers.injection.cpu_quota import CpuQuota
 from syncswitch.trainers.injection.delaying_proxy import serve_proxy
 
-__all__ = ["Keeper", "KeeperClient", "Server", "ServerState", "fork"]
+__all__ = ["Keeper", "KeeperClient", "fork"]
 
 _START_SECONDS = 30.0
-_PROBE_SECONDS = 0.01
-
-Server = tuple[str, int]
-"""Job and number, such as `("worker", 2)`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """A server as its keeper knows it.
-
-    Attributes:
-        is_alive: Whether its process is there, running or stopped.
-        is_stopped: Whether it is there and does nothing, by SIGSTOP.
-        generation: How often it was replaced.
-    """
-
-    is_alive: bool
-    is_stopped: bool
-    generation: int
+# A fresh process imports TensorFlow, beside others that do.
+_FRESH_START_SECONDS = 300.0
+_PAUSE_SECONDS = 0.01
 
 
 def fork(run: Callable[[], None]) -> int:
@@ -76,6 +59,7 @@ class Keeper:
         serve: `(job, task)`: is that server, in a process of its own, until it is killed.
         proxies: Port that the others know, by worker, for those behind a delaying proxy.
         close_in_children: Files that only the chief and this process may hold.
+        are_fresh: Whether `serve` imports TensorFlow first.
 
     Attributes:
         close_in_children: May be set anew when this process has closed some.
@@ -87,7 +71,10 @@ class Keeper:
         serve: Callable[[str, int], None],
         proxies: Mapping[int, int],
         close_in_children: Sequence[int],
+        *,
+        are_fresh: bool = False,
     ) -> None:
+        self._start_seconds = _FRESH_START_SECONDS if are_fresh else _START_SECONDS
         self._ports = ports
         self._serve = serve
         self._proxies = proxies
@@ -105,6 +92,10 @@ class Keeper:
         if self._proxies:
             self._start_proxies()
 
+    def await_all(self) -> None:
+        """See `ServerKeeper.await_all`."""
+        self._await(list(self._ports))
+
     def states(self) -> dict[Server, ServerState]:
         """All servers."""
         return {server: self._state(server) for server in self._ports}
@@ -121,12 +112,7 @@ class Keeper:
             self._generations[server] += 1
             self._fork(server)
             self._limit_anew(server)
-        deadline = time.monotonic() + _START_SECONDS
-        for server in servers:
-            while not _listens(self._ports[server]):
-                if time.monotonic() > deadline or not self._is_alive(server):
-                    raise RetryableError(f"server {server[0]} {server[1]} does not start")
-                time.sleep(_PROBE_SECONDS)
+        self._await(servers)
 
     def renew_dead(self) -> bool:
         """Replaces servers that are dead; whether there were any.
@@ -191,6 +177,14 @@ class Keeper:
             reply = RetryableError(f"the keeper of the servers failed with {one_line(error)}")
         connection.send(reply)
 
+    def _await(self, servers: Sequence[Server]) -> None:
+        deadline = time.monotonic() + self._start_seconds
+        for server in servers:
+            while not listens("127.0.0.1", self._ports[server]):
+                if time.monotonic() > deadline or not self._is_alive(server):
+                    raise RetryableError(f"server {server[0]} {server[1]} does not start")
+                time.sleep(_PAUSE_SECONDS)
+
     def _fork(self, server: Server) -> None:
         def run() -> None:
             # Only the chief may hold these, or its end would not be seen at the other side.
@@ -250,12 +244,16 @@ class Keeper:
         os.close(reader)
 
 
-class KeeperClient:
+class KeeperClient(ServerKeeper):
     """The chief's end of the connection to its keeper; any thread may ask."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._asking = threading.Lock()
+
+    def await_all(self) -> None:
+        """See `ServerKeeper.await_all`."""
+        self._ask("await_all")
 
     def states(self) -> dict[Server, ServerState]:
         """See `Keeper.states`."""
@@ -289,9 +287,3 @@ class KeeperClient:
         if isinstance(reply, SyncSwitchError):
             raise reply
         return reply
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
-        return True
-    return False

@@ -5,14 +5,13 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from syncswitch.storage.errors import FatalError
+from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.model.tensorflow_api import is_initialized, tf
 
 __all__ = [
     "Casualty",
-    "Devices",
     "InProcessLauncher",
     "Launcher",
     "WorkerLostError",
@@ -23,21 +22,6 @@ __all__ = [
 _BESIDES_WORKERS = 2
 # Logical devices cost next to nothing, and cannot be added later in a process.
 _LEAST_DEVICES = 33
-
-
-@dataclass(frozen=True)
-class Devices:
-    """TensorFlow's names of a cluster's devices.
-
-    Attributes:
-        chief: For evaluation and what else is not on the training path.
-        parameter_server: Holds the parameters.
-        workers: One for each worker, in the order of their numbers.
-    """
-
-    chief: str
-    parameter_server: str
-    workers: tuple[str, ...]
 
 
 class Casualty(enum.Enum):
@@ -57,9 +41,11 @@ class Launcher(ABC):
     Attributes:
         has_servers: Whether workers and parameter server are processes, which can be lost, stopped
             and disturbed one by one.
+        kind: What can be disturbed there on purpose, as `check_injections` calls it.
     """
 
     has_servers: bool
+    kind: str
 
     @abstractmethod
     def start(self, workers: int) -> Devices:
@@ -151,6 +137,7 @@ class InProcessLauncher(Launcher):
     """
 
     has_servers = False
+    kind = "in-process"
 
     def start(self, workers: int) -> Devices:
         """See `Launcher.start`."""
@@ -163,7 +150,8 @@ class InProcessLauncher(Launcher):
                 f"this process with {len(names)}; use no TensorFlow before the training starts "
                 "(build tensors inside the workload's functions) or another process"
             )
-        return Devices(names[0], names[1], tuple(names[2:needed]))
+        of_workers = tuple(names[2:needed])
+        return Devices(names[0], names[1], workers=of_workers, steps=of_workers)
 
     def close(self) -> None:
         """Nothing to stop: logical devices last as long as the process."""
@@ -187,12 +175,14 @@ class InProcessLauncher(Launcher):
 
 
 def reserve_logical_devices(workers: int) -> None:
-    """Asks for enough logical CPU devices for `workers` workers in this process.
+    """Asks for enough logical CPU devices for `workers` workers in this process, and no GPUs.
 
     Does nothing once TensorFlow has fixed its devices, which its first operation does.
     """
     if is_initialized():
         return
+    # Only servers use them; this process would take all their memory.
+    tf.config.set_visible_devices([], "GPU")
     cpu = tf.config.list_physical_devices("CPU")[0]
     count = max(workers + _BESIDES_WORKERS, _LEAST_DEVICES)
     tf.config.set_logical_device_configuration(

@@ -20,6 +20,7 @@ __all__ = [
     "Tested",
     "Train",
     "VerdictIs",
+    "Warned",
 ]
 
 
@@ -66,6 +67,13 @@ class VerdictIs:
 
 
 @dataclass(frozen=True)
+class Warned:
+    """One line for the user, at any time."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Finished:
     """The trial is over."""
 
@@ -80,4 +88,4 @@ class Failed:
     text: str
 
 
-Message = Ready | Train | Progress | Tested | Happened | VerdictIs | Finished | Failed
+Message = Ready | Train | Progress | Tested | Happened | VerdictIs | Warned | Finished | Failed

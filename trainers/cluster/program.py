@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.cluster.launchers import Devices
+from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.cluster.replicas import Replicas
 from syncswitch.trainers.cluster.shared_update import SharedState, make_shared_update
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import ModelState, StateForm
-from syncswitch.trainers.model.tensorflow_api import own_executor, tf
+from syncswitch.trainers.model.tensorflow_api import constant_on, own_executor, tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["Program", "Push"]
@@ -112,22 +112,23 @@ class Program:
         self, worker: int, worker_step: int, seed: int, rate: float, momentum: float
     ) -> Push:
         """Computes one gradient and applies it at once. Blocks until it is applied."""
-        with tf.device(self._devices.workers[worker]):
+        numbers = self._numbers(worker, worker_step, seed)
+        hyper_parameters = self._hyper_parameters(worker, rate, momentum)
+        with tf.device(self._devices.steps[worker]):
             acknowledgement = self._step_and_apply(
                 *self._worker_data[worker],
-                tf.constant([worker_step, seed], tf.int64),
-                self._hyper_parameters(worker, rate, momentum),
+                numbers,
+                hyper_parameters,
                 self._push_counts[worker].handle,
             )
         return _push(acknowledgement)
 
     def push_gradient(self, worker: int, worker_step: int, seed: int) -> Push:
         """Computes one gradient into the worker's slot. Blocks until it has arrived there."""
-        with tf.device(self._devices.workers[worker]):
+        numbers = self._numbers(worker, worker_step, seed)
+        with tf.device(self._devices.steps[worker]):
             acknowledgement = self._step_to_slot(
-                *self._worker_data[worker],
-                tf.constant([worker_step, seed], tf.int64),
-                self._gradient_slots[worker].handle,
+                *self._worker_data[worker], numbers, self._gradient_slots[worker].handle
             )
         return _push(acknowledgement)
 
@@ -173,16 +174,22 @@ class Program:
         devices = self._devices
         device = devices.parameter_server if worker is None else devices.workers[worker]
         try:
-            with own_executor(), tf.device(device):
-                return bool(tf.identity(tf.constant(1.0)).numpy() == 1.0)
+            with own_executor():
+                one = constant_on(device, [1.0], tf.float32)
+                with tf.device(device):
+                    return bool(tf.identity(one).numpy()[0] == 1.0)
         except tf.errors.OpError:
             return False
+
+    def _numbers(self, worker: int, worker_step: int, seed: int) -> Any:
+        """What a batch is made of, on a worker."""
+        return constant_on(self._devices.workers[worker], [worker_step, seed], tf.int64)
 
     def _hyper_parameters(self, worker: int, rate: float, momentum: float) -> Any:
         """Rate and momentum on a worker; they change rarely, and each transfer is a call."""
         key, tensor = self._kept_hyper_parameters.get(worker, (None, None))
         if key != (rate, momentum):
-            tensor = tf.constant([rate, momentum], tf.float32)
+            tensor = constant_on(self._devices.workers[worker], [rate, momentum], tf.float32)
             self._kept_hyper_parameters[worker] = ((rate, momentum), tensor)
         return tensor
 
@@ -315,7 +322,8 @@ class Program:
         parameters, statistics = tf.split(
             state, [self.function.parameters.size, self.function.statistics.size]
         )
-        batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
+        with tf.device(self._devices.beside_steps):
+            batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
         loss, gradient, change = self.function.gradient(parameters, statistics, *batch)
         return pulled, tf.concat([gradient, change, [tf.cast(loss, tf.float32)]], 0)
 

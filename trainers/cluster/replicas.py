@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.trainers.cluster.launchers import Devices
+from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, make_optimizer
 from syncswitch.trainers.model.state import ModelState
-from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.tensorflow_api import constant_on, tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["Replicas"]
@@ -71,7 +71,7 @@ class Replicas:
         """Makes room for the replica of a worker whose server is new; `scatter` has to follow."""
         self._variables[worker] = self._empty(worker)
         if not self._optimizers[worker].is_reentrant:
-            with tf.device(self._devices.workers[worker]):
+            with tf.device(self._devices.steps[worker]):
                 self._optimizers[worker] = make_optimizer(self._workload, self._function.parameters)
                 self._steps[worker] = self._traced(self._optimizers[worker])
 
@@ -81,11 +81,14 @@ class Replicas:
         Returns:
             Loss of the batch, before the update.
         """
-        with tf.device(self._devices.workers[worker]):
+        device = self._devices.workers[worker]
+        numbers = constant_on(device, [worker_step, seed, self._updates[worker]], tf.int64)
+        hyper_parameters = constant_on(device, [rate, momentum], tf.float32)
+        with tf.device(self._devices.steps[worker]):
             loss = self._steps[worker](
                 *self._worker_data[worker],
-                tf.constant([worker_step, seed, self._updates[worker]], tf.int64),
-                tf.constant([rate, momentum], tf.float32),
+                numbers,
+                hyper_parameters,
                 self._variables[worker].handle,
             )
         self._updates[worker] += 1
@@ -142,7 +145,7 @@ class Replicas:
         return parameters, statistics
 
     def _empty(self, worker: int) -> Any:
-        with tf.device(self._devices.workers[worker]):
+        with tf.device(self._devices.steps[worker]):
             return tf.Variable(tf.zeros(sum(self._sizes)), name=f"replica_{worker}")
 
     def _trace(self) -> None:
@@ -178,7 +181,7 @@ class Replicas:
         parts, lost = {}, []
         for worker in workers:
             try:
-                with tf.device(self._devices.workers[worker]):
+                with tf.device(self._devices.steps[worker]):
                     asked[worker] = self._read_averaged_part(self._variables[worker].handle)
             except tf.errors.OpError:
                 lost.append(worker)
@@ -191,7 +194,7 @@ class Replicas:
         return parts, lost
 
     def _write(self, worker: int, function: Any, value: Any) -> None:
-        with tf.device(self._devices.workers[worker]):
+        with tf.device(self._devices.steps[worker]):
             written = function(tf.identity(value), self._variables[worker].handle)
         # A call to a server returns before it is carried out; what it returns is there after.
         written.numpy()
@@ -208,11 +211,13 @@ class Replicas:
         worker_step, seed, updates = tf.unstack(numbers)
         rate, momentum = tf.unstack(hyper_parameters)
         parameters, statistics, slots = tf.split(self._value(replica), self._sizes)
-        batch = self._function.batch(inputs, labels, worker_step, seed)
+        with tf.device(self._devices.beside_steps):
+            batch = self._function.batch(inputs, labels, worker_step, seed)
         loss, gradient, change = self._function.gradient(parameters, statistics, *batch)
         parameters, slots = optimizer.apply(parameters, slots, updates, gradient, rate, momentum)
         value = tf.concat([parameters, statistics + change, slots], 0)
-        with tf.control_dependencies([_assign(replica, value)]):
+        assigned = _assign(replica, value)
+        with tf.device(self._devices.beside_steps), tf.control_dependencies([assigned]):
             return tf.cast(loss, tf.float32)
 
     def _traced_read_averaged_part(self, replica: Any) -> Any:
@@ -233,7 +238,7 @@ def _optimizers(workload: Workload, function: ModelFunction, devices: Devices) -
     if one.is_reentrant:
         return [one] * len(devices.workers)
     found = []
-    for device in devices.workers:
+    for device in devices.steps:
         with tf.device(device):
             found.append(make_optimizer(workload, function.parameters))
     return found

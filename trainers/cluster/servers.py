@@ -7,21 +7,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
-from syncswitch.storage.errors import FatalError, RetryableError, one_line
-from syncswitch.trainers.cluster.keeper import KeeperClient, Server
-from syncswitch.trainers.cluster.launchers import Casualty, Devices, Launcher
+from syncswitch.storage.errors import FatalError, RetryableError, UserError, one_line
+from syncswitch.trainers.cluster.launchers import Casualty, Launcher
+from syncswitch.trainers.cluster.placement import Devices, server_devices
+from syncswitch.trainers.cluster.server_keeper import Server, ServerKeeper
 from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS, reconnect, tf
 
-__all__ = ["ClusterAddresses", "ServersLauncher", "cluster_addresses", "serve"]
+__all__ = ["ClusterAddresses", "ServersLauncher", "cluster_addresses"]
 
 ClusterAddresses = Mapping[str, Sequence[str]]
 
-_DEVICE = "/job:{job}/replica:0/task:{task}/device:CPU:0"
 _PARAMETER_SERVER: Server = ("ps", 0)
 _RECONNECT_SECONDS = 10.0
+_CONNECT_SECONDS = 120.0
 _PAUSE_SECONDS = 0.1
 
 
@@ -31,38 +32,32 @@ def cluster_addresses(ports: Sequence[int]) -> ClusterAddresses:
     return {"chief": addresses[:1], "ps": addresses[1:2], "worker": addresses[2:]}
 
 
-def serve(addresses: ClusterAddresses, job: str, task: int, port: int) -> None:
-    """Is a TensorFlow server until the process is killed.
-
-    Args:
-        addresses: As the others know them.
-        job: Of this server.
-        task: Its number.
-        port: At which it listens itself.
-    """
-    own = {name: list(each) for name, each in addresses.items()}
-    own[job][task] = f"127.0.0.1:{port}"
-    # Kept in a variable: a server that nobody refers to is stopped.
-    server = tf.distribute.Server(
-        tf.train.ClusterSpec(own), job_name=job, task_index=task, protocol="grpc"
-    )
-    while server is not None:
-        # Not server.join(): it would ignore signals.
-        signal.pause()
-
-
 class ServersLauncher(Launcher):
     """Connects this process, as the chief, to servers that run already.
 
     Args:
-        addresses: Of the cluster.
+        addresses: Of the cluster; read again whenever a server was replaced.
         keeper: Replaces servers that are lost.
+        devices: Names of the cluster's devices; by default it uses no GPUs.
+        kind: What it can disturb on purpose; see `Launcher`.
+        connect_seconds: How long TensorFlow may take to connect to servers that listen.
     """
 
     has_servers = True
 
-    def __init__(self, addresses: ClusterAddresses, keeper: KeeperClient) -> None:
+    def __init__(
+        self,
+        addresses: ClusterAddresses,
+        keeper: ServerKeeper,
+        devices: Devices | None = None,
+        *,
+        kind: str = "processes",
+        connect_seconds: float = _CONNECT_SECONDS,
+    ) -> None:
+        self.kind = kind
         self._addresses = addresses
+        self._devices = devices or server_devices(len(addresses["worker"]))
+        self._connect_seconds = connect_seconds
         self._keeper = keeper
         self._renewing = threading.Lock()
         workers = range(len(addresses["worker"]))
@@ -75,14 +70,13 @@ class ServersLauncher(Launcher):
             raise FatalError(
                 f"{workers} workers asked of a cluster of {len(self._addresses['worker'])}"
             )
-        tf.config.experimental_connect_to_cluster(
-            tf.train.ClusterSpec(self._addresses), job_name="chief", task_index=0
-        )
-        return Devices(
-            chief=_DEVICE.format(job="chief", task=0),
-            parameter_server=_DEVICE.format(job="ps", task=0),
-            workers=tuple(_DEVICE.format(job="worker", task=task) for task in range(workers)),
-        )
+        self._keeper.await_all()
+        with _limited(self._connect_seconds):
+            tf.config.experimental_connect_to_cluster(
+                tf.train.ClusterSpec(self._addresses), job_name="chief", task_index=0
+            )
+        self._check_devices()
+        return self._devices
 
     def close(self) -> None:
         """Nothing to stop: whoever started the servers stops them."""
@@ -150,6 +144,16 @@ class ServersLauncher(Launcher):
         """See `Launcher.limit`."""
         self._keeper.limit(worker, cpu_percent)
 
+    def _check_devices(self) -> None:
+        there = {device.name for device in tf.config.list_logical_devices()}
+        for worker, device in enumerate(self._devices.steps):
+            if device not in there:
+                raise UserError(
+                    f"--gpus-per-worker: worker {worker} sees no GPU (there is no device {device});"
+                    " look at its driver and its CUDA_VISIBLE_DEVICES, install TensorFlow with CUDA"
+                    " (pip install tensorflow[and-cuda]), or use --gpus-per-worker 0"
+                )
+
     def _is_gone(self, server: Server) -> bool:
         state = self._keeper.states()[server]
         return not state.is_alive or state.generation != self._known[server]
@@ -166,20 +170,15 @@ class ServersLauncher(Launcher):
 
     def _reconnect(self) -> None:
         """Connects, or ends this process: where TensorFlow hangs, only another chief helps."""
-        alarm = threading.Timer(_RECONNECT_SECONDS, _end_this_process)
-        alarm.daemon = True
-        alarm.start()
-        try:
-            reconnect()
-        finally:
-            alarm.cancel()
+        with _limited(_RECONNECT_SECONDS):
+            reconnect(self._addresses)
 
     def _renew(self, servers: Sequence[Server]) -> None:
         """Replaces servers unless that has happened already, and connects to what there is.
 
         Others that have died meanwhile are replaced as well: TensorFlow connects to all or none.
         """
-        deadline = time.monotonic() + _RECONNECT_SECONDS
+        deadline = None
         with self._renewing:
             while True:
                 self._keeper.renew(
@@ -188,6 +187,8 @@ class ServersLauncher(Launcher):
                     if not state.is_alive
                     or (server in servers and state.generation == self._known[server])
                 )
+                # Not before: they may have been waited for.
+                deadline = deadline or time.monotonic() + _RECONNECT_SECONDS
                 # Before connecting: what is replaced after that is another loss.
                 states = self._keeper.states()
                 try:
@@ -203,10 +204,22 @@ class ServersLauncher(Launcher):
                 self._known[server] = states[server].generation
 
 
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Ends this process where TensorFlow hangs: nothing else ends its calls."""
+    alarm = threading.Timer(seconds, _end_this_process)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
+
+
 def _end_this_process() -> None:
     print(
-        "error: the chief cannot connect to its new servers: TensorFlow waits for a call to one"
-        " that died in the middle of it",
+        "error: the chief cannot connect to its servers: TensorFlow waits for one that hangs, or"
+        " for a call to one that died in the middle of it",
         file=sys.stderr,
         flush=True,
     )

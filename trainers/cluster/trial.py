@@ -48,7 +48,7 @@ def cluster_trial(
         UserError: Something is to be injected that this launcher cannot do.
     """
     found = [parse_injection(text) for text in spec.conditions.injections]
-    check_injections(found, "processes" if launcher.has_servers else "in-process")
+    check_injections(found, launcher.kind)
     active = ActiveInjections(
         found,
         spec.identity.total_worker_steps,

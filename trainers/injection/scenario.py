@@ -32,17 +32,23 @@ SCENARIOS: Mapping[str, _Scenario] = {
 }
 """Of the Sync-Switch paper's evaluation of its online policies."""
 
+_NOT_OURS = "the servers in TF_CONFIG belong to whoever started them"
 _USAGE = "mild or moderate[:by=proxy][,delay=100ms]"
 
 # What each launcher cannot do, by kind and role; and how stragglers can be slowed there.
 _WAYS = {
     "in-process": ("thread",),
     "processes": ("thread", "proxy", "cpu"),
+    "tf-config": ("thread",),
+    "ray": ("thread",),
     "simulated": ("thread", "proxy", "cpu"),
 }
 _FAILURES = {
     "in-process": {("kill", "worker"), ("kill", "chief")},
     "processes": {("kill", "worker"), ("kill", "ps"), ("kill", "chief")}
+    | {("hang", "worker"), ("hang", "ps")},
+    "tf-config": {("kill", "chief")},
+    "ray": {("kill", "worker"), ("kill", "ps"), ("kill", "chief")}
     | {("hang", "worker"), ("hang", "ps")},
     "simulated": {("kill", "worker")},
 }
@@ -134,7 +140,7 @@ def check_injections(found: Iterable[Injection], launcher: str) -> None:
 
     Args:
         found: What is to be injected.
-        launcher: `in-process`, `processes` or `simulated`.
+        launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
 
     Raises:
         UserError: One cannot be done.
@@ -222,12 +228,18 @@ def _problem_of(injection: Injection, launcher: str) -> str | None:
         ways = _WAYS[launcher]
         if injection.by in ways:
             return None
+        if launcher == "tf-config":
+            return f"{_NOT_OURS}; use by=thread, or --launcher processes"
+        if launcher == "ray":
+            return "Ray decides about network and CPUs of its workers; use by=thread, or slowdown="
         if injection.by == "proxy":
             return "workers in one process have no network; use by=thread, or --launcher processes"
         return "workers in one process share its CPUs; use slowdown=, or --launcher processes"
     if (injection.kind, injection.role) not in _FAILURES[launcher]:
         if launcher == "simulated":
             return "a simulated cluster knows stragglers and kill:worker alone; leave it out"
+        if launcher == "tf-config":
+            return f"{_NOT_OURS}; use --launcher processes"
         return f"there is no process to {injection.kind}; use --launcher processes"
     if injection.lasting is not None and launcher != "simulated":
         return "a real worker comes back as soon as it can; leave out for="

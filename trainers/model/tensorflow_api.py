@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from syncswitch.storage.errors import UserError
 
@@ -47,6 +48,7 @@ with _quiet():
 
 __all__ = [
     "TRANSIENT_ERRORS",
+    "constant_on",
     "is_initialized",
     "own_executor",
     "quiet_log",
@@ -63,6 +65,24 @@ TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
     tf.errors.InternalError,
     tf.errors.UnknownError,
 )
+
+
+# Set by a chief whose servers may come back elsewhere.
+_HAS_STREAMS = os.environ.get("TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE") != "False"
+
+
+def constant_on(device: str, values: Sequence[float], dtype: Any) -> Any:
+    """A constant on a device, which may be that of a server.
+
+    To make it there holds the lock of Python's interpreter until it has been sent. Without streams
+    that is when the server has it, so that one that hangs would stop every thread of the chief.
+    """
+    if _HAS_STREAMS:
+        with tf.device(device):
+            return tf.constant(values, dtype)
+    local = tf.constant(values, dtype)
+    with tf.device(device):
+        return tf.identity(local)
 
 
 @contextmanager
@@ -97,15 +117,22 @@ def own_executor() -> Iterator[None]:
             own.clear_error()
 
 
-def reconnect() -> None:
-    """Connects to the same servers again, of which some are new at their old addresses.
+def reconnect(addresses: Mapping[str, Sequence[str]]) -> None:
+    """Connects to a cluster again, of which some servers are new, here or elsewhere.
 
     What is on the others stays there. All have to answer.
+
+    Args:
+        addresses: By job, as they are now.
     """
     from tensorflow.python.eager import context
 
     current = context.context()
-    current.update_server_def(current.get_server_def())
+    server_def = current.get_server_def()
+    for job in server_def.cluster.job:
+        for task, address in enumerate(addresses[job.name]):
+            job.tasks[task] = address
+    current.update_server_def(server_def)
 
 
 def is_initialized() -> bool:

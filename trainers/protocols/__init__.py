@@ -11,6 +11,7 @@ from syncswitch.trainers.protocols.choice import (
     ProtocolChoice,
     check_protocols,
     choose_protocol,
+    parse_named_pair,
     parse_pair,
 )
 from syncswitch.trainers.protocols.ds_sync import DSSync, partition
@@ -34,6 +35,7 @@ __all__ = [
     "SyncProtocol",
     "check_protocols",
     "choose_protocol",
+    "parse_named_pair",
     "parse_pair",
     "partition",
 ]

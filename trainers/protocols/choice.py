@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -23,6 +25,7 @@ __all__ = [
     "ProtocolChoice",
     "check_protocols",
     "choose_protocol",
+    "parse_named_pair",
     "parse_pair",
 ]
 
@@ -35,6 +38,7 @@ ENTRY_POINT_GROUP = "syncswitch.protocols"
 """Other packages register theirs here."""
 
 _LONGEST_NAME = 64  # the database's columns
+_NAME = re.compile(r"[a-z0-9][a-z0-9._+:-]*")
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,44 @@ def parse_pair(text: str) -> tuple[str, str]:
     Raises:
         UserError: It is not two different known protocols.
     """
-    parts = text.split(",")
     usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
     wrong = UserError(
         f"--protocols is {text!r}: give two different protocols, before and after the switch, "
         f"such as bsp,asp (known: {usages})"
     )
+    return _pair(text, wrong, lambda part: choose_protocol(part).text)
+
+
+def parse_named_pair(text: str) -> tuple[str, str]:
+    """Reads `first,second`, where each may also be a name that only a training command knows.
+
+    Returns:
+        Both in the way in which they are recorded.
+
+    Raises:
+        UserError: It is not two different names.
+    """
+    wrong = UserError(
+        f"--protocols is {text!r}: give two different names, before and after the switch, such as"
+        f" ddp,local-sgd (letters, digits and . _ + : -, at most {_LONGEST_NAME})"
+    )
+
+    def name(part: str) -> str:
+        with suppress(UserError):
+            return choose_protocol(part).text
+        plain = part.strip().lower()
+        if not _NAME.fullmatch(plain) or len(plain) > _LONGEST_NAME:
+            raise wrong
+        return plain
+
+    return _pair(text, wrong, name)
+
+
+def _pair(text: str, wrong: UserError, name: Callable[[str], str]) -> tuple[str, str]:
+    parts = text.split(",")
     if len(parts) != 2 or not all(part.strip() for part in parts):
         raise wrong
-    first, second = (choose_protocol(part).text for part in parts)
+    first, second = map(name, parts)
     if first == second:
         raise wrong
     return first, second

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.protocols import parse_pair
+
 if TYPE_CHECKING:
+    from syncswitch.searcher.plan import SearchPlan
     from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
     from syncswitch.trainers.run_options import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
+    from syncswitch.trainers.workload import Workload
 
-__all__ = ["Job", "JobRequest", "OwnOption", "TrainerChoice"]
+__all__ = ["Job", "JobRequest", "OwnOption", "TrainerChoice", "without_forks"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class JobRequest:
         protocols: Before and after the switch.
         storage_url: Database of the search.
         seed: Of draws that belong to no run.
+        workload: The workload itself, where it was not named; only for runs in this process.
     """
 
     reference: str | None
@@ -55,6 +61,7 @@ class JobRequest:
     protocols: tuple[str, str]
     storage_url: str
     seed: int
+    workload: Workload | None = None
 
     @property
     def size(self) -> int:
@@ -68,6 +75,7 @@ class OwnOption:
     Attributes:
         flag: As people write it.
         parameter: What a command's function calls it.
+        default: Where nobody says.
     """
 
     def __init__(self, *declarations: str, **attributes: Any) -> None:
@@ -76,6 +84,7 @@ class OwnOption:
         assert option.name is not None
         self.flag = max(option.opts, key=len)
         self.parameter = option.name
+        self.default = attributes.get("default")
         self.add = click.option(*declarations, **attributes)
 
 
@@ -88,17 +97,50 @@ class TrainerChoice(ABC):
         summary: For people, in a few words.
         options: Those that are its own, or that it shares with some others.
         default_workers: n where nobody says.
+        default_protocols: Likewise, before and after the switch.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[OwnOption, ...]] = ()
     default_workers: ClassVar[int] = 4
+    default_protocols: ClassVar[str] = "bsp,asp"
 
     @property
     def kind(self) -> str:
         """Runs of different kinds are not to be compared."""
         return self.name
+
+    def take_part(self) -> bool:
+        """Does the work of this process where it is a part of a cluster other than its chief.
+
+        Returns:
+            Whether it was one, and there is nothing left to do.
+        """
+        return False
+
+    def check_jobs(self, jobs: int) -> None:  # noqa: B027 (most kinds have room for any number)
+        """Finds out whether so many runs can be made at once.
+
+        Raises:
+            UserError: They cannot.
+        """
+
+    def workers(self, given: int | None) -> int | None:
+        """N as the user or a cluster that is there already has it; None where neither says.
+
+        Raises:
+            UserError: They differ.
+        """
+        return given
+
+    def pair(self, text: str | None) -> tuple[str, str]:
+        """The protocols of `--protocols`, or the usual ones.
+
+        Raises:
+            UserError: They are not two different ones that this kind knows.
+        """
+        return parse_pair(text or self.default_protocols)
 
     def measured_url(self, storage_url: str) -> str:
         """Database of the runs that say how long a training takes."""
@@ -127,3 +169,24 @@ class TrainerChoice(ABC):
         Raises:
             UserError: They do not fit the job, or what makes the runs.
         """
+
+
+def without_forks(plan: SearchPlan, job: Job, *, is_wanted: bool = False) -> SearchPlan:
+    """The plan, where no run can start from the checkpoint of another.
+
+    Args:
+        plan: As the rule would have it.
+        job: Says whether runs can.
+        is_wanted: Whether the user asked for it.
+
+    Raises:
+        UserError: That was asked for.
+    """
+    if job.can_fork or not plan.rule.share_prefix:
+        return plan
+    if is_wanted:
+        raise UserError(
+            "--share-prefix needs runs that start from checkpoints of others, and those of a"
+            " command do not; leave it out"
+        )
+    return replace(plan, rule=replace(plan.rule, share_prefix=False))

@@ -10,16 +10,25 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli.trainers.base import OwnOption, TrainerChoice
+from syncswitch.searcher.cli.trainers.command import UsersCommand
 from syncswitch.searcher.cli.trainers.local import LocalTrainer
+from syncswitch.searcher.cli.trainers.ray import RayCluster
 from syncswitch.searcher.cli.trainers.replay import RecordedRuns
 from syncswitch.searcher.cli.trainers.simulated import SimulatedCluster
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.console import EXIT_OK
 
-__all__ = ["TRAINERS", "is_given", "trainer_options"]
+__all__ = ["TRAINERS", "is_given", "trainer_named", "trainer_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-TRAINERS: tuple[type[TrainerChoice], ...] = (LocalTrainer, SimulatedCluster, RecordedRuns)
+TRAINERS: tuple[type[TrainerChoice], ...] = (
+    LocalTrainer,
+    SimulatedCluster,
+    RecordedRuns,
+    RayCluster,
+    UsersCommand,
+)
 """All kinds, the usual one first."""
 
 
@@ -30,13 +39,41 @@ def trainer_options(function: _F) -> _F:
     @functools.wraps(function)
     def gathered(*arguments: Any, trainer: str, **values: Any) -> Any:
         chosen = {name: values.pop(name) for name in own}
-        return function(*arguments, trainer=_choice(trainer, own, chosen), **values)
+        choice = _choice(trainer, own, chosen)
+        if choice.take_part():
+            return EXIT_OK
+        return function(*arguments, trainer=choice, **values)
 
     decorated: Any = gathered
     for option in reversed(own.values()):
         decorated = option.add(decorated)
     found: _F = _kind_option(decorated)
     return found
+
+
+def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
+    """The kind of that name, with its defaults where nothing else is given.
+
+    Args:
+        name: As for `--trainer`.
+        values: By flag without its dashes, or by parameter.
+
+    Raises:
+        UserError: There is no such kind, or it has no such option.
+    """
+    kinds = {kind.name: kind for kind in TRAINERS}
+    if name not in kinds:
+        raise UserError(f"trainer is {name!r}: give one of {', '.join(kinds)}")
+    kind = kinds[name]
+    chosen = {option.parameter: option.default for option in kind.options}
+    by_flag = {option.flag.lstrip("-"): option.parameter for option in kind.options}
+    for key, value in values.items():
+        parameter = by_flag.get(key.replace("_", "-"), key)
+        if parameter not in chosen:
+            known = ", ".join(sorted(by_flag)) or "none"
+            raise UserError(f"trainer {name} has no option {key!r}; it has: {known}")
+        chosen[parameter] = value
+    return kind(**chosen)
 
 
 def is_given(parameter: str) -> bool:

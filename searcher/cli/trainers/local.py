@@ -2,70 +2,103 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
-
-import click
 
 from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.local import (
-    DEFAULT_LAUNCHER,
-    LAUNCHERS,
-    load_local_workload,
-    open_local_trainer,
-)
+from syncswitch.trainers.console import print_note
+from syncswitch.trainers.local import LocalCluster, choose_cluster, load_local_workload
 from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.run_options import CLUSTER_TIMEOUT, LAUNCHER, SERVER_GRACE
+from syncswitch.trainers.run_options import GPUS_PER_WORKER as GPUS_TEXT
 from syncswitch.trainers.trial_check import check_length
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import RunConditions
     from syncswitch.trainers.run_options import ConditionsChoice
 
-__all__ = ["LocalTrainer", "named"]
+__all__ = ["GPUS_PER_WORKER", "LocalTrainer", "named"]
+
+GPUS_PER_WORKER = OwnOption(GPUS_TEXT[0], **GPUS_TEXT[1])
+"""Every kind that has GPUs shares it."""
 
 
 @dataclass(frozen=True)
 class LocalTrainer(TrainerChoice):
-    """Attributes: launcher: Where servers and workers run."""
+    """Attributes: see `choose_cluster`."""
 
     name = "local"
-    summary = "a TensorFlow cluster on this machine"
+    summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
     options = (
-        OwnOption(
-            "--launcher",
-            type=click.Choice(LAUNCHERS),
-            default=DEFAULT_LAUNCHER,
-            show_default=True,
-            help="in-process = workers are threads; processes = servers of their own.",
-        ),
+        OwnOption(LAUNCHER[0], **LAUNCHER[1]),
+        GPUS_PER_WORKER,
+        OwnOption(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1]),
+        OwnOption(SERVER_GRACE[0], **SERVER_GRACE[1]),
     )
 
-    launcher: str
+    launcher: str | None
+    gpus_per_worker: float
+    cluster_timeout: float | None
+    server_grace: float | None
+
+    @cached_property
+    def cluster(self) -> LocalCluster:
+        """What the options mean.
+
+        Raises:
+            UserError: They do not go together, or TF_CONFIG cannot be used.
+        """
+        return choose_cluster(
+            self.launcher, self.gpus_per_worker, self.cluster_timeout, self.server_grace, os.environ
+        )
 
     @property
     def kind(self) -> str:
         """See `TrainerChoice.kind`."""
-        return f"{self.name}/{self.launcher}"
+        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
+        return f"{self.name}/{self.cluster.launcher}{gpus}"
+
+    def take_part(self) -> bool:
+        """See `TrainerChoice.take_part`."""
+        return self.cluster.take_part(print_note)
+
+    def check_jobs(self, jobs: int) -> None:
+        """See `TrainerChoice.check_jobs`."""
+        has_one = self.cluster.config is not None
+        if jobs > 1 and (has_one or self.gpus_per_worker):
+            why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
+            raise UserError(f"--jobs {jobs} needs a cluster for each, and {why}; leave out --jobs")
+
+    def workers(self, given: int | None) -> int | None:
+        """See `TrainerChoice.workers`."""
+        return self.cluster.workers(given)
 
     def job(self, request: JobRequest) -> Job:
         """See `TrainerChoice.job`."""
-        reference, launcher = named(request), self.launcher
-        workers = request.size
+        cluster, workers = self.cluster, request.size
         check_protocols(request.protocols, workers)
-        workload = load_local_workload(reference, workers)
+        if request.workload is None:
+            reference = named(request)
+            workload = load_local_workload(reference, workers)
+        else:
+            workload, reference = request.workload, request.workload.name
+            cluster.prepare(reference, workers)
         identity = workload.identity(workers, *request.protocols)
         check_length(identity)
+        cluster.check_room(workers)
         return Job(
             identity=identity,
-            open_trainer=lambda: open_local_trainer(workload, reference, workers, launcher),
+            open_trainer=lambda: cluster.open(workload, reference, workers),
         )
 
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
         """See `TrainerChoice.conditions`."""
-        return chosen.conditions(workers, switch_percent, first_protocol, self.launcher)
+        return chosen.conditions(workers, switch_percent, first_protocol, self.cluster.launcher)
 
 
 def named(request: JobRequest) -> str:

@@ -41,14 +41,15 @@ class SimulatedCluster(TrainerChoice):
         """See `TrainerChoice.job`."""
         from syncswitch.trainers.simulated.profile import load_profile
 
-        reference, workers = named(request), request.size
+        workers = request.size
         check_protocols(request.protocols, workers)
-        find_module(reference)
+        if request.workload is None:
+            find_module(named(request))
         profile = load_profile(self.profile)
         profile.check_workers(workers, self.profile)
         from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 
-        workload = load_workload(reference)
+        workload = request.workload or load_workload(named(request))
         identity = simulated_identity(workload, workers, request.protocols, profile)
         check_length(identity)
         return Job(

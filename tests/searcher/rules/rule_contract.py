@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.searcher.course import Key, PlannedRun, course_of, plan_run
 from syncswitch.searcher.decision import (
     Decided,
     Decision,
@@ -21,9 +22,9 @@ from syncswitch.searcher.decision import (
     Progress,
     Rule,
     RunCost,
-    Wait,
 )
 from syncswitch.searcher.rules.by_name import stored_rule
+from syncswitch.searcher.stopping import may_stop
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials import SearchInfo
 
@@ -91,29 +92,28 @@ JOBS = st.builds(
 )
 
 
-def searched(rule: Rule, job: Job, searchers: int = 1) -> list[Observation]:
-    """The runs of a whole search, in the order in which they ended.
-
-    Several searchers make as many runs at once; which of these ends next is chance.
-    """
+def searched(rule: Rule, job: Job, *, stops: bool = False) -> list[Observation]:
+    """The runs of a whole search, one after the other; each to its end unless `stops`."""
     finished: list[Observation] = []
-    under_way: list[Observation] = []
-    chance, grid = random.Random(job.seed), set(rule.grid())
-    while True:
-        decision = rule.decide(finished, [run.switch_percent for run in under_way])
-        if isinstance(decision, NextRun) and len(under_way) < searchers:
-            percent = decision.switch_percent
-            assert percent in grid
-            used = {run.replicate for run in finished + under_way if run.switch_percent == percent}
-            replicate = min(set(range(len(used) + 1)) - used)
-            number = len(finished) + len(under_way)
-            under_way.append(job.run(rule, percent, replicate, number))
-        elif under_way:
-            finished.append(under_way.pop(chance.randrange(len(under_way))))
-        else:
-            assert isinstance(decision, Decided), "nothing is under way, and yet it waits"
-            return finished
-        assert len(finished) + len(under_way) <= rule.most_runs
+    grid = set(rule.grid())
+    while isinstance(decision := rule.decide(finished), NextRun):
+        percent = decision.switch_percent
+        assert percent in grid
+        replicate = sum(run.switch_percent == percent for run in finished)
+        run = job.run(rule, percent, replicate, len(finished))
+        finished.append(stopped(rule, finished, run) if stops else run)
+        assert len(finished) <= rule.most_runs
+    assert isinstance(decision, Decided)
+    return finished
+
+
+def stopped(rule: Rule, known: Sequence[Observation], run: Observation) -> Observation:
+    """A run as it is where it may be stopped."""
+    if run.diverged or run.plateau_accuracy is None:
+        return run
+    if not may_stop(rule, run.switch_percent, known):
+        return run
+    return replace(run, accuracy=run.plateau_accuracy, plateau_accuracy=None, stopped_early=True)
 
 
 def answer_of(rule: Rule, finished: Sequence[Observation]) -> Decided:
@@ -171,11 +171,11 @@ class RuleContract:
         """The same rule on another range."""
         return rule.between(lowest, highest)
 
-    @given(st.data(), JOBS, st.integers(1, 4))
-    def test_every_search_ends(self, data: st.DataObject, job: Job, searchers: int) -> None:
+    @given(st.data(), JOBS)
+    def test_every_search_ends(self, data: st.DataObject, job: Job) -> None:
         ends = data.draw(st.sampled_from([(0.0, 100.0), (0.1, 0.9)]))
         rule = self.draw(data).between(*ends)
-        finished = searched(rule, job, searchers)
+        finished = searched(rule, job)
         grid = rule.grid()
         assert list(grid) == sorted(set(grid))
         assert grid[-1] == rule.highest_percent
@@ -202,24 +202,33 @@ class RuleContract:
             assert again.switch_percent == run.switch_percent == progress.open_percent
             assert rule.progress(known) == progress
             assert rule.lowest_percent <= progress.lower_percent < progress.upper_percent
-        in_flight = chance.choices(rule.grid(), k=3)
         part = finished[: chance.randint(0, len(finished))]
-        decision = rule.decide(part, in_flight)
-        assert decision == rule.decide(part[::-1], sorted(in_flight))
+        assert rule.decide(part) == rule.decide(part[::-1])
 
-    @given(st.data(), JOBS)
-    def test_runs_in_flight_are_not_made_twice(self, data: st.DataObject, job: Job) -> None:
+    @given(st.data(), JOBS, st.integers(2, 6), st.randoms(use_true_random=False))
+    def test_many_searchers_find_what_one_finds(
+        self, data: st.DataObject, job: Job, searchers: int, chance: random.Random
+    ) -> None:
         rule = self.draw(data)
-        finished = searched(rule, job)
-        known = finished[: data.draw(st.integers(0, len(finished)))]
-        in_flight: list[float] = []
-        while isinstance(decision := rule.decide(known, in_flight), NextRun):
-            assert decision.repeats >= 1
-            in_flight += [decision.switch_percent] * decision.repeats
-            assert len(known) + len(in_flight) <= rule.most_runs
-        assert isinstance(decision, Wait if in_flight else Decided)
-        everything = [percent for percent in rule.grid() for _ in range(rule.most_runs)]
-        assert not isinstance(rule.decide(known, everything), NextRun)
+        alone = searched(rule, job, stops=True)
+        finished: list[Observation] = []
+        under_way: list[Key] = []
+        while not isinstance(planned := plan_run(rule, finished, under_way), Decided):
+            if isinstance(planned, PlannedRun) and len(under_way) < searchers:
+                key = (planned.switch_percent, planned.replicate)
+                assert key not in under_way
+                assert key not in {(run.switch_percent, run.replicate) for run in finished}
+                assert not planned.is_speculative or under_way
+                under_way.append(key)
+            else:
+                assert under_way  # nobody waits for nothing
+                percent, replicate = under_way.pop(chance.randrange(len(under_way)))
+                run = job.run(rule, percent, replicate, len(finished))
+                known = course_of(rule, finished).runs
+                finished.append(stopped(rule, known, run))
+        assert planned == rule.decide(alone)
+        needed = {(run.switch_percent, run.replicate) for run in course_of(rule, finished).runs}
+        assert needed == {(run.switch_percent, run.replicate) for run in alone}
 
     @given(st.data(), JOBS)
     def test_as_many_repeats_as_it_says_are_needed(self, data: st.DataObject, job: Job) -> None:
@@ -252,7 +261,7 @@ class RuleContract:
             replace(run, switch_percent=percent)
             for run, percent in zip(runs, percents, strict=True)
         ]
-        assert rule.decide(known + foreign, percents) == rule.decide(known)
+        assert rule.decide(known + foreign) == rule.decide(known)
         assert rule.progress(foreign + known) == rule.progress(known)
 
     @given(st.data(), JOBS)

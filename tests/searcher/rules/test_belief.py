@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import entropy, multivariate_normal
 
-from syncswitch.searcher.rules.belief import Belief, Datum, Known, Prior, information, update
+from syncswitch.searcher.rules.belief import (
+    Belief,
+    Datum,
+    Known,
+    Prior,
+    information,
+    predicted,
+    update,
+)
 from syncswitch.searcher.rules.particles import Floats
 from tests.benchmarks.generated_problems import generated_problem
 
@@ -275,13 +283,31 @@ def test_a_run_that_measures_what_was_expected_unsettles_nothing(
 ) -> None:
     """It may take a sure verdict a little back, as it also moves the target, but not open it."""
     belief = update(PRIOR, data)
-    was, expected = float(belief.acceptable()[index]), float(belief.expected()[index])
+    was = float(belief.acceptable()[index])
+    mean, _ = predictive(belief, index)
+    expected = float(belief.weights @ mean)
     assume(was >= SURE or was <= 1 - SURE)
     now = float(update(PRIOR, [*data, Datum(index, 77, expected)]).acceptable()[index])
     if was >= SURE:
         assert now > was - 0.05
     else:
         assert now < was + 0.05
+
+
+@given(HISTORIES, INDEXES)
+def test_what_a_run_may_measure_has_the_quantiles_of_what_is_believed(
+    data: list[Datum], index: int
+) -> None:
+    belief = update(PRIOR, data)
+    mean, sd = predictive(belief, index)
+    low, middle, high = predicted(belief, index, (0.1, 0.5, 0.9))
+    assert 0 <= low <= middle <= high <= 1
+    if low > 0 and high < 1:
+        for value, share in ((low, 0.1), (middle, 0.5), (high, 0.9)):
+            below = np.array(
+                [math.erf((value - m) / s / math.sqrt(2)) for m, s in zip(mean, sd, strict=True)]
+            )
+            assert belief.weights @ ((1 + below) / 2) == pytest.approx(share, abs=0.06)
 
 
 class TestInformation:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.searcher.course import PlannedRun, plan_run
 from syncswitch.searcher.decision import NextRun, Observation, Wait
 from syncswitch.searcher.plan import SearchPlan, study_name
 from syncswitch.searcher.rules.by_name import STRATEGIES, stored_rule
@@ -29,11 +30,10 @@ def test_each_wanted_run_is_made_once(rule: ComparisonRule, searchers: int, chan
     under_way: list[tuple[float, int]] = []
     made: list[tuple[float, int]] = []
     while True:
-        decision = rule.decide(finished, [percent for percent, _ in under_way])
-        if isinstance(decision, NextRun) and len(under_way) < searchers:
-            percent = decision.switch_percent
-            used = {replicate for p, replicate in made if p == percent}
-            run = (percent, next(n for n in rule.replicates(percent) if n not in used))
+        planned = plan_run(rule, finished, under_way)
+        if isinstance(planned, PlannedRun) and len(under_way) < searchers:
+            assert not planned.is_speculative
+            run = (planned.switch_percent, planned.replicate)
             under_way.append(run)
             made.append(run)
         elif under_way:
@@ -42,7 +42,7 @@ def test_each_wanted_run_is_made_once(rule: ComparisonRule, searchers: int, chan
             finished.append(Observation(percent, 0.9, diverged, len(finished), replicate))
         else:
             break
-    assert isinstance(decision, Wait)
+    assert isinstance(planned, Wait)
     assert sorted(made) == sorted(rule.wanted)
     assert len(made) == rule.most_runs
     assert [p for p, _ in made] == sorted([p for p, _ in made], key=PERCENTS.index)

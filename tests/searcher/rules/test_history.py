@@ -26,30 +26,26 @@ RUNS = st.lists(
     max_size=12,
     unique_by=lambda run: run.trial_number,
 )
-IN_FLIGHT = st.lists(st.sampled_from([*GRID, 33.0]), max_size=5)
 
 
-@given(RUNS, IN_FLIGHT, st.randoms(use_true_random=False))
+@given(RUNS, st.randoms(use_true_random=False))
 def test_a_replicate_of_a_setting_counts_once_whatever_the_order(
-    runs: list[Observation], in_flight: list[float], chance: random.Random
+    runs: list[Observation], chance: random.Random
 ) -> None:
-    history = History.of(runs, in_flight, GRID)
+    history = History.of(runs, GRID)
     names = [(run.switch_percent, run.replicate) for run in history.runs]
     assert len(set(names)) == len(names)
     wanted = {(run.switch_percent, run.replicate) for run in runs if run.switch_percent in GRID}
     assert set(names) == wanted
     chance.shuffle(runs)
-    chance.shuffle(in_flight)
-    assert History.of(runs, in_flight, GRID) == history
+    assert History.of(runs, GRID) == history
     assert sum(map(history.made, range(3))) == len(names)
-    under_way = sum(percent in GRID for percent in in_flight)
-    assert sum(map(history.taken, range(3))) == len(names) + under_way
 
 
 def test_the_first_of_several_counts() -> None:
     late = Observation(50, 0.8, trial_number=7)
     first = replace(late, accuracy=0.9, trial_number=3)
-    assert History.of([late, first], [], GRID).runs == (first,)
+    assert History.of([late, first], GRID).runs == (first,)
 
 
 def test_only_runs_that_count_say_what_stopping_changes() -> None:
@@ -57,19 +53,16 @@ def test_only_runs_that_count_say_what_stopping_changes() -> None:
     whole = Observation(100, 0.90, trial_number=1, plateau_accuracy=0.89)
     again = replace(whole, trial_number=2, plateau_accuracy=0.5)
     foreign = replace(again, switch_percent=33.0)
-    corrected, _ = History.of([stopped, whole, again, foreign], [], GRID).runs
+    corrected, _ = History.of([stopped, whole, again, foreign], GRID).runs
     assert round(corrected.accuracy, 12) == 0.81
 
 
-@given(RUNS, IN_FLIGHT, st.sampled_from([0, 1, 2]))
-def test_runs_under_way_have_the_replicates_that_are_free(
-    runs: list[Observation], in_flight: list[float], index: int
+@given(RUNS, st.sampled_from([0, 1, 2]))
+def test_a_further_run_has_the_first_replicate_that_is_free(
+    runs: list[Observation], index: int
 ) -> None:
-    history = History.of(runs, in_flight, GRID)
-    replicates = history.replicates(index)
-    assert len(replicates) == in_flight.count(GRID[index]) + 1
+    history = History.of(runs, GRID)
     used = {run.replicate for run in history.at(index)}
-    taken = used | set(replicates)
-    assert not used & set(replicates)
-    assert replicates == sorted(set(replicates))
-    assert all(number in taken for number in range(replicates[-1]))
+    free = history.next_replicate(index)
+    assert free not in used
+    assert used.issuperset(range(free))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.decision import Decided, NextRun, Observation, Wait
+from syncswitch.searcher.decision import Decided, NextRun, Observation
 from syncswitch.searcher.rules.paper import PaperRule
 from tests.searcher.rules.rule_contract import JOBS, Job, RuleContract, answer_of, searched
 
@@ -80,13 +80,6 @@ class TestPaperRule(RuleContract):
         then = rule.decide([Observation(100, 0.9)])
         assert isinstance(then, NextRun)
         assert (then.switch_percent, then.repeats) == (50, 3)
-
-    def test_runs_in_flight_count(self) -> None:
-        rule = PaperRule(runs=3)
-        assert rule.decide([], [100, 100]) == NextRun(100)
-        assert rule.decide([], [100, 100, 100]) == Wait(100)
-        assert rule.decide([Observation(100, 0.9)], [100, 100]) == Wait(100)
-        assert rule.decide([Observation(100, 0.9)], [100, 50]) == NextRun(100)
 
     def test_one_diverged_run_rejects_a_setting_whatever_the_mean(self) -> None:
         rule = PaperRule(settings=1, runs=5, target_accuracy=0.5)

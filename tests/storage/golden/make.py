@@ -26,8 +26,8 @@ sys.path.insert(0, str(FOLDER.parents[1] / "searcher"))
 from generated_trainer import GeneratedTrainer, identity  # noqa: E402
 
 from syncswitch.searcher.plan import SearchPlan  # noqa: E402
-from syncswitch.searcher.rules.paper import PaperRule  # noqa: E402
 from syncswitch.searcher.policy_search import Search  # noqa: E402
+from syncswitch.searcher.rules.paper import PaperRule  # noqa: E402
 from syncswitch.storage.engine import open_database  # noqa: E402
 from syncswitch.storage.importing.manifest import read_manifest  # noqa: E402
 from syncswitch.storage.importing.run_import import import_manifest  # noqa: E402

@@ -149,6 +149,7 @@ ALL = {THREAD, PROXY, CPU, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
     [
         ("in-process", {THREAD, KILL, CHIEF}),
         ("processes", ALL - {KILL_FOR}),
+        ("tf-config", {THREAD, CHIEF}),
         ("simulated", {THREAD, PROXY, CPU, KILL, KILL_FOR}),
     ],
 )

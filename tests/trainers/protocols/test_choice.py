@@ -11,6 +11,7 @@ from syncswitch.trainers.protocols import (
     ENTRY_POINT_GROUP,
     PROTOCOLS,
     choose_protocol,
+    parse_named_pair,
     parse_pair,
 )
 
@@ -186,3 +187,25 @@ def test_a_broken_one_of_another_package_is_one_line(
     assert message.startswith(f"protocol {name!r}: ")
     assert value in message
     assert reason in message
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("ddp,local-sgd", ("ddp", "local-sgd")),
+        (" DDP , PowerSGD:rank=2", None),
+        ("First,second.2", ("first", "second.2")),
+        ("BSP,ssp:03", ("bsp", "ssp:3")),
+        ("ddp,ddp", None),
+        ("ddp", None),
+        ("ddp,", None),
+        ("two words,x", None),
+        (f"{'x' * 65},y", None),
+    ],
+)
+def test_a_command_has_names_for_its_protocols(text: str, pair: tuple[str, str] | None) -> None:
+    if pair is not None:
+        assert parse_named_pair(text) == pair
+        return
+    with pytest.raises(UserError, match="give two different names, before and after the switch"):
+        parse_named_pair(text)

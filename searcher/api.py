@@ -1,0 +1,125 @@
+"""A search from Python: what `syncswitch-search run` does, for notebooks and programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.searcher.cli.trainers.base import JobRequest, without_forks
+from syncswitch.searcher.cli.trainers.choice import trainer_named
+from syncswitch.searcher.plan import SearchPlan
+from syncswitch.searcher.policy_search import Search
+from syncswitch.searcher.prefixes import DEFAULT_FOLDER
+from syncswitch.searcher.rules.by_name import DEFAULT_STRATEGY, make_rule
+from syncswitch.storage.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.trainers.run_options import ConditionsChoice
+from syncswitch.trainers.workload import Workload, normal_reference
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.reporting import Reporter
+
+__all__ = ["search"]
+
+
+def search(
+    workload: str | Workload,
+    *,
+    trainer: str = "local",
+    trainer_options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    protocols: str | None = None,
+    storage: str | None = None,
+    strategy: str = DEFAULT_STRATEGY,
+    settings: int = 5,
+    runs: int = 5,
+    threshold: float = 0.01,
+    target_accuracy: float | None = None,
+    seed: int = 0,
+    online: str = "none",
+    switch: str = "hot",
+    checkpoints: str | Path = DEFAULT_FOLDER,
+    reporter: Reporter | None = None,
+    **strategy_options: Any,
+) -> TimingPolicy:
+    """Finds the timing policy of a workload, and saves it.
+
+    The same call goes on where an interrupted one stopped, and answers at once when the search is
+    finished. Several processes that make it on one database share the work.
+
+    Example:
+        ```
+        policy = search("digits", trainer="simulated", workers=8, storage="sqlite:///mine.db")
+        print(policy.switch_percent)
+        ```
+
+    Args:
+        workload: A built-in name, `file.py:attribute`, `package.module:attribute`, or the object
+            itself where the runs are made in this process.
+        trainer: What makes the runs, as `--trainer`.
+        trainer_options: The options of that trainer by their names on the command line, without
+            dashes: `{"launcher": "processes"}`.
+        workers: n; None for what is usual.
+        protocols: Before and after the switch, such as `bsp,asp`; None for what is usual.
+        storage: URL of the database; None for that of SYNCSWITCH_STORAGE, or syncswitch.db here.
+        strategy: Rule of the search: adaptive, paper or sequential.
+        settings: M, how often the range of switch points may be halved.
+        runs: R, runs of each setting; but for the paper's rule, at most.
+        threshold: beta, the accuracy that may be lost.
+        target_accuracy: A, the accuracy to keep, 0 to 1; None to measure it.
+        seed: The seeds of all runs derive from it.
+        online: What is done about stragglers: none, greedy or elastic.
+        switch: hot or restart.
+        checkpoints: Folder for the checkpoints that runs share.
+        reporter: Is told how it goes on.
+        strategy_options: Further fields of the rule, such as `budget` of the adaptive one.
+
+    Returns:
+        The policy, as it is saved.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+        RetryableError: Too many runs in a row failed; what was made is kept.
+    """
+    url = storage or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_URL
+    chosen = trainer_named(trainer, trainer_options or {})
+    own = workload if isinstance(workload, Workload) else None
+    named = workload if isinstance(workload, str) else None
+    request = JobRequest(
+        reference=named,
+        workers=chosen.workers(workers),
+        usual_workers=chosen.default_workers,
+        protocols=chosen.pair(protocols),
+        storage_url=url,
+        seed=seed,
+        workload=own,
+    )
+    rule = make_rule(
+        strategy,
+        settings=settings,
+        runs=runs,
+        threshold=threshold,
+        target_accuracy=target_accuracy,
+        **strategy_options,
+    )
+    conditions = chosen.conditions(
+        ConditionsChoice(online, switch), request.size, 100.0, request.protocols[0]
+    )
+    plan = SearchPlan(rule, trainer=chosen.kind, base_seed=seed, conditions=conditions)
+    plan.check()
+    job = chosen.job(request)
+    reference = job.reference or (job.identity.name if named is None else normal_reference(named))
+    with open_database(url, create=True) as database:
+        found = Search(
+            database,
+            job.identity,
+            without_forks(plan, job),
+            job.open_trainer,
+            reference=reference,
+            reporter=reporter,
+            checkpoints=Path(checkpoints),
+        )
+        return found.run().policy

@@ -1,0 +1,116 @@
+"""A search from Python."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from click.testing import CliRunner
+
+from syncswitch.searcher import BinarySearchSampler, PaperRule, search
+from syncswitch.searcher.cli import main
+from syncswitch.storage import PolicyRegistry, UserError, open_database
+from tests.trainers.jobs import DENSE
+
+OWN = replace(DENSE, name="own", total_worker_steps=400)
+
+SCRIPT = """
+import json, sys
+path, switch, total = sys.argv[1], int(sys.argv[2]), 100
+accuracy = 0.9 if switch >= 20 else 0.5
+with open(path, "w") as file:
+    for step in range(20, total + 1, 20):
+        print(json.dumps({"step": step, "seconds": step / 10, "accuracy": accuracy}), file=file)
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> dict[str, Any]:
+    """A training whose accuracy falls where it switches before 20 %."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    return {
+        "command": f"{sys.executable} {script} {{output_dir}}/metrics.jsonl {{switch_step}}",
+        "total_steps": 100,
+        "output_folder": tmp_path / "runs",
+    }
+
+
+def test_it_finds_saves_and_returns_what_the_command_line_finds(
+    command: dict[str, Any], url: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"settings": 3, "runs": 1, "seed": 3}
+    policy = search(
+        "own", trainer="command", trainer_options=command, strategy="paper", storage=url, **options
+    )
+    assert policy.switch_percent == 25
+    assert (policy.workload, policy.version, policy.strategy) == ("own", 1, "paper")
+    with open_database(url, create=False) as database:
+        assert PolicyRegistry(database).policies() == [policy]
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in command.items()]
+    arguments += [f"--{name}={value}" for name, value in options.items()]
+    program = ["run", "own", "--trainer=command", "--strategy=paper", "--json"]
+    result = CliRunner().invoke(main, [*program, f"--storage={url}", *arguments])
+    # The same search: it is finished, and nothing is trained again.
+    assert json.loads(result.stdout)["policy"]["version"] == 1
+    assert "this search is finished: its 4 runs are kept" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
+    policy = search(
+        OWN,
+        trainer="simulated",
+        workers=2,
+        settings=1,
+        runs=1,
+        strategy="paper",
+        storage=url,
+        checkpoints=tmp_path / "checkpoints",
+    )
+    assert (policy.workload, policy.workers, policy.total_worker_steps) == (OWN.name, 2, 400)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"trainer": "cloud"}, "trainer is 'cloud': give one of local, "),
+        ({"trainer_options": {"speed": 3}}, "trainer local has no option 'speed'; it has: "),
+        ({"protocols": "bsp"}, "bsp"),
+        ({"threshold": 3.0}, "--threshold is 3.0"),
+        ({"trainer": "replay"}, "--recordings"),
+        ({"trainer": "command"}, "--command"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    arguments: dict[str, Any], expected: str, url: str
+) -> None:
+    with pytest.raises(UserError, match=expected):
+        search("digits", storage=url, **arguments)
+    assert not Path(url.removeprefix("sqlite:///")).exists()
+
+
+def test_an_object_is_not_for_other_processes(url: str) -> None:
+    with pytest.raises(UserError, match="is an object of this process"):
+        search(OWN, trainer_options={"launcher": "processes"}, storage=url)
+
+
+def test_the_sampler_serves_an_optuna_study_of_ones_own() -> None:
+    sampler = BinarySearchSampler(PaperRule(settings=4, runs=2))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+
+    def objective(trial: optuna.Trial) -> float:
+        percent = trial.suggest_float("switch_percent", 0, 100)
+        rate = trial.suggest_float("rate", 0.01, 0.1, log=True)
+        assert 0.01 <= rate <= 0.1
+        return 0.9 if percent >= 20 else 0.5
+
+    study.optimize(objective, n_trials=50, callbacks=[sampler.stop_when_decided])
+    assert [trial.params["switch_percent"] for trial in study.trials[::2]] == [
+        100, 50, 25, 12.5, 18.75,
+    ]  # fmt: skip

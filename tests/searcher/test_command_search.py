@@ -1,0 +1,119 @@
+"""`--trainer command`, as a user calls it: real commands, real processes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Invoke, database_file, error_line
+
+from tests.trainers.command.programs import TRAINS, command
+
+ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
+SEARCH = ("--settings", "2", "--total-steps", "100", "--protocols", "ddp,local-sgd")
+
+
+@pytest.fixture
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A command whose accuracy needs the first fifth of its steps; the search is made beside it."""
+    monkeypatch.chdir(tmp_path)
+    words = ("{output_dir}", "{switch_step}", "{seed}", "{total_steps}", "5", "needs-first")
+    return shlex.join(command(tmp_path, TRAINS, *words).words)
+
+
+def run(invoke: Invoke, command_text: str, *arguments: str) -> Any:
+    return invoke("run", "--trainer", "command", "--command", command_text, *arguments)
+
+
+def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: Path) -> None:
+    done = run(invoke, train, *SEARCH)
+    assert done.exit_code == 0, done.stderr
+    assert "with DDP for the first 25 % of its 100 worker-steps, then LOCAL-SGD" in done.stdout
+    said = shlex.split(done.stdout.splitlines()[-1])
+    assert said == [*shlex.split(train)[:3], ".", "25", "0", "100", "5", "needs-first"]
+
+    found = invoke("policy", "lookup", "program", "--protocols", "ddp,local-sgd", "--json")
+    assert json.loads(found.stdout)["switch_percent"] == 25.0
+    again = run(invoke, train, *SEARCH, "--json")
+    result = json.loads(again.stdout)
+    assert result["search"]["failed_trials"] == 0
+    (runs,) = (tmp_path / "syncswitch-runs").iterdir()
+    assert len(list(runs.iterdir())) == result["search"]["trials"]
+    # No run could start from another's checkpoint, and none was made to.
+    assert not (tmp_path / "checkpoints").exists()
+    rows = json.loads(invoke("trials", "--json").stdout)
+    assert all(row["fork_percent"] is None for row in rows)
+
+
+def test_a_policy_is_evaluated_on_another_command(invoke: Invoke, train: str) -> None:
+    assert run(invoke, train, *ONE_RUN, "--protocols", "ddp,local-sgd").exit_code == 0
+    arguments = ("--trainer", "command", "--command", train, "--total-steps", "200", "--runs", "1")
+    done = invoke("evaluate", "program", "longer", *arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["workload"], result["new_runs"]) == ("longer", 2)
+    assert result["protocols"] == ["ddp", "local-sgd"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], '--trainer command needs your training command: add --command "PROGRAM'),
+        (["--command", "train {switch_step}"], "needs the steps of a whole training: add --total"),
+        (["--command", "nowhere x", "--total-steps", "9"], "'nowhere', which is no program here"),
+        (["--command", "sh {x}", "--total-steps", "9"], "there is no placeholder {x}; known: "),
+        (["--command", "sh '", "--total-steps", "9"], "cannot be split into words"),
+        (["--command", " ", "--total-steps", "9"], "--command is empty; give your training"),
+        (["--command", "sh", "--total-steps", "1"], "--total-steps is 1: give the steps"),
+        (["--command", "sh", "--total-steps", "9", "--protocols", "a"], "two different names"),
+        (["--command", "sh", "--total-steps", "9", "--protocols", "a,A"], "two different names"),
+        (["--command", "sh", "--total-steps", "9", "--protocols", "a b,c"], "two different names"),
+        (["--command", "sh", "--total-steps", "9", "--silence", "0"], "--silence is 0: give"),
+        (["--command", "sh", "--total-steps", "9", "--online", "greedy"], "no cluster of syncswit"),
+        (["--command", "sh", "--total-steps", "9", "--launcher", "processes"], "--launcher needs"),
+        (
+            ["--command", "sh {seed} {switch_step}", "--total-steps", "9", "--share-prefix"],
+            "--share-prefix needs",
+        ),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_line_and_nothing_is_written(
+    invoke: Invoke,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke("run", "--trainer", "command", *arguments)
+    assert done.exit_code == 2
+    assert message in error_line(done)
+    assert not database_file(url).exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_a_command_need_one(invoke: Invoke) -> None:
+    message = "--command needs --trainer command, and this is --trainer local"
+    assert message in error_line(invoke("run", "digits", "--command", "sh"))
+    assert "no WORKLOAD is named" in error_line(invoke("run", "--trainer", "simulated"))
+
+
+def test_a_command_that_does_not_know_its_switch_is_noticed(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reads = (
+        "import os, sys\n"
+        "switch = int(os.environ['SYNCSWITCH_SWITCH_STEP'])\n"
+        "print('step 100 accuracy', 0.5 + switch / 1000)\n"
+    )
+    text = shlex.join(command(tmp_path, reads).words)
+    pattern = r"step (?P<step>\d+) accuracy (?P<accuracy>\S+)"
+    done = run(invoke, text, *ONE_RUN, "--metric-pattern", pattern)
+    assert done.exit_code == 0, done.stderr
+    assert "note: --command has neither {switch_step} nor {switch_percent}" in done.stderr
+    assert done.stdout.splitlines()[-1].split()[0].startswith("SYNCSWITCH_SWITCH_PERCENT=")

@@ -1,0 +1,54 @@
+"""Servers that are programs of their own from the start, as GPUs need it.
+
+What is planned for GPUs is in test_placement.py. Here the same path runs on CPUs: the environment
+says which GPUs there would be, and the steps stay on CPU:0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+from syncswitch.trainers.cluster.placement import CPU, place_on_gpus
+
+from ..jobs import DENSE, spec_of
+from .test_isolated import all_gone, family, reference_of
+
+pytestmark = pytest.mark.slow
+
+SLOW = "straggler:worker=0,at=25%,for=100%,delay=1s"
+
+
+def seen_gpus(trainer: IsolatedTrainer) -> dict[tuple[str, str], str]:
+    """`CUDA_VISIBLE_DEVICES` of each server, by job and number, as it was when it began."""
+    found = {}
+    for process in family(trainer):
+        words = process.cmdline()
+        if "syncswitch.trainers.cluster.server" in words:
+            environment = process.environ()
+            assert environment["TF_FORCE_GPU_ALLOW_GROWTH" if "worker" in words else "PATH"]
+            found[words[4], words[5]] = environment["CUDA_VISIBLE_DEVICES"]
+    return found
+
+
+def test_each_server_begins_with_its_own_environment(devices: object) -> None:
+    """And a lost one comes back with it."""
+    placement = replace(place_on_gpus(2, ["7"], 0.5), step_device=CPU)
+    expected = {("ps", "0"): "-1", ("worker", "0"): "7", ("worker", "1"): "7"}
+    trainer = IsolatedTrainer(reference_of(DENSE), 2, placement)
+    processes = family(trainer)
+    try:
+        assert seen_gpus(trainer) == expected
+        # The other one would have done everything before the lost one is back.
+        conditions = RunConditions(injections=("kill:worker=1,at=20%", SLOW))
+        record = trainer.train(spec_of(DENSE, 2, 25.0, conditions=conditions))
+        assert record.worker_steps == DENSE.total_worker_steps
+        assert {"lost", "returned"} <= {event.kind for event in record.events}
+        assert seen_gpus(trainer) == expected
+        processes += [one for one in family(trainer) if one not in processes]
+    finally:
+        trainer.close()
+    assert all_gone(processes)

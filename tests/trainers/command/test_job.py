@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.command.job import CommandJob, command_with_policy
+from syncswitch.trainers.command.template import CommandTemplate
+
+TEXT = "python3 train.py --at {switch_step} --seed {seed} --out {output_dir}/x '--json={{}}'"
+JOB = CommandJob(CommandTemplate.parse(TEXT), "train", 1000)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": ""}, "the name of the job is '': give one of 1 to 255"),
+        ({"name": "x" * 256}, "give one of 1 to 255 characters"),
+        ({"total_steps": 1}, "--total-steps is 1: give the steps of a whole training"),
+        ({"timeout_seconds": 0.0}, "--timeout is 0: give seconds above 0"),
+        ({"silence_seconds": float("nan")}, "--silence is nan: give seconds above 0"),
+        ({"metric_file": "metrics.jsonl"}, "every run needs a file of its own"),
+        ({"metric_file": "{output_dir}/../m"}, "every run needs a file of its own"),
+        ({"metric_file": "{output_dir}/"}, "every run needs a file of its own"),
+        ({"metric_file": "{output_dir}/{epoch}"}, r"there is no placeholder \{epoch\}"),
+        ({"metric_pattern": "x"}, "has no group named step"),
+        ({"template": CommandTemplate(("./nowhere",))}, "'./nowhere', which is no program here"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        replace(JOB, **fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "other"},
+        {"total_steps": 999},
+        {"workers": 2},
+        {"protocols": ("ddp", "local-sgd")},
+        {"template": CommandTemplate.parse("python3 train.py")},
+    ],
+)
+def test_what_is_declared_makes_another_job(fields: dict[str, Any]) -> None:
+    assert replace(JOB, **fields).identity.fingerprint != JOB.identity.fingerprint
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metric_pattern": "(?P<step>.)(?P<accuracy>.)"},
+        {"metric_file": "{output_dir}/other"},
+        {"timeout_seconds": 5.0},
+        {"output_folder": Path("/elsewhere")},
+    ],
+)
+def test_how_it_is_read_makes_no_other_job(fields: dict[str, Any]) -> None:
+    assert replace(JOB, **fields).identity == JOB.identity
+
+
+def test_the_policy_is_filled_in() -> None:
+    said = command_with_policy(JOB, 12.5)
+    assert said == "python3 train.py --at 125 --seed 0 --out ./x '--json={}'"
+
+
+def test_the_environment_says_it_where_the_command_does_not() -> None:
+    job = replace(JOB, template=CommandTemplate.parse("python3 train.py"))
+    said = command_with_policy(job, 12.5)
+    assert said == ("SYNCSWITCH_SWITCH_PERCENT=12.5 SYNCSWITCH_SWITCH_STEP=125 python3 train.py")
+
+
+def test_a_name_becomes_a_folder(tmp_path: Path) -> None:
+    job = replace(JOB, name="../my job", output_folder=tmp_path)
+    assert job.runs_folder.parent == tmp_path
+    assert job.runs_folder.name.startswith("-my-job-")

@@ -1,0 +1,205 @@
+"""Which devices the parts of a cluster use, and what has to be set for that; pure.
+
+Only the steps of workers use GPUs, each step one of them. Parameters, acknowledgements, batches and
+evaluations stay on CPUs: they are small, and a GPU would have to be waited for. A process sees
+those GPUs that its environment named when TensorFlow was imported, and no others afterwards; so
+with GPUs each server is a process of its own from the start, not a fork of one that has imported
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from syncswitch.storage.errors import UserError
+
+__all__ = [
+    "CPU",
+    "GPU",
+    "NO_GPU",
+    "VISIBLE_GPUS",
+    "Devices",
+    "Placement",
+    "check_gpus_per_worker",
+    "gpu_worker_environment",
+    "place_on_cpus",
+    "place_on_gpus",
+    "server_devices",
+    "visible_gpus",
+]
+
+CPU = "CPU:0"
+GPU = "GPU:0"
+"""A process that sees one GPU knows it by this name, whichever it is."""
+
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+NO_GPU: Mapping[str, str] = {VISIBLE_GPUS: "-1"}
+"""Environment of a process that is to leave all GPUs alone."""
+
+_SMALLEST_SHARE = 0.01
+# TensorFlow takes all memory of a GPU at once otherwise.
+_SHARED_GPU = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+@dataclass(frozen=True)
+class Devices:
+    """TensorFlow's names of a cluster's devices.
+
+    Attributes:
+        chief: For evaluation and what else is not on the training path.
+        parameter_server: Holds the parameters.
+        workers: A CPU of each worker, in the order of their numbers; holds its data.
+        steps: Where each of them computes its steps and keeps its replica; the same CPU, or a GPU.
+        beside_steps: Where, as the worker itself calls it, a step makes its batch and says that it
+            is done; None for where it is computed.
+    """
+
+    chief: str
+    parameter_server: str
+    workers: tuple[str, ...]
+    steps: tuple[str, ...]
+    beside_steps: str | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a cluster of servers is started with.
+
+    Attributes:
+        others: Environment of the chief and the parameter server, before TensorFlow is imported.
+        workers: That of each worker, in the order of their numbers.
+        step_device: `CPU` or `GPU`.
+    """
+
+    others: Mapping[str, str]
+    workers: tuple[Mapping[str, str], ...]
+    step_device: str = CPU
+
+    @property
+    def needs_fresh_processes(self) -> bool:
+        """Whether a worker needs another environment than the process that would fork it."""
+        return any(environment != self.others for environment in self.workers)
+
+    @property
+    def devices(self) -> Devices:
+        """The names of its devices."""
+        return server_devices(len(self.workers), self.step_device)
+
+    def environment(self, job: str, task: int) -> Mapping[str, str]:
+        """What is to be set for one server."""
+        return self.workers[task] if job == "worker" else self.others
+
+    def as_json(self) -> str:
+        """As one argument of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Placement:
+        """The opposite of `as_json`."""
+        found = json.loads(text)
+        return cls(found["others"], tuple(found["workers"]), found["step_device"])
+
+
+def server_devices(workers: int, step_device: str = CPU) -> Devices:
+    """Names of the devices of a chief, a parameter server and `workers` workers on servers.
+
+    Args:
+        workers: n.
+        step_device: `CPU` or `GPU`, as each worker itself calls it.
+    """
+    return Devices(
+        chief=_device("chief", 0, CPU),
+        parameter_server=_device("ps", 0, CPU),
+        workers=tuple(_device("worker", task, CPU) for task in range(workers)),
+        steps=tuple(_device("worker", task, step_device) for task in range(workers)),
+        beside_steps=None if step_device == CPU else f"/device:{CPU}",
+    )
+
+
+def place_on_cpus(workers: int) -> Placement:
+    """A cluster without GPUs, whatever the machine has."""
+    return Placement(NO_GPU, (NO_GPU,) * workers)
+
+
+def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> Placement:
+    """Gives each worker its GPU, or its share of one.
+
+    Args:
+        workers: n.
+        gpus: Those that may be used, as `CUDA_VISIBLE_DEVICES` names them.
+        gpus_per_worker: 0 for none; 1; or a fraction for workers that share one, 0.5 for two.
+
+    Raises:
+        UserError: No such share is possible, or there are not enough.
+    """
+    check_gpus_per_worker(gpus_per_worker)
+    if not gpus_per_worker:
+        return place_on_cpus(workers)
+    sharers = _sharers(gpus_per_worker)
+    needed = math.ceil(workers / sharers)
+    if needed > len(gpus):
+        raise UserError(
+            f"--gpus-per-worker {gpus_per_worker:g} needs {needed} GPUs for {workers} workers, and"
+            f" this process sees {_listed(gpus)}; use fewer --workers, a smaller share such as"
+            f" {_fitting_share(workers, len(gpus))}, or look at {VISIBLE_GPUS}"
+        )
+    shared = gpu_worker_environment(gpus_per_worker)
+    environments = tuple(
+        {VISIBLE_GPUS: gpus[worker // sharers], **shared} for worker in range(workers)
+    )
+    return Placement(NO_GPU, environments, GPU)
+
+
+def gpu_worker_environment(gpus_per_worker: float) -> Mapping[str, str]:
+    """What a worker with a share of a GPU needs, besides seeing that GPU alone."""
+    return _SHARED_GPU if _sharers(gpus_per_worker) > 1 else {}
+
+
+def check_gpus_per_worker(gpus_per_worker: float) -> None:
+    """Refuses a share that cannot be given.
+
+    Raises:
+        UserError: It is neither 0 nor between 0.01 and 1.
+    """
+    if gpus_per_worker != 0.0 and not _SMALLEST_SHARE <= gpus_per_worker <= 1.0:
+        raise UserError(
+            f"--gpus-per-worker is {gpus_per_worker:g}: a step runs on one GPU, so give 1, 0 for"
+            " none, or a fraction such as 0.5 for workers that share one; for more GPUs use more"
+            " --workers"
+        )
+
+
+def visible_gpus(environment: Mapping[str, str], count: int) -> tuple[str, ...]:
+    """What `CUDA_VISIBLE_DEVICES` of a child has to name for each GPU that this process sees.
+
+    Args:
+        environment: Of this process.
+        count: GPUs that it sees.
+    """
+    named = environment.get(VISIBLE_GPUS)
+    if named is None:
+        return tuple(map(str, range(count)))
+    return tuple(name.strip() for name in named.split(","))[:count]
+
+
+def _device(job: str, task: int, device: str) -> str:
+    return f"/job:{job}/replica:0/task:{task}/device:{device}"
+
+
+def _sharers(gpus_per_worker: float) -> int:
+    """Workers on one GPU; three have 0.33 each, as they have 0.3333."""
+    return math.floor(1.0 / gpus_per_worker + 1e-9)
+
+
+def _listed(gpus: Sequence[str]) -> str:
+    return f"{len(gpus)} ({', '.join(gpus)})" if gpus else "none"
+
+
+def _fitting_share(workers: int, gpus: int) -> str:
+    if not gpus:
+        return "0"
+    # Rounded down, or one worker too few would share.
+    return f"{math.floor(100 * gpus / workers) / 100:g}"

@@ -1,0 +1,79 @@
+"""What a chief asks of whoever keeps the servers of its cluster."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Server", "ServerKeeper", "ServerState", "listens"]
+
+_PROBE_SECONDS = 1.0
+
+Server = tuple[str, int]
+"""Job and number, such as `("worker", 2)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server as its keeper knows it.
+
+    Attributes:
+        is_alive: Whether its process is there, running or stopped.
+        is_stopped: Whether it is there and does nothing, by SIGSTOP.
+        generation: How often it was replaced.
+    """
+
+    is_alive: bool
+    is_stopped: bool
+    generation: int
+
+
+class ServerKeeper(Protocol):
+    """The servers of one cluster; any thread may ask."""
+
+    def await_all(self) -> None:
+        """Returns when all servers listen.
+
+        Raises:
+            RetryableError: One does not.
+        """
+
+    def states(self) -> Mapping[Server, ServerState]:
+        """All servers."""
+
+    def renew(self, servers: Iterable[Server]) -> None:
+        """Sees to it that these servers are new ones; returns when they listen.
+
+        Raises:
+            RetryableError: One does not.
+        """
+
+    def renew_dead(self) -> bool:
+        """Replaces servers that are dead, as far as that takes no waiting; whether there are new.
+
+        Raises:
+            RetryableError: A new one does not start.
+        """
+
+    def signal(self, server: Server, number: int) -> None:
+        """Sends a signal to a server, if it is there; returns when it is dead where that kills."""
+
+    def delay(self, worker: int, seconds: float) -> None:
+        """Delays what passes through the proxy of a worker, one way."""
+
+    def limit(self, worker: int, cpu_percent: float | None) -> None:
+        """Limits a worker to a share of one CPU; None lifts the limit.
+
+        Raises:
+            UserError: This system allows no limits.
+        """
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=_PROBE_SECONDS):
+        return True
+    return False

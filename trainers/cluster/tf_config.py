@@ -1,0 +1,214 @@
+"""A cluster as the environment variable TF_CONFIG describes it; pure, but for `resolve`.
+
+Kubernetes' TFJob, and people with a batch system, start the same command once for each part of a
+cluster and say in TF_CONFIG where all parts are and which one this process is. TensorFlow's servers
+listen on all interfaces of their machine and ask nobody for a password: whoever reaches one can run
+what he likes there. So only machines that are trusted may reach those ports.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from syncswitch.storage.errors import UserError
+
+__all__ = [
+    "TF_CONFIG",
+    "TfConfig",
+    "host_and_port",
+    "parse_tf_config",
+    "read_tf_config",
+    "resolve",
+    "warnings_about",
+]
+
+TF_CONFIG = "TF_CONFIG"
+
+_USAGE = (
+    'it is to be such as {"cluster": {"chief": ["a:2222"], "ps": ["b:2222"], "worker": ["c:2222",'
+    ' "d:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
+_WITHOUT = "or unset it, or use another --launcher, to train without this cluster"
+_OLD_NAMES = {"master": "chief"}
+_JOBS = ("chief", "ps", "worker", "evaluator")
+_ADDRESS = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9_.-]+)|\[(?P<ipv6>[0-9A-Fa-f:.]+)\]):(?P<port>[0-9]{1,5})"
+)
+_LAST_PORT = 65535
+_RESOLVERS = 16
+
+
+@dataclass(frozen=True)
+class TfConfig:
+    """A cluster, and which part of it this process is.
+
+    Attributes:
+        addresses: By job: one `chief`, one `ps`, and the `worker`s in the order of their numbers;
+            each `host:port`.
+        job: Of this process: one of these, or `evaluator`, for which there is nothing to do.
+        task: Its number.
+    """
+
+    addresses: Mapping[str, tuple[str, ...]]
+    job: str
+    task: int
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return len(self.addresses["worker"])
+
+    @property
+    def chief(self) -> str:
+        """Address of the chief."""
+        return self.addresses["chief"][0]
+
+    @property
+    def name(self) -> str:
+        """Of this process, for people."""
+        return f"{self.job} {self.task}" if self.job == "worker" else self.job
+
+
+def read_tf_config(environment: Mapping[str, str]) -> TfConfig:
+    """The cluster that an environment describes.
+
+    Raises:
+        UserError: It describes none, or not one that can be used.
+    """
+    if TF_CONFIG not in environment:
+        raise UserError(f"{TF_CONFIG} is not set, and --launcher tf-config needs it: {_USAGE}")
+    return parse_tf_config(environment[TF_CONFIG])
+
+
+def parse_tf_config(text: str) -> TfConfig:
+    """Reads the value of TF_CONFIG.
+
+    Raises:
+        UserError: It cannot be read, or the cluster cannot be used.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _bad(f"is not JSON ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise _bad("is no JSON object")
+    jobs = content.get("cluster")
+    if not isinstance(jobs, dict) or not jobs:
+        raise _bad("has no cluster")
+    addresses = _addresses(jobs)
+    job, task = _task(content.get("task"))
+    if job not in addresses:
+        raise _bad(f"says that this process is a {job}, of which its cluster has none")
+    if not 0 <= task < len(addresses[job]):
+        raise _bad(
+            f"says that this process is {job} {task}, and the cluster has {len(addresses[job])}"
+            " of them, numbered from 0"
+        )
+    return TfConfig({name: addresses[name] for name in _JOBS[:3]}, job, task)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Parts of an address such as `host:2222` or `[::1]:2222`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
+        raise ValueError(address)
+    return match["host"] or match["ipv6"], int(match["port"])
+
+
+def warnings_about(config: TfConfig, resolve: Callable[[str], Iterable[str]]) -> list[str]:
+    """What is to be said about who may reach the servers; nothing where all is on this machine.
+
+    Args:
+        config: The cluster.
+        resolve: IP addresses of a host; none where they are not known.
+    """
+    hosts = sorted({host_and_port(one)[0] for each in config.addresses.values() for one in each})
+    with ThreadPoolExecutor(_RESOLVERS) as pool:
+        known = dict(zip(hosts, pool.map(lambda host: list(resolve(host)), hosts), strict=True))
+    found = {host: [ipaddress.ip_address(one) for one in known[host]] for host in hosts}
+    if all(each and all(one.is_loopback for one in each) for each in found.values()):
+        return []
+    lines = [
+        "TensorFlow's servers listen on all interfaces of their machines and ask nobody for a"
+        " password: let only machines that you trust reach the ports in TF_CONFIG"
+    ]
+    # Not "is private": clusters use addresses that are neither.
+    public = [host for host, each in found.items() if any(one.is_global for one in each)]
+    if public:
+        lines.append(
+            f"TF_CONFIG has public addresses ({', '.join(public)}): anybody who reaches these"
+            " machines can run what he likes there; use addresses of a private network"
+        )
+    return lines
+
+
+def resolve(host: str) -> list[str]:
+    """IP addresses of a host; none where that cannot be found out."""
+    try:
+        return sorted({str(entry[4][0]).partition("%")[0] for entry in _entries(host)})
+    except (OSError, UnicodeError):
+        return []
+
+
+def _entries(host: str) -> Sequence[Any]:
+    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+
+
+def _addresses(jobs: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for written, values in jobs.items():
+        job = _OLD_NAMES.get(written, written)
+        if job not in _JOBS:
+            raise _bad(f"has a job {written!r} in its cluster; known are {', '.join(_JOBS)}")
+        if job in found:
+            raise _bad("has both a chief and a master, which is the chief's old name")
+        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+            raise _bad(f"has no list of addresses for {written!r}")
+        found[job] = tuple(values)
+    for job in ("chief", "ps", "worker"):
+        if not found.get(job):
+            raise _bad(f"has no {job} in its cluster")
+    for job in ("chief", "ps"):
+        if len(found[job]) > 1:
+            raise _bad(f"has {len(found[job])} addresses for {job}, and only one is supported")
+    everywhere = [one for each in found.values() for one in each]
+    for address in everywhere:
+        try:
+            host_and_port(address)
+        except ValueError as error:
+            raise _bad(f"has the address {address!r}, which is not host:port") from error
+    twice = [address for address, count in Counter(everywhere).items() if count > 1]
+    if twice:
+        raise _bad(f"has the address {twice[0]!r} twice")
+    return found
+
+
+def _task(task: Any) -> tuple[str, int]:
+    if not isinstance(task, dict):
+        raise _bad("has no task, so that this process does not know which part it is")
+    written, index = task.get("type"), task.get("index", 0)
+    job = _OLD_NAMES.get(written, written) if isinstance(written, str) else None
+    if job not in _JOBS:
+        raise _bad(f"has the task type {written!r}; known are {', '.join(_JOBS)}")
+    # Whoever puts it together in a shell has it as text.
+    if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < 10:
+        index = int(index)
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise _bad(f"has the task index {index!r}, which is no whole number")
+    return job, index
+
+
+def _bad(problem: str) -> UserError:
+    return UserError(f"{TF_CONFIG} {problem}; {_USAGE}, {_WITHOUT}")

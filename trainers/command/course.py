@@ -1,0 +1,166 @@
+"""How one run of a command goes, from what it says of itself; pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
+from syncswitch.trainers.command.results import Report
+from syncswitch.trainers.run_record import RunResult
+from syncswitch.trainers.schedule import segments
+
+__all__ = ["CommandCourse"]
+
+
+class CommandCourse:
+    """Collects the reports of one run.
+
+    Steps are those of the command, and count as worker-steps. What is reported again, by another
+    process of the same training or after a restart, is passed over: the first report of a step
+    counts.
+
+    Args:
+        spec: The trial.
+
+    Attributes:
+        evaluations: So far.
+        diverged: Whether the command said so, or its loss or accuracy is no number.
+    """
+
+    def __init__(self, spec: TrialSpec) -> None:
+        self._spec = spec
+        self.evaluations: list[Evaluation] = []
+        self.diverged = False
+        self._steps, self._seconds = [0], [0.0]
+        self._has_own_clock: bool | None = None
+        self._began_seconds = 0.0
+
+    @property
+    def step(self) -> int:
+        """The last one that was reported."""
+        return self._steps[-1]
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all steps are done."""
+        return self.step >= self._spec.identity.total_worker_steps
+
+    def add(self, report: Report, now_seconds: float) -> Evaluation | None:
+        """Takes note of a report.
+
+        Args:
+            report: What the command said.
+            now_seconds: Since its start; counts where it does not say the time itself. A report
+                of step 0 begins the training then, and what came before was start-up.
+
+        Returns:
+            The evaluation in it, if there is one.
+
+        Raises:
+            ValueError: It does not fit the job, or what was said before.
+        """
+        if report.diverged:
+            self.diverged = True
+            if report.step is None:
+                return None
+        assert report.step is not None
+        W = self._spec.identity.total_worker_steps
+        if report.step > W:
+            raise ValueError(f"step is {report.step}, beyond the {W} of --total-steps; correct one")
+        last_tested = self.evaluations[-1].worker_step if self.evaluations else -1
+        if report.step < self.step or report.step <= last_tested:
+            return None
+        self._note_time(report, now_seconds)
+        if report.accuracy is None or self.diverged:
+            return None
+        loss = report.loss
+        evaluation = Evaluation(report.step, self._seconds[-1], report.accuracy, loss)
+        self.evaluations.append(evaluation)
+        return evaluation
+
+    def _note_time(self, report: Report, now_seconds: float) -> None:
+        assert report.step is not None
+        has_own_clock = report.seconds is not None
+        if self._has_own_clock not in (None, has_own_clock):
+            raise ValueError("some lines have seconds and others have none; give all, or none")
+        self._has_own_clock = has_own_clock
+        if report.step == 0:
+            self._began_seconds = now_seconds
+        since_begin = now_seconds - self._began_seconds
+        seconds = since_begin if report.seconds is None else report.seconds
+        if seconds < self._seconds[-1]:
+            raise ValueError(
+                f"seconds is {seconds:g} after {self._seconds[-1]:g}; give those since the start of"
+                " the run"
+            )
+        if report.step > self.step:
+            self._steps.append(report.step)
+            self._seconds.append(seconds)
+
+    def check_whole(self) -> None:
+        """Makes sure that a command which has ended did all its steps.
+
+        It need not report the last one: what is missing has to be shorter than the longest way
+        between two reports.
+
+        Raises:
+            UserError: It did not, or nothing was said of the accuracy.
+        """
+        W = self._spec.identity.total_worker_steps
+        missing, longest = W - self.step, max(np.diff(self._steps), default=0)
+        if missing >= max(1, longest):
+            raise UserError(
+                f"the command ended well after step {self.step:,} of --total-steps {W:,}; give the"
+                " steps that it makes, or have it report up to its last one"
+            )
+
+    def result(self, *, stopped_early: bool = False) -> RunResult:
+        """What the run measured.
+
+        A run that went to its end took as long as it would have at the speed of its last stretch,
+        where its last report is not of its last step. Times in between are interpolated: the
+        seconds of the two phases are exact where the command reports the step of the switch.
+
+        Args:
+            stopped_early: The observer had it stopped at its last report.
+        """
+        steps, seconds = list(self._steps), list(self._seconds)
+        W = self._spec.identity.total_worker_steps
+        if not (stopped_early or self.diverged or self.is_at_end):
+            pace = (seconds[-1] - seconds[-2]) / (steps[-1] - steps[-2])
+            seconds.append(seconds[-1] + pace * (W - steps[-1]))
+            steps.append(W)
+        return RunResult(
+            worker_steps=steps[-1],
+            evaluations=tuple(self.evaluations),
+            phases=_phases(self._spec, steps, seconds),
+            diverged=self.diverged,
+            stopped_early=stopped_early,
+            training_seconds=seconds[-1],
+            inherited_seconds=0.0,
+            switch_overhead_seconds=0.0,
+            checkpoints={},
+            events=(),
+        )
+
+
+def _phases(spec: TrialSpec, steps: list[int], seconds: list[float]) -> tuple[PhaseRecord, ...]:
+    """The two protocols, with the times that are known at some steps."""
+
+    def at(step: int) -> float:
+        return float(np.interp(step, steps, seconds))
+
+    done = steps[-1]
+    return tuple(
+        PhaseRecord(
+            segment.protocol,
+            segment.start_worker_step,
+            end := min(segment.end_worker_step, done),
+            at(end) - at(segment.start_worker_step),
+            mean_staleness=None,
+            max_staleness=None,
+        )
+        for segment in segments(spec)
+        if segment.start_worker_step < done
+    )

@@ -1,0 +1,113 @@
+"""Runs one command, and ends all that is left of it; a program of its own.
+
+Whatever the command starts stays a descendant of this process, also what makes itself a session of
+its own or loses its parents, so that all of it can be found. All of it is ended when the command
+ends, when standard input is closed, and when whoever started this program is gone, however that
+happened. The exit status is that of the command, 128 and the signal where one killed it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import psutil
+
+from syncswitch.trainers.cluster.network import die_with_parent
+
+__all__ = ["CANNOT_START", "main"]
+
+CANNOT_START = 126
+"""Exit status where the command is no program."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_SECONDS = 0.05
+_KILL_SECONDS = 30.0
+
+
+def main(grace_seconds: float, words: Sequence[str]) -> int:
+    """Runs the command to its end, or until nobody wants it any more.
+
+    Args:
+        grace_seconds: Between SIGTERM and SIGKILL.
+        words: The command.
+
+    Returns:
+        Exit status.
+    """
+    parent = os.getppid()
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the command is ended by way of standard input
+    try:
+        command = subprocess.Popen(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_prepare,
+        )
+    except OSError as error:
+        print(f"{words[0]}: {error.strerror or error}", file=sys.stderr)
+        return CANNOT_START
+    status: int | None = None
+    while status is None and os.getppid() == parent and not _is_told_to_end():
+        status = _reaped(command.pid)
+    _end_all(grace_seconds)
+    return 0 if status is None else status
+
+
+def _prepare() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    die_with_parent()
+
+
+def _is_told_to_end() -> bool:
+    """Whether standard input is closed; takes a moment."""
+    readable, _, _ = select.select([0], [], [], _LOOK_SECONDS)
+    return bool(readable) and not os.read(0, 1)
+
+
+def _reaped(wanted: int) -> int | None:
+    """Takes note of all children that ended; the exit status of the wanted one."""
+    found = None
+    with suppress(ChildProcessError):
+        while True:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if not child:
+                break
+            if child == wanted:
+                code = os.waitstatus_to_exitcode(status)
+                found = code if code >= 0 else 128 - code
+    return found
+
+
+def _end_all(grace_seconds: float) -> None:
+    now = time.monotonic()
+    kill_at, give_up_at = now + grace_seconds, now + grace_seconds + _KILL_SECONDS
+    asked: set[psutil.Process] = set()
+    while (left := _descendants()) and time.monotonic() < give_up_at:
+        is_over = time.monotonic() >= kill_at
+        # While it is killed it may still start others.
+        for process in left if is_over else left - asked:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL if is_over else signal.SIGTERM)
+        asked |= left
+        time.sleep(0.01)
+        _reaped(0)
+
+
+def _descendants() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,150 @@
+"""What a user says about a training command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import TrialSpec, WorkloadIdentity
+from syncswitch.trainers.command import (
+    DEFAULT_FOLDER,
+    DEFAULT_METRIC_FILE,
+    DEFAULT_SILENCE_SECONDS,
+)
+from syncswitch.trainers.command.results import compile_pattern
+from syncswitch.trainers.command.template import (
+    CommandTemplate,
+    check_text,
+    environment_of,
+    run_values,
+)
+
+__all__ = ["CommandJob", "command_with_policy"]
+
+_OUTPUT = "{output_dir}/"
+_LONGEST_NAME = 255  # the database's column
+
+
+@dataclass(frozen=True)
+class CommandJob:
+    """A training command, and how to read and bound its runs.
+
+    Attributes:
+        template: The command.
+        name: Of the job, for people and for the policy.
+        total_steps: How many steps a run makes, as the command counts them.
+        workers: n, where the command has such a number; else 1.
+        protocols: What the command calls its two ways of training, before and after the switch.
+        metric_file: Where it writes its results; with placeholders.
+        metric_pattern: Regular expression to find them in its output with, instead of the file.
+        timeout_seconds: A run that takes longer has failed; None for no limit.
+        silence_seconds: Likewise one that neither prints nor reports for so long.
+        grace_seconds: What is to be ended has so long to end itself.
+        output_folder: The runs of all jobs have their folders in it.
+    """
+
+    template: CommandTemplate
+    name: str
+    total_steps: int
+    workers: int = 1
+    protocols: tuple[str, str] = ("first", "second")
+    metric_file: str = DEFAULT_METRIC_FILE
+    metric_pattern: str | None = None
+    timeout_seconds: float | None = None
+    silence_seconds: float | None = DEFAULT_SILENCE_SECONDS
+    grace_seconds: float = 10.0
+    output_folder: Path = DEFAULT_FOLDER
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be run, before anything is.
+
+        Raises:
+            UserError: It cannot.
+        """
+        if not self.name or len(self.name) > _LONGEST_NAME:
+            raise UserError(
+                f"the name of the job is {self.name[:40]!r}: give one of 1 to {_LONGEST_NAME}"
+                " characters as WORKLOAD"
+            )
+        if self.total_steps < 2:
+            raise UserError(
+                f"--total-steps is {self.total_steps}: give the steps of a whole training as the"
+                " command counts them, 2 or more"
+            )
+        limits = {
+            "--timeout": self.timeout_seconds,
+            "--silence": self.silence_seconds,
+            "--grace": self.grace_seconds,
+        }
+        for option, seconds in limits.items():
+            if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+                raise UserError(f"{option} is {seconds:g}: give seconds above 0")
+        self._check_program()
+        if self.metric_pattern is not None:
+            compile_pattern(self.metric_pattern)
+        check_text("--metric-file", self.metric_file)
+        inside = self.metric_file.removeprefix(_OUTPUT)
+        if inside == self.metric_file or not inside or ".." in Path(inside).parts:
+            raise UserError(
+                f"--metric-file is {self.metric_file!r}: every run needs a file of its own; give"
+                f" one in {_OUTPUT}, which the command knows as SYNCSWITCH_OUTPUT_DIR, too"
+            )
+
+    def _check_program(self) -> None:
+        program = self.template.words[0]
+        if shutil.which(program) is None:
+            raise UserError(
+                f"--command starts with {program!r}, which is no program here; give one on the"
+                " PATH, or a path to a file that may be executed (a script without that:"
+                f" sh {program})"
+            )
+
+    @property
+    def identity(self) -> WorkloadIdentity:
+        """What makes two jobs the same for a timing policy: what the user declares.
+
+        The name, the command with its placeholders, its steps, workers and protocols. The content
+        of a script is left out: most changes of one change nothing about its training, and nobody
+        but its author knows which do. A script that trains differently gets another name.
+        """
+        content = json.dumps({"name": self.name, "command": self.template.what})
+        return WorkloadIdentity(
+            name=self.name,
+            model=hashlib.sha256(content.encode()).hexdigest(),
+            data_set=None,
+            loss=None,
+            optimizer=None,
+            total_worker_steps=self.total_steps,
+            batch_size=None,
+            learning_rate=None,
+            momentum=None,
+            learning_rate_boundaries=None,
+            metric="accuracy",
+            evaluation_interval_worker_steps=None,
+            workers=self.workers,
+            first_protocol=self.protocols[0],
+            second_protocol=self.protocols[1],
+        )
+
+    @property
+    def runs_folder(self) -> Path:
+        """Where the runs of this job have their folders."""
+        plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in self.name).lstrip(".")
+        fingerprint = self.identity.fingerprint[:12]
+        return self.output_folder.absolute() / f"{plain[:100] or 'job'}-{fingerprint}"
+
+
+def command_with_policy(job: CommandJob, switch_percent: float) -> str:
+    """The command with the switch filled in, ready to be pasted; it has seed 0, and writes here."""
+    values = run_values(TrialSpec(job.identity, switch_percent, seed=0), Path())
+    words = shlex.join(job.template.filled(values))
+    if job.template.names_switch:
+        return words
+    switch = {name: values[name] for name in ("switch_percent", "switch_step")}
+    return " ".join([*(f"{k}={v}" for k, v in environment_of(switch).items()), words])

@@ -1,0 +1,197 @@
+"""Any training command of the user's, as a trainer."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.trainers.command.course import CommandCourse
+from syncswitch.trainers.command.folders import make_run_folder
+from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
+from syncswitch.trainers.command.job import CommandJob
+from syncswitch.trainers.command.process import GuardedCommand
+from syncswitch.trainers.command.results import (
+    ParseLine,
+    compile_pattern,
+    parse_json,
+    parse_pattern,
+)
+from syncswitch.trainers.command.template import environment_of, fill, run_values
+from syncswitch.trainers.protocols import parse_named_pair
+from syncswitch.trainers.run_record import trial_record
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trial_check import check_job
+
+__all__ = ["CommandTrainer"]
+
+_LOOK_SECONDS = 0.05
+_TAIL_LINES = 5
+_LONGEST_TAIL = 400
+
+
+class CommandTrainer(Trainer):
+    """Runs the command once for each trial, and reads what it reports while it runs.
+
+    What the model is and how it is trained, only the command knows: nobody can disturb it, or fork
+    its runs from checkpoints. Its folders stay, those of failed runs too.
+
+    Args:
+        job: The command, and how to read it. Trials may have other protocols, which are names.
+    """
+
+    def __init__(self, job: CommandJob) -> None:
+        self._job = job
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """See `Trainer.train`.
+
+        Raises:
+            UserError: The trial is none of this job, or what the command reports cannot be read.
+            RetryableError: The command failed, did not end in time, or fell silent.
+        """
+        self._check(spec)
+        folder = make_run_folder(self._job.runs_folder, spec)
+        return _CommandRun(self._job, spec, folder, observer or SilentObserver()).to_its_end()
+
+    def _check(self, spec: TrialSpec) -> None:
+        identity = spec.identity
+        pair = (identity.first_protocol, identity.second_protocol)
+        parse_named_pair(",".join(pair))
+        own = replace(self._job.identity, first_protocol=pair[0], second_protocol=pair[1])
+        check_job(spec, own)
+        if not spec.conditions.is_undisturbed:
+            raise UserError(
+                "--online, --switch and --inject act on a cluster of syncswitch's, and a command"
+                " has its own; leave them out, or choose another --trainer"
+            )
+        if spec.fork_from is not None or spec.checkpoint_percents:
+            raise UserError(
+                f"a run of command {identity.name!r} cannot start from the checkpoint of another,"
+                " or leave one; give --no-share-prefix"
+            )
+
+
+class _CommandRun:
+    """One run of a command. Used once."""
+
+    def __init__(self, job: CommandJob, spec: TrialSpec, folder: Path, observer: Observer) -> None:
+        self._job, self._spec, self._observer = job, spec, observer
+        self._values = run_values(spec, folder)
+        self._log = folder / "output.log"
+        self._source = self._log
+        self._parse: ParseLine = parse_json
+        if job.metric_pattern is None:
+            self._source = Path(fill(job.metric_file, self._values))
+            self._results = GrowingFile(self._source)
+        else:
+            self._parse = parse_pattern(compile_pattern(job.metric_pattern))
+            self._results = GrowingFile(self._source, rb"[\r\n]")
+        self._heard_bytes = 0
+        self._course = CommandCourse(spec)
+        self._is_told_to_stop = False
+
+    def to_its_end(self) -> TrialRecord:
+        """Runs it; see `Trainer.train`."""
+        started_at = datetime.now(timezone.utc)
+        # A Python program that writes into a file keeps its lines back otherwise.
+        environment = {"PYTHONUNBUFFERED": "1", **os.environ, **environment_of(self._values)}
+        words = self._job.template.filled(self._values)
+        self._begun = self._heard = time.monotonic()
+        with GuardedCommand(words, environment, self._log, self._job.grace_seconds) as command:
+            status = None
+            while status is None and not self._is_over:
+                status = command.status(_LOOK_SECONDS)
+                self._look(is_over=status is not None)
+                if status is None and not self._is_over:
+                    self._check_time()
+        if not self._is_over:
+            assert status is not None
+            self._check_end(status)
+            self._observer.on_progress(self._spec.identity.total_worker_steps)
+        result = self._course.result(stopped_early=self._is_told_to_stop)
+        return trial_record(self._spec, result, started_at)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nobody needs to know more of it."""
+        return self._course.diverged or self._is_told_to_stop
+
+    def _look(self, *, is_over: bool) -> None:
+        """Reads what is new, and tells the observer."""
+        self._listen()
+        for number, line in self._results.new_lines(is_over=is_over):
+            try:
+                report = self._parse(line)
+                now_seconds = time.monotonic() - self._begun
+                evaluation = None if report is None else self._course.add(report, now_seconds)
+            except ValueError as error:
+                raise UserError(
+                    f"the result in line {number} of {self._source} cannot be used: {error}"
+                ) from error
+            if evaluation is not None:
+                self._observer.on_progress(self._course.step)
+                is_stop = self._observer.on_evaluation(evaluation) is Verdict.STOP
+                self._is_told_to_stop = is_stop and not self._course.is_at_end
+            if self._is_over:
+                return
+        self._observer.on_progress(self._course.step)
+
+    def _listen(self) -> None:
+        """Takes note of when it last wrote anything."""
+        found = sum(size_bytes(path) for path in {self._log, self._source})
+        if found != self._heard_bytes:
+            self._heard, self._heard_bytes = time.monotonic(), found
+
+    def _check_time(self) -> None:
+        """Raises RetryableError: the run takes too long, or is silent for too long."""
+        now, job = time.monotonic(), self._job
+        if job.timeout_seconds is not None and now - self._begun > job.timeout_seconds:
+            raise self._failure(f"did not end within {job.timeout_seconds:g} s (--timeout)")
+        if job.silence_seconds is not None and now - self._heard > job.silence_seconds:
+            raise self._failure(
+                f"printed and reported nothing for {job.silence_seconds:g} s (--silence)"
+            )
+
+    def _check_end(self, status: int) -> None:
+        """Makes sure that a command which ended did what it had to.
+
+        Raises:
+            RetryableError: It failed.
+            UserError: It did not say what it measured.
+        """
+        if status != 0:
+            killed = f", killed by signal {status - 128}" if status > 128 else ""
+            raise self._failure(f"failed with exit status {status}{killed}")
+        if not self._course.evaluations:
+            raise UserError(
+                f"the command ended well and said nothing of its accuracy: {self._wanted} in"
+                f" {self._source}; its output is in {self._log}"
+            )
+        self._course.check_whole()
+
+    @property
+    def _wanted(self) -> str:
+        if self._job.metric_pattern is not None:
+            return f"no line matches --metric-pattern {self._job.metric_pattern!r}"
+        return (
+            'there is no line such as {"step": 100, "seconds": 12.5, "accuracy": 0.91} (name the'
+            " file with --metric-file, or read the output with --metric-pattern)"
+        )
+
+    def _failure(self, what: str) -> RetryableError:
+        at = f"at step {self._course.step:,} of {self._spec.identity.total_worker_steps:,}"
+        return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
+
+
+def _tail(log: Path) -> str:
+    """The last lines of what a command printed, on one line."""
+    lines = last_lines(log, _TAIL_LINES)
+    if not lines:
+        return f"it printed nothing ({log})"
+    text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
+    return f"it printed last: {text[-_LONGEST_TAIL:]} (all of it: {log})"
