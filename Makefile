@@ -10,7 +10,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 .PHONY: demo test test-database test-training lint dev benchmark benchmark-database \
-	benchmark-strategies benchmark-failures clean
+	benchmark-strategies benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -43,6 +43,10 @@ benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and 
 
 benchmark-strategies: $(INSTALLED)  ## Search strategies on the same problems: ten minutes.
 	$(BIN)/python -m tests.benchmarks.strategies
+
+benchmark-parallel: $(INSTALLED)  ## Searches with several runs at once: ten minutes.
+	$(BIN)/python -m tests.benchmarks.parallel_searches --problems 100 --simulations 60 \
+		--simulated digits 8
 
 benchmark-failures: $(INSTALLED)  ## 200 runs with random failures: half an hour.
 	$(BIN)/python -m tests.benchmarks.failures --runs 200 --output docs/failures.md

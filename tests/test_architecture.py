@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -149,3 +151,37 @@ def test_every_module_says_what_it_exports(layer: str) -> None:
 def test_modules_stay_small(layer: str) -> None:
     for path in modules(layer):
         assert len(path.read_text().splitlines()) <= 400, f"{path}: split it"
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_public_name_is_there_and_says_what_it_is(layer: str) -> None:
+    package = importlib.import_module(f"syncswitch.{layer}")
+    assert package.__all__ == sorted(package.__all__)
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert value.__name__ == name
+        assert inspect.getdoc(value), f"{name} has no docstring"
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
+
+
+def test_the_packages_themselves_are_light() -> None:
+    packages = ", ".join(f"syncswitch.{layer}" for layer in LAYERS)
+    assert not (HEAVY | {"numpy", "pydantic"}) & loaded_after(f"import {packages}")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_type_checkers_know_the_names_that_programs_find(layer: str) -> None:
+    tree = ast.parse((ROOT / layer / "__init__.py").read_text())
+    typed = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    package = importlib.import_module(f"syncswitch.{layer}")
+    assert sorted(typed) == package.__all__
+    for name, module in typed.items():
+        assert getattr(importlib.import_module(str(module)), name) is getattr(package, name)

@@ -15,9 +15,12 @@ from tests.program import PROGRAMS, run
 README = Path(__file__).parents[1] / "README.md"
 
 
-def python_examples() -> list[str]:
-    """The module with the workload, and the questions from pandas."""
-    return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+FROM_PYTHON = README.parent / "docs" / "python.md"
+
+
+def python_examples(page: Path = README) -> list[str]:
+    """Of the README: the module with the workload, and the questions from pandas."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def database_commands() -> list[list[str]]:
@@ -38,9 +41,9 @@ def example_commands() -> list[list[str]]:
     ]
 
 
-def ask_with_pandas(questions: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_python(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", questions], cwd=folder, capture_output=True, text=True
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True
     )
 
 
@@ -59,11 +62,25 @@ def test_the_example_workload_is_searched_looked_up_and_trained(tmp_path: Path) 
     for command in database_commands():
         done = run(*command, folder=tmp_path)
         assert done.returncode == 0, done.stderr
-    done = ask_with_pandas(questions.replace("digits", "half-spaces"), tmp_path)
+    done = run_python(questions.replace("digits", "half-spaces"), tmp_path)
     assert done.returncode == 0, done.stderr
     done = run(*train, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "half-spaces.keras").is_file()
+
+
+@pytest.mark.slow
+def test_the_examples_from_python_run(tmp_path: Path) -> None:
+    module, _ = python_examples()
+    (tmp_path / "my_workload.py").write_text(module)
+    search, study, _, _, database = python_examples(FROM_PYTHON)
+    # As on the page, but soon done.
+    search = search.replace("workers=8", "workers=2, strategy='paper', settings=1, runs=1")
+    done = run_python(search + database, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[0]) in {50.0, 100.0}
+    done = run_python(study + "print(len(study.trials))", tmp_path)
+    assert done.stdout.split() == ["18"], done.stderr
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:
