@@ -1,0 +1,84 @@
+"""Two searches on Ray clusters of three nodes: one in peace, one that loses a node on the way.
+
+    python -m tests.benchmarks.ray_failover
+
+Real runs with ASP are not repeatable to the bit, so what is compared is the policy. With BSP alone
+they are, as long as all workers are there: the accuracy of the first protocol alone is shown too.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.trainers.ray_cluster.local_cluster import LocalCluster
+
+_NODES = 3
+_CPUS = 2
+# Into the second run, which is the first one after the switch that is asked about.
+_LOOK_SECONDS = 0.5
+
+
+def search(folder: Path, *, loses_a_node: bool) -> dict[str, object]:
+    """One search on a cluster of its own.
+
+    Returns:
+        What it answered, and what happened to its runs.
+    """
+    cluster = LocalCluster(_CPUS, _NODES)
+    try:
+        storage = f"sqlite:///{folder}/search.db"
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m"),
+                *cluster.inside("tests.benchmarks.ray_failover", "search"),
+                *("run", "digits", "--trainer", "ray", "--ray-address", cluster.address),
+                *("--workers", "2", "--strategy", "paper", "--settings", "2", "--runs", "1"),
+                *("--storage", storage, "--checkpoints", str(folder / "checkpoints"), "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if loses_a_node:
+            lose_a_node(cluster, process)
+        out, err = process.communicate()
+        print(err, file=sys.stderr)
+        if process.returncode:
+            raise SystemExit(f"the search failed: {err}")
+        found: dict[str, object] = json.loads(out)
+        return found
+    finally:
+        cluster.close()
+
+
+def lose_a_node(cluster: LocalCluster, process: subprocess.Popen[str]) -> None:
+    """Kills the node of a worker once the first run is over."""
+    assert process.stderr is not None
+    print(process.stderr.readline(), end="", file=sys.stderr)
+    time.sleep(_LOOK_SECONDS)
+    servers = cluster.servers()
+    lost = next(name for name in ("worker 1", "worker 0") if cluster.ask("kill", servers[name].pid))
+    print(f"the node of {lost} is killed", file=sys.stderr)
+
+
+def main() -> None:
+    """Prints both answers."""
+    if sys.argv[1:2] == ["search"]:
+        from syncswitch.searcher.cli import main as search_main
+
+        del sys.argv[1]
+        search_main(prog_name="syncswitch-search")
+    for name, loses_a_node in (("in peace", False), ("one node lost", True)):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.monotonic()
+            found = search(Path(folder), loses_a_node=loses_a_node)
+            print(f"{name} ({time.monotonic() - start:.0f} s): {json.dumps(found)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Trials on a Ray cluster: one parameter server and workers as actors in a placement group.
+
+The chief is a process that the searcher starts on a node of the cluster; what it has there ends
+with it. Each node needs this package, TensorFlow and Ray, in the versions of the chief; workloads
+are loaded by the chief alone. Parameter server and chief use no GPUs. Ray gives each of several
+trials at once a placement group, CPUs and GPUs of its own.
+
+TensorFlow's servers listen on all interfaces of their nodes, at ports that the system chooses, and
+ask nobody for a password, as Ray itself: use a cluster whose network is closed to others.
+"""
