@@ -2,47 +2,74 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+
+from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
 from syncswitch.searcher.cli.trainers.base import JobRequest, without_forks
 from syncswitch.searcher.cli.trainers.choice import trainer_named
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.prefixes import DEFAULT_FOLDER
-from syncswitch.searcher.rules.by_name import DEFAULT_STRATEGY, make_rule
+from syncswitch.searcher.reporting import Reporter
+from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.engine import open_database
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.trainers.run_options import ConditionsChoice
 from syncswitch.trainers.workload import Workload, normal_reference
 
-if TYPE_CHECKING:
-    from syncswitch.searcher.reporting import Reporter
-
 __all__ = ["search"]
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
+
+def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Holds a call to the annotations; one that does not keep to them is a UserError."""
+    names = list(inspect.signature(function).parameters)
+    checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        try:
+            return checked(*arguments, **options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = first["loc"][0]
+            name = names[place] if isinstance(place, int) else place
+            raise UserError(
+                f"{name} is {first['input']!r}: {first['msg']} (see help(search))"
+            ) from error
+
+    return call
+
+
+@_checked
 def search(
     workload: str | Workload,
     *,
     trainer: str = "local",
     trainer_options: Mapping[str, Any] | None = None,
-    workers: int | None = None,
+    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
     protocols: str | None = None,
     storage: str | None = None,
-    strategy: str = DEFAULT_STRATEGY,
+    strategy: Literal["adaptive", "sequential", "paper"] = "adaptive",
     settings: int = 5,
     runs: int = 5,
     threshold: float = 0.01,
     target_accuracy: float | None = None,
     seed: int = 0,
-    online: str = "none",
-    switch: str = "hot",
-    checkpoints: str | Path = DEFAULT_FOLDER,
-    reporter: Reporter | None = None,
+    online: Literal["none", "greedy", "elastic"] = "none",
+    switch: Literal["hot", "restart"] = "hot",
+    checkpoints: Path = DEFAULT_FOLDER,
+    reporter: SkipValidation[Reporter | None] = None,
     **strategy_options: Any,
 ) -> TimingPolicy:
     """Finds the timing policy of a workload, and saves it.
@@ -120,6 +147,6 @@ def search(
             job.open_trainer,
             reference=reference,
             reporter=reporter,
-            checkpoints=Path(checkpoints),
+            checkpoints=checkpoints,
         )
         return found.run().policy

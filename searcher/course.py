@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from syncswitch.searcher.decision import Decided, Decision, NextRun, Observation, Rule, Wait
 from syncswitch.searcher.stopping import may_stop
 
-__all__ = ["Course", "Key", "PlannedRun", "course_of", "plan_run"]
+__all__ = ["Course", "Key", "PlannedRun", "asked_runs", "course_of", "plan_run"]
 
 Key = tuple[float, int]
 """Setting and replicate of a run."""
@@ -94,7 +94,7 @@ def plan_run(
     decision = course.decision
     if not isinstance(decision, NextRun):
         return decision
-    free = [key for key in _asked(rule, course.runs, decision) if key not in under_way]
+    free = [key for key in asked_runs(rule, course.runs, decision) if key not in under_way]
     missing = [key for key in free if key not in results]
     if missing:
         return PlannedRun(*missing[0])
@@ -122,14 +122,14 @@ def _walk(rule: Rule, runs: tuple[Observation, ...], results: Mapping[Key, Obser
         if not isinstance(decision, NextRun):
             return Course(runs, decision)
         # All of these are needed whatever they measure, so their order does not matter.
-        known = (results[key] for key in _asked(rule, runs, decision) if key in results)
+        known = (results[key] for key in asked_runs(rule, runs, decision) if key in results)
         run = next(known, None)
         if run is None:
             return Course(runs, decision)
         runs = (*runs, _as_alone(rule, runs, run))
 
 
-def _asked(rule: Rule, runs: Iterable[Observation], wanted: NextRun) -> list[Key]:
+def asked_runs(rule: Rule, runs: Iterable[Observation], wanted: NextRun) -> list[Key]:
     """The runs that a rule asks for: the lowest replicates that it has not seen."""
     percent = wanted.switch_percent
     seen = {run.replicate for run in runs if run.switch_percent == percent}
@@ -166,7 +166,7 @@ def _likely_runs(
         minus_probability, _, branch = heapq.heappop(branches)
         if not isinstance(branch.decision, NextRun):
             continue
-        asked = _asked(rule, branch.runs, branch.decision)
+        asked = asked_runs(rule, branch.runs, branch.decision)
         free = [key for key in asked if key not in under_way]
         for key in free:
             likely[key] -= minus_probability

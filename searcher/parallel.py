@@ -6,7 +6,7 @@ import heapq
 import itertools
 from dataclasses import dataclass
 
-from syncswitch.searcher.course import Course, Key, PlannedRun, course_of, plan_run
+from syncswitch.searcher.course import Course, Key, PlannedRun, asked_runs, course_of, plan_run
 from syncswitch.searcher.decision import Decided, NextRun, Rule
 from syncswitch.searcher.simulation import Ledger, RunAt, SimulatedSearch, StartedRun
 
@@ -78,10 +78,7 @@ class _Replay:
         decision = course.decision
         if not isinstance(decision, NextRun):
             return True
-        percent = decision.switch_percent
-        seen = {run.replicate for run in course.runs if run.switch_percent == percent}
-        needed = next(n for n in self._rule.replicates(percent) if n not in seen)
-        return (percent, needed) in self._absent
+        return asked_runs(self._rule, course.runs, decision)[0] in self._absent
 
     def _start_one(self, course: Course) -> bool:
         """Starts a run, where one is wanted."""

@@ -202,7 +202,7 @@ def choose_cluster(
     """
     check_gpus_per_worker(gpus_per_worker)
     if launcher is None:
-        launcher = JOINING_LAUNCHER if TF_CONFIG in environment else DEFAULT_LAUNCHER
+        launcher = JOINING_LAUNCHER if environment.get(TF_CONFIG) else DEFAULT_LAUNCHER
     if gpus_per_worker and launcher == DEFAULT_LAUNCHER:
         raise UserError(
             f"--gpus-per-worker {gpus_per_worker:g} needs a process for each worker, and"

@@ -125,3 +125,7 @@ class _Job:
             # That it was interrupted is no news.
             if line.strip() and not self._is_interrupted:
                 self._tell(f"job {self._number}: {line.rstrip()}")
+        status = self._process.wait()
+        if status and not self._is_interrupted:
+            how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
+            self._tell(f"job {self._number} was ended {how}; the search goes on without it")

@@ -94,7 +94,7 @@ class LineReporter(AbstractContextManager["LineReporter"]):
 
     def on_wait(self, switch_percent: float) -> None:
         """Once per setting."""
-        if self._waiting_for != switch_percent:
+        if self._waiting_for != switch_percent and not is_further_job():
             self._waiting_for = switch_percent
             self.tell(f"waiting for other searches that measure {switch_percent:g} %")
 

@@ -58,9 +58,9 @@ def make_rule(
             able = " or ".join(
                 other for other, rule in STRATEGIES.items() if option in _names(rule)
             )
+            instead = f", or give --strategy {able}" if able else ": no strategy has it"
             raise UserError(
-                f"--{option.replace('_', '-')} is not for --strategy {name}; leave it out, or give"
-                f" --strategy {able}"
+                f"--{option.replace('_', '-')} is not for --strategy {name}; leave it out{instead}"
             )
     return kind(settings, runs, threshold, target_accuracy, **given)
 

@@ -81,7 +81,14 @@ def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
     [
         ({"trainer": "cloud"}, "trainer is 'cloud': give one of local, "),
         ({"trainer_options": {"speed": 3}}, "trainer local has no option 'speed'; it has: "),
+        ({"trainer_options": {"launcher": "proceses"}}, "--launcher is 'proceses': .*processes"),
+        ({"trainer_options": {"--gpus-per-worker": "x"}}, "--gpus-per-worker is 'x'"),
         ({"protocols": "bsp"}, "bsp"),
+        ({"workers": 0}, "workers is 0"),
+        ({"strategy": "fastest"}, "strategy is 'fastest'"),
+        ({"bugdet": 3}, "--bugdet is not for --strategy adaptive; leave it out: no strategy has"),
+        ({"online": "sometimes"}, "online is 'sometimes'"),
+        ({"checkpoints": 3}, "checkpoints is 3"),
         ({"threshold": 3.0}, "--threshold is 3.0"),
         ({"trainer": "replay"}, "--recordings"),
         ({"trainer": "command"}, "--command"),
@@ -93,6 +100,12 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     with pytest.raises(UserError, match=expected):
         search("digits", storage=url, **arguments)
     assert not Path(url.removeprefix("sqlite:///")).exists()
+
+
+@pytest.mark.parametrize("workload", [5, Path("train.py"), None])
+def test_what_is_no_workload_is_refused(workload: Any, url: str) -> None:
+    with pytest.raises(UserError, match="workload is "):
+        search(workload, storage=url)
 
 
 def test_an_object_is_not_for_other_processes(url: str) -> None:

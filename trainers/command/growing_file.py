@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from syncswitch.storage.errors import UserError
+
 __all__ = ["GrowingFile", "Line", "last_lines", "size_bytes"]
 
 Line = tuple[int, str]
@@ -35,10 +37,13 @@ class GrowingFile:
         self._number = 0
 
     def new_lines(self, *, is_over: bool = False) -> Iterator[Line]:
-        """Lines that were ended since the last call.
+        """Lines that were ended since the last call, at most a block of them.
 
         Args:
-            is_over: Nobody writes any more: what is left is a line, too.
+            is_over: Nobody writes any more: all blocks are read, and what is left is a line, too.
+
+        Raises:
+            UserError: It is a folder, or may not be read.
         """
         while block := self._next_block():
             *whole, self._rest = self._line_end.split(self._rest + block)
@@ -46,6 +51,8 @@ class GrowingFile:
                 whole, self._rest = [*whole, self._rest], b""
             for line in whole:
                 yield self._numbered(line)
+            if not is_over:
+                return  # whoever reads has other things to look at meanwhile
         if is_over and self._rest:
             line, self._rest = self._rest, b""
             yield self._numbered(line)
@@ -59,6 +66,8 @@ class GrowingFile:
                 block = file.read(_BLOCK_BYTES)
         except FileNotFoundError:
             return b""
+        except OSError as error:
+            raise UserError(f"{self._path} cannot be read: {error.strerror or error}") from error
         self._offset += len(block)
         return block
 
@@ -68,10 +77,13 @@ class GrowingFile:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The end of a file, however long that is; empty lines are left out."""
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-        text = file.read().decode(errors="replace")
+    """The end of a file, however long that is; empty lines are left out, and so is a lost file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
     return list(deque((line.strip() for line in text.splitlines() if line.strip()), count))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import shlex
@@ -19,6 +20,7 @@ from syncswitch.trainers.command import (
 )
 from syncswitch.trainers.command.results import compile_pattern
 from syncswitch.trainers.command.template import (
+    SWITCH_NAMES,
     CommandTemplate,
     check_text,
     environment_of,
@@ -141,10 +143,15 @@ class CommandJob:
 
 
 def command_with_policy(job: CommandJob, switch_percent: float) -> str:
-    """The command with the switch filled in, ready to be pasted; it has seed 0, and writes here."""
-    values = run_values(TrialSpec(job.identity, switch_percent, seed=0), Path())
-    words = shlex.join(job.template.filled(values))
-    if job.template.names_switch:
-        return words
-    switch = {name: values[name] for name in ("switch_percent", "switch_step")}
-    return " ".join([*(f"{k}={v}" for k, v in environment_of(switch).items()), words])
+    """The command with the switch filled in, ready to be pasted; it has seed 0.
+
+    It writes into a new folder here: a command may clear the one that it is given.
+    """
+    plain = job.runs_folder.name.lstrip("-")
+    folder = next(name for n in itertools.count(1) if not (name := Path(f"{plain}-{n}")).exists())
+    values = run_values(TrialSpec(job.identity, switch_percent, seed=0), folder)
+    wanted = ["output_dir", "seed"] + ([] if job.template.names_switch else list(SWITCH_NAMES))
+    unnamed = {name: values[name] for name in wanted if name not in job.template.names}
+    settings = [f"{name}={shlex.quote(text)}" for name, text in environment_of(unnamed).items()]
+    words = [*settings, shlex.join(job.template.filled(values))]
+    return f"mkdir {shlex.quote(str(folder))} && {' '.join(words)}"

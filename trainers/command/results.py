@@ -60,6 +60,8 @@ def parse_json(line: str) -> Report | None:
 def compile_pattern(text: str) -> re.Pattern[str]:
     """A regular expression with the groups `step` and `accuracy`, perhaps `seconds` and `loss`.
 
+    The accuracy may also be a `percent`.
+
     Raises:
         UserError: It is none.
     """
@@ -70,7 +72,8 @@ def compile_pattern(text: str) -> re.Pattern[str]:
         raise UserError(
             f"--metric-pattern {text!r} is no regular expression: {error}; give one {example}"
         ) from error
-    missing = [name for name in ("step", "accuracy") if name not in pattern.groupindex]
+    named = {"accuracy" if name == "percent" else name for name in pattern.groupindex}
+    missing = [name for name in ("step", "accuracy") if name not in named]
     if missing:
         raise UserError(
             f"--metric-pattern {text!r} has no group named {' and none named '.join(missing)};"
@@ -87,7 +90,10 @@ def parse_pattern(pattern: re.Pattern[str]) -> ParseLine:
         if found is None:
             return None
         texts = {name: text for name, text in found.groupdict().items() if text is not None}
-        return _report({name: _number(name, text) for name, text in texts.items()})
+        values = {name: _number(name, text) for name, text in texts.items()}
+        if (percent := values.pop("percent", None)) is not None:
+            values["accuracy"] = percent / 100
+        return _report(values)
 
     return parse
 
@@ -110,11 +116,16 @@ def _report(content: dict[str, Any]) -> Report | None:
     known = [one for one in (accuracy, loss) if one is not None]
     diverged = diverged or not all(map(math.isfinite, known))
     if not diverged and accuracy is not None and not 0 <= accuracy <= 1:
-        raise ValueError(f"accuracy is {accuracy:g}; give a number from 0 to 1")
+        raise ValueError(
+            f"accuracy is {accuracy:g}; give a number from 0 to 1, or in a --metric-pattern a group"
+            " named percent instead"
+        )
     seconds = _value(content, "seconds")
     if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
         raise ValueError(f"seconds is {seconds:g}; give the training time so far, 0 or more")
     step = content.get("step")
+    if isinstance(step, float) and step.is_integer():
+        step = int(step)
     if step is None and diverged:
         return Report(None, seconds, diverged=True)
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:

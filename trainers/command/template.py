@@ -12,7 +12,15 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.schedule import switch_worker_step
 
-__all__ = ["PLACEHOLDERS", "CommandTemplate", "check_text", "environment_of", "fill", "run_values"]
+__all__ = [
+    "PLACEHOLDERS",
+    "SWITCH_NAMES",
+    "CommandTemplate",
+    "check_text",
+    "environment_of",
+    "fill",
+    "run_values",
+]
 
 PLACEHOLDERS = (
     "switch_percent",
@@ -25,7 +33,9 @@ PLACEHOLDERS = (
 )
 """What a run of a command differs in. As environment variables: SYNCSWITCH_SWITCH_PERCENT, ..."""
 
-_SWITCH = {"switch_percent", "switch_step"}
+SWITCH_NAMES = PLACEHOLDERS[:2]
+"""Those of them that say when to switch."""
+
 _SCRIPTS = (".py", ".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml")
 
 
@@ -70,7 +80,12 @@ class CommandTemplate:
     @property
     def names_switch(self) -> bool:
         """Whether a placeholder says when to switch; else the environment has to."""
-        return any(_SWITCH & set(_names(word)) for word in self.words)
+        return not self.names.isdisjoint(SWITCH_NAMES)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The placeholders in it."""
+        return frozenset(name for word in self.words for name in _names(word))
 
     @property
     def default_name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -165,8 +166,7 @@ class _CommandRun:
             UserError: It did not say what it measured.
         """
         if status != 0:
-            killed = f", killed by signal {status - 128}" if status > 128 else ""
-            raise self._failure(f"failed with exit status {status}{killed}")
+            raise self._failure(f"failed with exit status {status}{_signal_text(status)}")
         if not self._course.evaluations:
             raise UserError(
                 f"the command ended well and said nothing of its accuracy: {self._wanted} in"
@@ -186,6 +186,14 @@ class _CommandRun:
     def _failure(self, what: str) -> RetryableError:
         at = f"at step {self._course.step:,} of {self._spec.identity.total_worker_steps:,}"
         return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
+
+
+def _signal_text(status: int) -> str:
+    """What a status above 128 may mean."""
+    try:
+        return f", perhaps killed by {signal.Signals(status - 128).name}"
+    except ValueError:
+        return ""
 
 
 def _tail(log: Path) -> str:

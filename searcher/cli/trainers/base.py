@@ -86,6 +86,21 @@ class OwnOption:
         self.parameter = option.name
         self.default = attributes.get("default")
         self.add = click.option(*declarations, **attributes)
+        self._option = option
+
+    def checked(self, value: Any) -> Any:
+        """A value that was not given on a command line, as it would be from there.
+
+        Raises:
+            UserError: It is not what the option takes.
+        """
+        if value is None:
+            return None
+        try:
+            return self._option.type(value, self._option)
+        except (click.BadParameter, TypeError, ValueError) as error:
+            why = error.message if isinstance(error, click.BadParameter) else error
+            raise UserError(f"{self.flag} is {value!r}: {why}") from error
 
 
 @dataclass(frozen=True)

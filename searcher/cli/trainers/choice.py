@@ -56,7 +56,7 @@ def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
 
     Args:
         name: As for `--trainer`.
-        values: By flag without its dashes, or by parameter.
+        values: By flag, with or without its dashes.
 
     Raises:
         UserError: There is no such kind, or it has no such option.
@@ -66,13 +66,13 @@ def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
         raise UserError(f"trainer is {name!r}: give one of {', '.join(kinds)}")
     kind = kinds[name]
     chosen = {option.parameter: option.default for option in kind.options}
-    by_flag = {option.flag.lstrip("-"): option.parameter for option in kind.options}
+    by_flag = {option.flag.lstrip("-"): option for option in kind.options}
     for key, value in values.items():
-        parameter = by_flag.get(key.replace("_", "-"), key)
-        if parameter not in chosen:
+        option = by_flag.get(key.lstrip("-").replace("_", "-"))
+        if option is None:
             known = ", ".join(sorted(by_flag)) or "none"
             raise UserError(f"trainer {name} has no option {key!r}; it has: {known}")
-        chosen[parameter] = value
+        chosen[option.parameter] = option.checked(value)
     return kind(**chosen)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.storage.errors import UserError
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 
 
@@ -52,7 +53,23 @@ def test_what_is_no_text_is_read_all_the_same(path: Path) -> None:
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path) -> None:
     append(path, "x" * 3_000_000)
-    assert sum(len(line) for _, line in GrowingFile(path).new_lines()) > 2_000_000
+    growing = GrowingFile(path)
+    found = [line for _ in range(3) for _, line in growing.new_lines()]
+    assert sum(map(len, found)) > 2_000_000
+
+
+def test_a_flood_is_read_in_parts_and_to_its_end_when_it_is_over(path: Path) -> None:
+    append(path, "1234567\n" * 500_000)
+    growing = GrowingFile(path)
+    first = len(list(growing.new_lines()))
+    assert 0 < first < 200_000
+    assert first + len(list(growing.new_lines(is_over=True))) == 500_000
+
+
+def test_what_is_no_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        list(GrowingFile(tmp_path).new_lines())
+    assert last_lines(tmp_path / "gone", 3) == []
 
 
 @given(st.lists(st.text("ab\n", max_size=5)))

@@ -63,14 +63,27 @@ def test_how_it_is_read_makes_no_other_job(fields: dict[str, Any]) -> None:
 
 
 def test_the_policy_is_filled_in() -> None:
+    folder = f"{JOB.runs_folder.name}-1"
     said = command_with_policy(JOB, 12.5)
-    assert said == "python3 train.py --at 125 --seed 0 --out ./x '--json={}'"
+    words = f"python3 train.py --at 125 --seed 0 --out {folder}/x '--json={{}}'"
+    assert said == f"mkdir {folder} && {words}"
 
 
 def test_the_environment_says_it_where_the_command_does_not() -> None:
     job = replace(JOB, template=CommandTemplate.parse("python3 train.py"))
-    said = command_with_policy(job, 12.5)
-    assert said == ("SYNCSWITCH_SWITCH_PERCENT=12.5 SYNCSWITCH_SWITCH_STEP=125 python3 train.py")
+    folder = f"{job.runs_folder.name}-1"
+    assert command_with_policy(job, 12.5) == (
+        f"mkdir {folder} && SYNCSWITCH_OUTPUT_DIR={folder} SYNCSWITCH_SEED=0"
+        " SYNCSWITCH_SWITCH_PERCENT=12.5 SYNCSWITCH_SWITCH_STEP=125 python3 train.py"
+    )
+
+
+def test_the_policy_is_never_filled_in_with_a_folder_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{JOB.runs_folder.name}-1").mkdir()
+    assert f"mkdir {JOB.runs_folder.name}-2 && " in command_with_policy(JOB, 12.5)
 
 
 def test_a_name_becomes_a_folder(tmp_path: Path) -> None:

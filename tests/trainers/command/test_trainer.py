@@ -140,7 +140,9 @@ class TestFailures:
 
     def test_one_that_was_killed_says_so(self, tmp_path: Path) -> None:
         message = failure(says(tmp_path, "", "import os; os.kill(os.getpid(), 9)"))
-        assert "failed with exit status 137, killed by signal 9" in message
+        assert "failed with exit status 137, perhaps killed by SIGKILL" in message
+        message = failure(says(tmp_path, "", "import sys; sys.exit(-1)"))
+        assert "failed with exit status 255, at step" in message
 
     def test_one_that_says_nothing_of_its_accuracy_is_refused(self, tmp_path: Path) -> None:
         message = failure(says(tmp_path, '{"step": 100}\n'), UserError)
