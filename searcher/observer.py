@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
 from syncswitch.searcher.reporting import Reporter, Run
 from syncswitch.searcher.stopping import StopRule
+from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records import Evaluation, RunEvent
 from syncswitch.trainers.trainer import Verdict
 
@@ -48,7 +50,7 @@ class RunObserver:
         self._reporter = reporter
         self._beat = beat
         self._beat_seconds = beat_seconds
-        self._next_beat_at = time.monotonic() + beat_seconds
+        self._next_beat_at = self._next_look_at = time.monotonic() + beat_seconds
         self._stop = stop
         self._evaluations = list(inherited)
         self._switch_worker_step = switch_worker_step
@@ -66,7 +68,7 @@ class RunObserver:
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Ends the run where its accuracy is known, hopeless, or wanted no more."""
         self._reporter.on_evaluation(self._run, evaluation)
-        if self._is_decided():
+        if self._is_wanted_no_more():
             self.is_cancelled = True
             return Verdict.STOP
         if self._stop is None:
@@ -76,6 +78,16 @@ class RunObserver:
         if is_known or self._stop.is_hopeless(self._evaluations):
             return Verdict.STOP
         return Verdict.CONTINUE
+
+    def _is_wanted_no_more(self) -> bool:
+        """Looks as often as the heart beats; a database that is busy is asked again later."""
+        now = time.monotonic()
+        if now < self._next_look_at:
+            return False
+        self._next_look_at = now + self._beat_seconds
+        with contextlib.suppress(RetryableError):
+            return self._is_decided()
+        return False
 
     def on_event(self, event: RunEvent) -> None:
         """Passes it on."""
