@@ -38,14 +38,22 @@ not_a_workload = 3
 """
 
 
+def environment() -> dict[str, str]:
+    """The environment of the tests, but not their database."""
+    return {key: value for key, value in os.environ.items() if key != "SYNCSWITCH_STORAGE"}
+
+
+def code(program: str) -> str:
+    """What a program's entry point does."""
+    return f"from {PROGRAMS[program]} import main; main(prog_name={program!r})"
+
+
 def start(program: str, *arguments: object, folder: Path) -> subprocess.Popen[str]:
     """Starts a program in a folder, with the database `syncswitch.db` there."""
-    environment = {key: value for key, value in os.environ.items() if key != "SYNCSWITCH_STORAGE"}
-    code = f"from {PROGRAMS[program]} import main; main(prog_name={program!r})"
     return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", code(program), *map(str, arguments)],
         cwd=folder,
-        env=environment,
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_program
 from tests.program import PROGRAMS, run
 
 README = Path(__file__).parents[1] / "README.md"
@@ -64,7 +65,7 @@ def test_the_example_workload_is_searched_looked_up_and_trained(tmp_path: Path) 
         assert done.returncode == 0, done.stderr
     done = run_python(questions.replace("digits", "half-spaces"), tmp_path)
     assert done.returncode == 0, done.stderr
-    done = run(*train, folder=tmp_path)
+    done = warm_program.run(*train, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "half-spaces.keras").is_file()
 

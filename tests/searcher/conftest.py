@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -18,13 +19,28 @@ from search_program import generated_job
 
 from syncswitch.searcher.cli import main
 from syncswitch.searcher.cli.trainers.local import LocalTrainer
+from syncswitch.searcher.study import open_storage
 from syncswitch.trainers import console
 
 
+@pytest.fixture(scope="session")
+def search_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our tables and Optuna's, to be copied."""
+    path = tmp_path_factory.mktemp("search-template") / "search.db"
+    shutil.copyfile(sqlite_template, path)
+    storage = open_storage(f"sqlite:///{path}")
+    storage.remove_session()
+    storage.engine.dispose()
+    return path
+
+
 @pytest.fixture
-def url(folder: Path) -> str:
-    """URL of a database that does not exist yet."""
-    return f"sqlite:///{folder}/search.db"
+def url(folder: Path, has_tables: bool, request: pytest.FixtureRequest) -> str:
+    """URL of a database that does not exist yet, or (see `has_tables`) that no search has used."""
+    path = folder / "search.db"
+    if has_tables:
+        shutil.copyfile(request.getfixturevalue("search_template"), path)
+    return f"sqlite:///{path}"
 
 
 @pytest.fixture

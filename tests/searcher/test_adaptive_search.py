@@ -26,6 +26,8 @@ from syncswitch.trainers.recording import Recording
 from syncswitch.trainers.replay import ReplayTrainer
 from syncswitch.trainers.trainer import Observer
 
+pytestmark = pytest.mark.usefixtures("our_tables")
+
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, beat_seconds=0.0, orphan_seconds=0.5)
 RULE = AdaptiveRule()
 

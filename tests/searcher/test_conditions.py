@@ -25,6 +25,8 @@ from syncswitch.trainers.trainer import Observer
 from tests.storage.conftest import POLICY
 from tests.storage.golden.make import CONDITIONS, EVENTS, add_disturbed
 
+pytestmark = pytest.mark.usefixtures("our_tables")
+
 PLAN = SearchPlan(PaperRule(2, 1))
 UNDISTURBED = RunConditions()
 

@@ -21,6 +21,8 @@ from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.trials import TrialStore
 
+pytestmark = pytest.mark.usefixtures("our_tables")
+
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, beat_seconds=0.0, orphan_seconds=0.5)
 PLAN = SearchPlan(PaperRule(settings=3, runs=2))
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.program import TINY_WORKLOAD, run
+from tests import program
+from tests.program import TINY_WORKLOAD
+from tests.warm_program import run
 
 SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--settings", "3")
 
@@ -24,7 +26,7 @@ def start_folder(path: Path) -> Path:
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder in which a search was made, and what it printed."""
     folder = start_folder(tmp_path_factory.mktemp("here"))
-    done = run("syncswitch-search", *SEARCH, folder=folder)
+    done = program.run("syncswitch-search", *SEARCH, folder=folder)
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 
@@ -73,7 +75,10 @@ def test_what_is_said_at_the_end_tries_the_policy_on_the_real_job(
         (("--profile", "late.json"), "late.json: straggler.worker is 9, and the 8 workers"),
         (("--profile", "huge.json"), "huge.json: compute_seconds is 1e+308: "),
         (("--workers", "200"), "320 worker-steps, fewer than two rounds of 200 workers"),
-        (("--launcher", "processes"), "--trainer simulated needs none"),
+        (
+            ("--launcher", "processes"),
+            "--launcher needs --trainer local, and this is --trainer simulated",
+        ),
         (("--recordings", "sqlite:///x.db"), "--recordings needs --trainer replay"),
     ],
 )

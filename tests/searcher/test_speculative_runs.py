@@ -13,6 +13,8 @@ from syncswitch.storage.engine import open_database
 from syncswitch.storage.records import TrialRecord, TrialSpec
 from syncswitch.storage.trials import CANCELLED, Owner, SearchInfo, TrialStore
 
+pytestmark = pytest.mark.usefixtures("our_tables")
+
 JOB = identity()
 SEARCH = SearchInfo("ahead", JOB.fingerprint, "paper", 3, 2, 0.01, None, "local", 1)
 
