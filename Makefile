@@ -9,7 +9,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-database test-training lint dev benchmark benchmark-database \
+.PHONY: demo test test-trainers test-others lint dev benchmark benchmark-database \
 	benchmark-strategies benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -19,13 +19,13 @@ demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up,
 	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
 
 test: lint  ## Everything that has to pass; two halves side by side.
-	$(MAKE) --jobs 2 --output-sync=target test-database test-training
+	$(MAKE) --jobs 2 --output-sync=target test-trainers test-others
 
-test-database:
-	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 tests/storage tests/searcher
+test-trainers:
+	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 tests/trainers
 
-test-training:
-	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 --ignore tests/storage --ignore tests/searcher
+test-others:
+	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 --ignore tests/trainers
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ from syncswitch.storage.engine import open_database
 settings.register_profile(
     "tests",
     deadline=None,
-    max_examples=15,
+    max_examples=10,
     suppress_health_check=[HealthCheck.differing_executors],
 )
 settings.load_profile("tests")

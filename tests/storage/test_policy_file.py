@@ -162,9 +162,7 @@ def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
     assert policy_from_dict(content) == policy
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(policy=policies, workload=workloads)
 def test_every_policy_survives_as_a_file(
     tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload

@@ -32,9 +32,7 @@ scalars = (
 options = st.dictionaries(st.text(), scalars | st.lists(scalars, max_size=3), max_size=4)
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(options=options)
 def test_every_option_survives(
     store: TrialStore, identity: WorkloadIdentity, search: SearchInfo, options: dict[str, Any]

@@ -277,11 +277,7 @@ events = st.lists(
 ).map(tuple)
 
 
-@settings(
-    max_examples=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.DataObject) -> None:
     number = next(NUMBERS)

@@ -142,9 +142,7 @@ def close(value: float | None) -> Any:
 
 
 @given(runs=random_runs)
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_means_and_deviations_are_those_of_python(
     database: Database, identity: WorkloadIdentity, runs: list[Run]
 ) -> None:
