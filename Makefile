@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := demo
 
 # A strict editable install links file by file: a new or renamed module needs a new install.
-SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py storage/*.py storage/*/*.py \
+SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py storage/*.py storage/*/*.py \
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
