@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +27,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.differing_executors],
 )
 settings.load_profile("tests")
+
+# Programs that are started here inherit what is ignored, as it is behind `make test &`.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Searches and stores commit often; on a slow disk that is most of the time of their tests.
 _MEMORY = Path("/dev/shm")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,14 @@ def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: 
     done = run(invoke, train, *SEARCH)
     assert done.exit_code == 0, done.stderr
     assert "with DDP for the first 25 % of its 100 worker-steps, then LOCAL-SGD" in done.stdout
-    said = shlex.split(done.stdout.splitlines()[-1])
-    assert said == [*shlex.split(train)[:3], ".", "25", "0", "100", "5", "needs-first"]
+    said = done.stdout.splitlines()[-1].strip()
+    make_folder, own_command = said.split(" && ")
+    folder = make_folder.removeprefix("mkdir ")
+    words = [*shlex.split(train)[:3], folder, "25", "0", "100", "5", "needs-first"]
+    assert shlex.split(own_command) == words
+    # It can be pasted as it is.
+    assert subprocess.run(said, shell=True, cwd=tmp_path).returncode == 0
+    assert (tmp_path / folder / "metrics.jsonl").is_file()
 
     found = invoke("policy", "lookup", "program", "--protocols", "ddp,local-sgd", "--json")
     assert json.loads(found.stdout)["switch_percent"] == 25.0
@@ -116,4 +123,4 @@ def test_a_command_that_does_not_know_its_switch_is_noticed(
     done = run(invoke, text, *ONE_RUN, "--metric-pattern", pattern)
     assert done.exit_code == 0, done.stderr
     assert "note: --command has neither {switch_step} nor {switch_percent}" in done.stderr
-    assert done.stdout.splitlines()[-1].split()[0].startswith("SYNCSWITCH_SWITCH_PERCENT=")
+    assert " SYNCSWITCH_SWITCH_PERCENT=" in done.stdout.splitlines()[-1]

@@ -238,7 +238,7 @@ def test_a_setting_that_nobody_recorded_ends_the_search(replay: Replay) -> None:
     ("arguments", "said"),
     [
         (["--trainer", "local"], "--recordings needs --trainer replay"),
-        (["--launcher", "processes"], "--trainer replay needs none"),
+        (["--launcher", "processes"], "--launcher needs --trainer local"),
         (["--recordings", "sqlite:///nowhere.db"], "no database at nowhere.db"),
         (["--recordings", "recorded.db"], "is not a database URL"),
         (["--workers", "16"], "no complete runs of 'generated'"),
