@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -13,6 +14,24 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.searcher.cli import main
 from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.cli.trainers.local import LocalTrainer
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.trainer import Observer
+
+
+class MeetingTrainer(GeneratedTrainer):
+    """Its first run goes on once so many processes have each begun one.
+
+    GENERATED_MEETING names the number of processes and a folder: `3:FOLDER`.
+    """
+
+    def _sleep(self, spec: TrialSpec, observer: Observer) -> None:
+        number, _, folder = os.environ["GENERATED_MEETING"].partition(":")
+        (Path(folder) / str(os.getpid())).touch()
+        until = time.monotonic() + 120
+        while len(os.listdir(folder)) < int(number):
+            assert time.monotonic() < until, "nobody came"
+            time.sleep(0.05)
+        super()._sleep(spec, observer)
 
 
 def generated_job(choice: TrainerChoice, request: JobRequest) -> Job:
@@ -20,7 +39,8 @@ def generated_job(choice: TrainerChoice, request: JobRequest) -> Job:
     delay_seconds = float(os.environ.get("GENERATED_DELAY_SECONDS", "0"))
     failures = int(os.environ.get("GENERATED_FAILURES", "0"))
     diverges_below_percent = float(os.environ.get("GENERATED_DIVERGES_BELOW_PERCENT", "0"))
-    trainer = GeneratedTrainer(
+    kind = MeetingTrainer if "GENERATED_MEETING" in os.environ else GeneratedTrainer
+    trainer = kind(
         delay_seconds=delay_seconds,
         failures=failures,
         diverges_below_percent=diverges_below_percent,
