@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
-from syncswitch.searcher.cli.trainers.base import JobRequest, without_forks
+from syncswitch.searcher.cli.trainers.base import JobRequest, plan_search
 from syncswitch.searcher.cli.trainers.choice import trainer_named
-from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.prefixes import DEFAULT_FOLDER
 from syncswitch.searcher.reporting import Reporter
@@ -132,18 +131,13 @@ def search(
         target_accuracy=target_accuracy,
         **strategy_options,
     )
-    conditions = chosen.conditions(
-        ConditionsChoice(online, switch), request.size, 100.0, request.protocols[0]
-    )
-    plan = SearchPlan(rule, trainer=chosen.kind, base_seed=seed, conditions=conditions)
-    plan.check()
-    job = chosen.job(request)
+    plan, job = plan_search(chosen, request, rule, ConditionsChoice(online, switch))
     reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
         found = Search(
             database,
             job.identity,
-            without_forks(plan, job),
+            plan,
             job.open_trainer,
             reference=reference,
             reporter=reporter,

@@ -12,10 +12,9 @@ from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice, without_forks
+from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.cli.trainers.choice import is_given, trainer_options
 from syncswitch.searcher.cli.trainers.command import UsersCommand
-from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.records import RunConditions
@@ -152,16 +151,14 @@ def run(
     pair = trainer.pair(protocols)
     size = trainer.workers(workers)
     request = JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed)
-    plan = SearchPlan(
+    plan, job = plan_search(
+        trainer,
+        request,
         rule,
-        trainer=trainer.kind,
-        base_seed=seed,
+        chosen,
         warm_start=warm_start,
-        conditions=trainer.conditions(chosen, request.size, 100.0, pair[0]),
+        forks_are_wanted=is_given("share_prefix"),
     )
-    plan.check()
-    job = trainer.job(request)
-    plan = without_forks(plan, job, is_wanted=is_given("share_prefix"))
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(

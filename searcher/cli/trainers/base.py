@@ -13,13 +13,14 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import parse_pair
 
 if TYPE_CHECKING:
+    from syncswitch.searcher.decision import Rule
     from syncswitch.searcher.plan import SearchPlan
     from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
     from syncswitch.trainers.run_options import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
     from syncswitch.trainers.workload import Workload
 
-__all__ = ["Job", "JobRequest", "OwnOption", "TrainerChoice", "without_forks"]
+__all__ = ["Job", "JobRequest", "OwnOption", "TrainerChoice", "plan_search"]
 
 
 @dataclass(frozen=True)
@@ -186,22 +187,46 @@ class TrainerChoice(ABC):
         """
 
 
-def without_forks(plan: SearchPlan, job: Job, *, is_wanted: bool = False) -> SearchPlan:
-    """The plan, where no run can start from the checkpoint of another.
+def plan_search(
+    trainer: TrainerChoice,
+    request: JobRequest,
+    rule: Rule,
+    chosen: ConditionsChoice,
+    *,
+    warm_start: bool = False,
+    forks_are_wanted: bool = False,
+) -> tuple[SearchPlan, Job]:
+    """What a search was asked to do, and what it needs for that; the plan is checked first.
+
+    Where no run can start from the checkpoint of another, the plan does without.
 
     Args:
-        plan: As the rule would have it.
-        job: Says whether runs can.
-        is_wanted: Whether the user asked for it.
+        trainer: Makes the runs.
+        request: The job.
+        rule: Decides on the runs.
+        chosen: Under which conditions they train.
+        warm_start: Related policies in the database count as a first guess.
+        forks_are_wanted: Whether the user asked for shared prefixes.
 
     Raises:
-        UserError: That was asked for.
+        UserError: Something is out of range, does not exist, or does not fit the rest.
     """
-    if job.can_fork or not plan.rule.share_prefix:
-        return plan
-    if is_wanted:
+    from syncswitch.searcher.plan import SearchPlan
+
+    plan = SearchPlan(
+        rule,
+        trainer=trainer.kind,
+        base_seed=request.seed,
+        warm_start=warm_start,
+        conditions=trainer.conditions(chosen, request.size, 100.0, request.protocols[0]),
+    )
+    plan.check()
+    job = trainer.job(request)
+    if job.can_fork or not rule.share_prefix:
+        return plan, job
+    if forks_are_wanted:
         raise UserError(
             "--share-prefix needs runs that start from checkpoints of others, and those of a"
             " command do not; leave it out"
         )
-    return replace(plan, rule=replace(plan.rule, share_prefix=False))
+    return replace(plan, rule=replace(rule, share_prefix=False)), job
