@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,9 +25,10 @@ from syncswitch.trainers.cluster.messages import (
 )
 from syncswitch.trainers.trainer import Trainer, Verdict
 
-__all__ = ["be_chief"]
+__all__ = ["be_chief", "end_with_input"]
 
 _PACKAGE = "syncswitch"
+_STANDARD_INPUT = 0
 
 
 def be_chief(
@@ -48,6 +50,21 @@ def be_chief(
         raise
     talker.send(Ready(private_network))
     talker.serve(trainer)
+
+
+def end_with_input() -> None:
+    """Lets this process end when its standard input does, whatever TensorFlow is doing then.
+
+    Not by the kernel when its parent ends: a trainer may be opened in a thread that does not live
+    as long.
+    """
+    threading.Thread(target=_await_end_of_input, daemon=True).start()
+
+
+def _await_end_of_input() -> None:
+    while os.read(_STANDARD_INPUT, 1):
+        pass
+    os._exit(0)
 
 
 class _Talker:

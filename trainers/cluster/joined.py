@@ -11,11 +11,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from syncswitch.trainers.cluster.chief import be_chief
+from syncswitch.trainers.cluster.chief import be_chief, end_with_input
 from syncswitch.trainers.cluster.isolated import IsolatedTrainer
 from syncswitch.trainers.cluster.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.cluster.platform_keeper import PlatformKeeper
@@ -27,7 +26,6 @@ __all__ = ["JoinedTrainer"]
 _MODULE = "syncswitch.trainers.cluster.joined"
 # As a program it has another name.
 _LOG = logging.getLogger(_MODULE)
-_STANDARD_INPUT = 0
 
 
 class JoinedTrainer(IsolatedTrainer):
@@ -70,7 +68,7 @@ class JoinedTrainer(IsolatedTrainer):
 def main() -> None:
     """The chief."""
     socket_fd, reference, limit_text, step_device = sys.argv[1:]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_input()
     os.environ.update(NO_GPU)
     config = read_tf_config(os.environ)
 
@@ -90,13 +88,6 @@ def main() -> None:
 
     # What is to be said about the network has been said by the process that started this one.
     be_chief(Connection(int(socket_fd)), make_trainer, private_network=True)
-
-
-def _end_with_parent() -> None:
-    """Not by the kernel: a trainer may be opened in a thread that does not live as long."""
-    while os.read(_STANDARD_INPUT, 1):
-        pass
-    os._exit(1)
 
 
 if __name__ == "__main__":

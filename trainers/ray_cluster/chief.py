@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from multiprocessing.connection import Connection
 
-from syncswitch.trainers.cluster.chief import be_chief
+from syncswitch.trainers.cluster.chief import be_chief, end_with_input
 from syncswitch.trainers.cluster.network import free_ports
 from syncswitch.trainers.cluster.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.ray_cluster.options import RayOptions
@@ -30,7 +29,7 @@ def main() -> None:
     socket_fd, reference, workers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     options = RayOptions.from_json(sys.argv[4])
     os.environ.update(_ENVIRONMENT)
-    threading.Thread(target=_end_with_input, daemon=True).start()
+    end_with_input()
     status = 1
     try:
         be_chief(
@@ -65,11 +64,6 @@ def _make_trainer(reference: str, workers: int, options: RayOptions) -> Trainer:
     devices = server_devices(workers, GPU if options.gpus_per_worker else CPU)
     launcher = ServersLauncher(keeper.addresses, keeper, devices, kind="ray")
     return ClusterTrainer(load_workload(reference), workers, launcher)
-
-
-def _end_with_input() -> None:
-    sys.stdin.read()
-    os._exit(0)
 
 
 if __name__ == "__main__":
