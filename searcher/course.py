@@ -121,9 +121,9 @@ def _walk(rule: Rule, runs: tuple[Observation, ...], results: Mapping[Key, Obser
         decision = _decision(rule, runs)
         if not isinstance(decision, NextRun):
             return Course(runs, decision)
-        # All of these are needed whatever they measure, so their order does not matter.
-        known = (results[key] for key in asked_runs(rule, runs, decision) if key in results)
-        run = next(known, None)
+        asked = asked_runs(rule, runs, decision)
+        # In their order: one that diverges may end the setting before those after it.
+        run = results.get(asked[0]) if asked else None
         if run is None:
             return Course(runs, decision)
         runs = (*runs, _as_alone(rule, runs, run))
@@ -167,15 +167,16 @@ def _likely_runs(
         if not isinstance(branch.decision, NextRun):
             continue
         asked = asked_runs(rule, branch.runs, branch.decision)
-        free = [key for key in asked if key not in under_way]
+        missing = [key for key in asked if key not in results]
+        free = [key for key in missing if key not in under_way]
         for key in free:
             likely[key] -= minus_probability
         if free or not asked:
             continue
         percent = branch.decision.switch_percent
         for probability, accuracy in _outcomes(rule, branch.runs, percent):
-            imagined = tuple(Observation(*_numbered(key, accuracy)) for key in asked)
-            next_course = _walk(rule, (*branch.runs, *imagined), results)
+            imagined = {key: Observation(*_numbered(key, accuracy)) for key in missing}
+            next_course = _walk(rule, branch.runs, {**results, **imagined})
             heapq.heappush(branches, (minus_probability * probability, next(order), next_course))
     return likely
 
