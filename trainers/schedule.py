@@ -22,6 +22,7 @@ from syncswitch.trainers.protocols import choose_protocol
 __all__ = [
     "Segment",
     "checkpoint_path",
+    "checkpoint_steps",
     "decay_factor",
     "last_boundary",
     "next_segment",
@@ -111,14 +112,14 @@ def next_segment(
     missing = switch_worker_step(spec) - first_protocol_done
     is_first = missing > 0 and not is_detour
     end = min(W, done + missing) if is_first else W
-    checkpoints = _checkpoint_steps(spec)
+    checkpoints = checkpoint_steps(spec)
     end = min([end, *(step for step in checkpoints if step > done)])
     protocol = identity.first_protocol if is_first else identity.second_protocol
     return Segment(protocol, done, end, checkpoints.get(end, ()))
 
 
-def _checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
-    """Where a trial writes checkpoints, and for which percents."""
+def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
+    """Worker-steps after which a trial writes a checkpoint, and for which percents of W."""
     identity = spec.identity
     W = identity.total_worker_steps
     switch = switch_worker_step(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.run_log import run_identity
-from syncswitch.trainers.schedule import checkpoint_path
+from syncswitch.trainers.schedule import checkpoint_path, checkpoint_steps
 
 __all__ = [
     "Checkpoint",
@@ -24,6 +24,7 @@ __all__ = [
     "read_checkpoint",
     "remove_unfinished",
     "write_checkpoint",
+    "written_checkpoints",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -153,6 +154,16 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
         _check_run(path, known, run_identity(spec))
         return path, checkpoint
     return None
+
+
+def written_checkpoints(
+    spec: TrialSpec, worker_step: int
+) -> Iterator[tuple[tuple[float, ...], Path]]:
+    """Files that a trial has left up to a worker-step, with the percents that each belongs to."""
+    for step, percents in checkpoint_steps(spec).items():
+        path = checkpoint_path(spec, percents[-1], ".npz")
+        if step <= worker_step and path.exists():
+            yield percents, path
 
 
 def _check_run(path: Path, known: Mapping[str, Any], own: Mapping[str, Any]) -> None:

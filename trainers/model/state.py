@@ -17,6 +17,7 @@ from syncswitch.trainers.model.checkpoint import (
     read_checkpoint,
     remove_unfinished,
     write_checkpoint,
+    written_checkpoints,
 )
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
@@ -127,6 +128,8 @@ class StateForm:
         if own is not None:
             path, checkpoint = own
             log.go_back(checkpoint)
+            for percents, written in written_checkpoints(spec, log.done):
+                log.add_checkpoint(percents, written)
             reason = f"from {path.name}, after {log.done:,} worker-steps"
             log.add_event(RunEvent("resumed", log.done, log.elapsed_seconds, reason))
             return self.restored(checkpoint, path)

@@ -201,6 +201,8 @@ class TestResume:
         ]
         assert resumed.worker_steps == DENSE.total_worker_steps
         assert resumed.inherited_seconds == 0, "it paid for all of it"
+        assert sorted(resumed.checkpoints) == sorted(whole.checkpoints), "it wrote all of them"
+        assert all(path.exists() for path in resumed.checkpoints.values())
         assert kinds(resumed)["resumed"] == 1
         seconds = [one.elapsed_seconds for one in resumed.evaluations]
         assert seconds == sorted(seconds)

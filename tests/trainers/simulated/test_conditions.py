@@ -59,6 +59,7 @@ class TestARunThatWasKilled:
             record = trainer.train(replace(killed, resume=True))
             assert_bitwise_equal(read_checkpoint(record.checkpoints[100.0]), end)
             assert self.known(record) == self.known(whole)
+            assert sorted(record.checkpoints) == sorted(whole.checkpoints)
             resumed = [event for event in record.events if event.kind == "resumed"]
             assert [event.worker_step for event in resumed] == [reached]
             assert [e for e in record.events if e.kind != "resumed"] == list(whole.events)
