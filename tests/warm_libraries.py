@@ -1,4 +1,4 @@
-"""What the fork server of `warm_program.py` imports before it forks: what a zygote does."""
+"""What the fork server of `warm_program.py` imports before it forks, as a zygote does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import os
 # A GPU cannot be used after a fork.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
+import optuna  # noqa: F401
 import sklearn.datasets  # noqa: F401
 
+import syncswitch.searcher.cli  # noqa: F401
+import syncswitch.searcher.policy_search  # noqa: F401
+import syncswitch.storage.engine  # noqa: F401
 import syncswitch.trainers.model.tensorflow_api  # noqa: F401
+import syncswitch.trainers.runner  # noqa: F401
