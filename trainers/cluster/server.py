@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any, NoReturn, cast
 
 from syncswitch.storage.errors import UserError, one_line
 
-__all__ = ["become_server", "serve", "start_server"]
+__all__ = ["become_server", "do_without_keras", "serve", "start_server"]
 
 _STANDARD_INPUT = 0
 
@@ -57,6 +58,14 @@ def start_server(addresses: Mapping[str, Sequence[str]], job: str, task: int) ->
         ) from error
 
 
+def do_without_keras() -> None:
+    """Lets this process import TensorFlow without Keras, of which a server knows nothing.
+
+    Keras is 40 % of the time that the import takes, and 150 MB.
+    """
+    sys.modules.setdefault("keras", cast(ModuleType, None))
+
+
 def become_server(
     addresses: Mapping[str, Sequence[str]],
     job: str,
@@ -85,6 +94,7 @@ def become_server(
 def main() -> None:
     """The program."""
     content, job, task, port = sys.argv[1:]
+    do_without_keras()
     serve(json.loads(content), job, int(task), int(port))
 
 

@@ -72,8 +72,9 @@ def serve_until_chief_is_gone(
     """
     is_worker_with_gpu = config.job == "worker" and gpus_per_worker > 0
     os.environ.update(gpu_worker_environment(gpus_per_worker) if is_worker_with_gpu else NO_GPU)
-    from syncswitch.trainers.cluster.server import start_server
+    from syncswitch.trainers.cluster.server import do_without_keras, start_server
 
+    do_without_keras()
     signal.signal(signal.SIGTERM, _end)
     # Kept in a variable: a server that nobody refers to is stopped.
     server = start_server(config.addresses, config.job, config.task)

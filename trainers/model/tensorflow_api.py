@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +41,9 @@ _QUIET_LEVEL = "3"
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 with _quiet():
-    import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
+    # A server does without it; see `do_without_keras`.
+    if sys.modules.get("keras", sys) is not None:
+        import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
     import tensorflow as tf
 
     # The look for GPUs has notes of its own.

@@ -14,7 +14,7 @@ from typing import Any
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.network import die_with_parent
-from syncswitch.trainers.cluster.server import start_server
+from syncswitch.trainers.cluster.server import do_without_keras, start_server
 
 __all__ = ["main"]
 
@@ -23,6 +23,7 @@ def main() -> None:
     """The program."""
     # However its actor ends; also while this process is stopped.
     die_with_parent()
+    do_without_keras()
     host, port, job, task = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 
     def start(port: str) -> Any:

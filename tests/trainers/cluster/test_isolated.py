@@ -58,13 +58,10 @@ def make_trainer(devices: Any) -> Iterator[MakeTrainer]:
 # A run on servers takes seconds, and its chief is the cluster of one process, which keeps to the
 # whole contract: here stands what passes between the processes.
 KEPT = {
-    "test_the_protocols_may_come_in_the_other_order",
     "test_the_record_says_what_when_and_with_what",
-    "test_a_seed_fixes_bsp_and_another_changes_it",
     "test_the_observer_is_told_what_the_record_says",
     "test_stop_is_obeyed",
     "test_a_run_that_explodes_is_a_result",
-    "test_an_interrupt_stops_the_run_and_goes_up",
     "test_an_observer_that_fails_stops_the_run",
     "test_a_trial_of_another_job_is_refused",
     "test_a_fork_of_bsp_measures_what_the_whole_run_did",
