@@ -76,7 +76,7 @@ def table_of(paper_url: str) -> Callable[[str], list[Row]]:
 
     @cache
     def rows(table: str) -> list[Row]:
-        found = ask(paper_url, SETUPS[table], "--table", "--simulations", "400")
+        found = ask(paper_url, SETUPS[table], "--table", "--simulations", "200")
         assert isinstance(found, list)
         return found
 

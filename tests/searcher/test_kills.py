@@ -27,6 +27,7 @@ from syncswitch.storage.records import TimingPolicy
 from syncswitch.storage.trials import TrialStore
 
 PLAN = SearchPlan(PaperRule(settings=4, runs=3))
+SHORT = SearchPlan(PaperRule(settings=2, runs=2))
 PATIENCE = Patience(poll_seconds=0.02, retry_seconds=0.1, beat_seconds=0.01, orphan_seconds=0.5)
 KILLS = 20
 RUN_SECONDS = 0.2
@@ -34,10 +35,10 @@ RUN_SECONDS = 0.2
 Run = tuple[float, int, float, bool]
 
 
-def search(url: str, delay_seconds: float) -> None:
+def search(url: str, delay_seconds: float, plan: SearchPlan = PLAN) -> None:
     trainer = GeneratedTrainer(delay_seconds=delay_seconds, diverges_below_percent=7)
     with open_database(url, create=True) as database:
-        Search(database, identity(), PLAN, lambda: trainer, patience=PATIENCE).run()
+        Search(database, identity(), plan, lambda: trainer, patience=PATIENCE).run()
 
 
 def search_and_die(url: str, place: str, when: str) -> None:
@@ -57,7 +58,7 @@ def search_and_die(url: str, place: str, when: str) -> None:
         return result
 
     setattr(owner, method, deadly)
-    search(url, 0.0)
+    search(url, 0.0, SHORT)
 
 
 def start(url: str, delay_seconds: float) -> BaseProcess:
@@ -92,12 +93,12 @@ def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[PLAN], ids=["long"])
 def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> tuple[list[Run], list[TimingPolicy]]:
     url = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/search.db"
-    search(url, 0.0)
+    search(url, 0.0, request.param)
     return outcome(url)
 
 
@@ -124,6 +125,7 @@ def test_twenty_kills_change_nothing(
     assert same_answer(policies[0], expected_policies[0])
 
 
+@pytest.mark.parametrize("undisturbed", [SHORT], indirect=True, ids=["short"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     "place",
@@ -145,7 +147,7 @@ def test_death_at_any_write_changes_nothing(
     process.start()
     process.join()
     assert process.exitcode == 9
-    search(url, 0.0)
+    search(url, 0.0, SHORT)
 
     runs, policies = outcome(url)
     expected_runs, expected_policies = undisturbed
