@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TypeVar
 
@@ -38,6 +38,7 @@ __all__ = [
     "Database",
     "examined",
     "open_database",
+    "opened",
     "upgrade_database",
 ]
 
@@ -159,6 +160,19 @@ def open_database(url: str, *, create: bool) -> Database:
         engine.dispose()
         raise
     return Database(url, engine)
+
+
+def opened(database: Database | str) -> AbstractContextManager[Database]:
+    """A database that is there, for functions that take it open or as its URL.
+
+    What was open stays open at the end.
+
+    Raises:
+        DatabaseError: As `open_database`.
+    """
+    if isinstance(database, str):
+        return open_database(database, create=False)
+    return nullcontext(database)
 
 
 def upgrade_database(url: str) -> str | None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import astuple
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -40,7 +39,7 @@ from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
 from syncswitch.storage.analysis.summaries import SettingStatistics, setting_statistics
 from syncswitch.storage.analysis.trial_details import trial_facts
 from syncswitch.storage.analysis.trial_filter import RunChoice, TrialChoice
-from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.engine import Database, opened
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.facts import TRIAL_FACTS
 
@@ -171,8 +170,8 @@ def settings(
         UserError: As in `trials`.
     """
     _pandas()
-    with _opened(database) as opened:
-        rows = setting_statistics(opened, confidence=confidence, **choice)
+    with opened(database) as read:
+        rows = setting_statistics(read, confidence=confidence, **choice)
     return frame_of("settings", map(astuple, rows))
 
 
@@ -190,8 +189,8 @@ def policies(
         UserError: As in `trials`.
     """
     _pandas()
-    with _opened(database) as opened:
-        rows = policy_versions(opened, workload=workload, fingerprint=fingerprint)
+    with opened(database) as read:
+        rows = policy_versions(read, workload=workload, fingerprint=fingerprint)
     names = [column.name for column in COLUMNS["policies"]]
     return frame_of("policies", ([row[name] for name in names] for row in rows))
 
@@ -215,8 +214,8 @@ def search_costs(
         UserError: As in `trials`.
     """
     _pandas()
-    with _opened(database) as opened:
-        rows = study_costs(opened, workload=workload, fingerprint=fingerprint, study=study)
+    with opened(database) as read:
+        rows = study_costs(read, workload=workload, fingerprint=fingerprint, study=study)
     return frame_of("search_costs", map(astuple, rows))
 
 
@@ -272,17 +271,9 @@ def _whole(database: Database | str, name: FrameName, query: Select[Any]) -> pan
 def _chunks(
     database: Database | str, name: FrameName, query: Select[Any], rows: int
 ) -> Iterator[pandas.DataFrame]:
-    with _opened(database) as opened:
-        for block in row_blocks(opened, query, rows):
+    with opened(database) as read:
+        for block in row_blocks(read, query, rows):
             yield frame_of(name, block)
-
-
-def _opened(database: Database | str) -> Database | nullcontext[Database]:
-    return (
-        open_database(database, create=False)
-        if isinstance(database, str)
-        else nullcontext(database)
-    )
 
 
 def _pandas() -> ModuleType:

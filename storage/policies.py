@@ -32,7 +32,7 @@ from syncswitch.storage.registry.policy_rows import (
     read_policies,
 )
 from syncswitch.storage.selection import is_workload
-from syncswitch.storage.workload_rows import lock_workload, registered_workload
+from syncswitch.storage.workload_rows import lock_workload, read_workloads, registered_workload
 
 __all__ = ["CURRENT", "EvidenceTrial", "PolicyEntry", "PolicyRegistry"]
 
@@ -171,6 +171,11 @@ class PolicyRegistry:
         with self._database.session(read_only=True) as session:
             row = session.get(WorkloadRow, fingerprint)
             return None if row is None else registered_workload(row)
+
+    def workloads(self, selector: str) -> list[RegisteredWorkload]:
+        """All that `selector` names, newest first; it is as the workload of `lookup`."""
+        with self._database.session(read_only=True) as session:
+            return read_workloads(session, selector)
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
         """What the database still has of the trials that a version rests on, in their order."""

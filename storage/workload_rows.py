@@ -10,8 +10,15 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.models import WorkloadRow
 from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.selection import is_workload
 
-__all__ = ["lock_workload", "registered_workload", "upsert_workload", "workload_row"]
+__all__ = [
+    "lock_workload",
+    "read_workloads",
+    "registered_workload",
+    "upsert_workload",
+    "workload_row",
+]
 
 
 def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
@@ -39,6 +46,16 @@ def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:
     """Makes writers of one workload take turns, so that each sees what the last one wrote."""
     query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
     return session.scalars(query).one_or_none()
+
+
+def read_workloads(session: Session, selector: str) -> list[RegisteredWorkload]:
+    """Those with this name, normal reference or start of the fingerprint, newest first."""
+    query = (
+        select(WorkloadRow)
+        .where(is_workload(selector))
+        .order_by(WorkloadRow.registered_at.desc(), WorkloadRow.fingerprint)
+    )
+    return [registered_workload(row) for row in session.scalars(query)]
 
 
 def registered_workload(row: WorkloadRow) -> RegisteredWorkload:

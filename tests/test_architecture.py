@@ -91,6 +91,8 @@ HEAVY = {
     "scipy",
     "pandas",
     "pyarrow",
+    "plotly",
+    "jinja2",
 }
 
 

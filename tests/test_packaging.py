@@ -28,7 +28,7 @@ def expected_files() -> set[str]:
     return {
         f"syncswitch/{path.relative_to(ROOT)}"
         for folder in ("searcher", "storage", "trainers")
-        for pattern in ("*.py", "*.json", "py.typed")
+        for pattern in ("*.py", "*.json", "*.jinja", "py.typed")
         for path in (ROOT / folder).rglob(pattern)
     }
 

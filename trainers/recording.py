@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.engine import Database
     from syncswitch.storage.trials import StoredTrial
 
-__all__ = ["REPLAY", "RecordedRun", "Recording", "read_recording"]
+__all__ = ["REPLAY", "RecordedRun", "Recording", "read_recording", "whole_runs"]
 
 REPLAY = "replay"
 """Name of the trainer that answers from recorded runs; what it makes is no recording."""
@@ -156,9 +156,8 @@ def read_recording(
     _check_one_workload(workload, counted)
     runs: list[RecordedRun] = []
     if counted:
-        completer = _Completer(complete, store.curves(counted[0].fingerprint))
-        whole = (completer.whole(trial.trial_id) for trial in counted)
-        runs = [run for run in whole if run is not None]
+        whole = whole_runs(complete, store.curves(counted[0].fingerprint))
+        runs = [whole[trial.trial_id] for trial in counted if trial.trial_id in whole]
     registered = PolicyRegistry(database).workload(counted[0].fingerprint) if runs else None
     if registered is None:
         raise UserError(
@@ -180,6 +179,24 @@ def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
             f"{workload!r} names {len(clusters)} workloads: {found}; choose with --workers or the"
             " fingerprint"
         )
+
+
+def whole_runs(
+    trials: Iterable[StoredTrial], curves: Mapping[int, tuple[Evaluation, ...]]
+) -> dict[int, RecordedRun]:
+    """Complete runs from their first worker-step on, by `trial_id`.
+
+    A fork is completed with what it inherited, and left out where the run that it was forked from
+    is not among them.
+
+    Args:
+        trials: Complete runs of one workload.
+        curves: Their own evaluations by `trial_id`.
+    """
+    known = tuple(trials)
+    completer = _Completer(known, curves)
+    whole = {trial.trial_id: completer.whole(trial.trial_id) for trial in known}
+    return {trial_id: run for trial_id, run in whole.items() if run is not None}
 
 
 class _Completer:

@@ -23,8 +23,7 @@ from syncswitch.storage.registry.similarity import (
     not_compared,
     ranked,
 )
-from syncswitch.storage.selection import is_workload
-from syncswitch.storage.workload_rows import registered_workload
+from syncswitch.storage.workload_rows import read_workloads, registered_workload
 
 __all__ = ["Suggestion", "known_facts", "nearest_hint", "related_switches", "suggest"]
 
@@ -78,13 +77,8 @@ def known_facts(
     Returns:
         None where not even the size of the cluster is known.
     """
-    query = (
-        select(WorkloadRow)
-        .where(is_workload(workload))
-        .order_by(WorkloadRow.registered_at.desc(), WorkloadRow.fingerprint)
-    )
     with database.session(read_only=True) as session:
-        identities = [registered_workload(row).identity for row in session.scalars(query)]
+        identities = [known.identity for known in read_workloads(session, workload)]
 
     def fits(identity: WorkloadIdentity) -> tuple[bool, bool, bool]:
         pair = (identity.first_protocol, identity.second_protocol)

@@ -7,6 +7,7 @@ import pytest
 
 from syncswitch.storage.engine import Database
 from syncswitch.storage.models import WorkloadRow
+from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.workload_rows import registered_workload, workload_row
 
@@ -42,3 +43,18 @@ def test_a_workload_is_the_same_again_with_the_same_fingerprint(
         found = registered_workload(row)
     assert found == workload
     assert found.identity.fingerprint == fingerprint
+
+
+def test_all_workloads_of_a_name_are_found_newest_first(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    known = [
+        RegisteredWorkload(replace(identity, workers=workers), "job.py:it") for workers in (4, 8)
+    ]
+    for workload in known:
+        with database.session() as session:
+            session.add(workload_row(workload))
+    registry = PolicyRegistry(database)
+    assert registry.workloads("digits") == registry.workloads("job.py:it") == known[::-1]
+    assert registry.workloads(known[0].identity.fingerprint[:8]) == known[:1]
+    assert registry.workloads("other") == []

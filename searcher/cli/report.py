@@ -1,0 +1,90 @@
+"""`syncswitch-search report`: everything about one job on one HTML page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from syncswitch.searcher.cli.policy_selection import Selection
+from syncswitch.trainers.console import (
+    EXIT_OK,
+    common_options,
+    print_json,
+    protocols_option,
+    workers_option,
+)
+
+__all__ = ["report"]
+
+_STANDARD_OUTPUT = Path("-")
+
+
+@click.command()
+@click.argument("reference", metavar="WORKLOAD")
+@workers_option(None, "Only the job on this many workers.")
+@protocols_option(None, "Only the job with these. Protocols before and after the switch.")
+@click.option(
+    "--study",
+    metavar="NAME",
+    help="Search to show. Default: the one that found the current policy, else the newest.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="File to write; - for standard output.",
+)
+@common_options
+def report(
+    reference: str,
+    workers: int | None,
+    protocols: str | None,
+    study: str | None,
+    output: Path,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Writes everything about WORKLOAD on one HTML page, for people who would rather look.
+
+    The policy and how to use it, accuracy against switch point, the way and the cost of the search,
+    accuracy over time, training times, throughput, staleness, stragglers and failures, and what all
+    of it rests on. Also of a search under way, and of runs that were only imported. The file opens
+    in any browser and needs no network.
+
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
+    fingerprint.
+    """
+    from syncswitch.searcher.report.load import load_report
+    from syncswitch.searcher.report.page import page_of
+
+    selection = Selection(reference, workers, protocols)
+    data = load_report(
+        storage_url, reference, workers=workers, protocols=selection.pair, study=study
+    )
+    page = page_of(data).encode()
+    if output == _STANDARD_OUTPUT:
+        sys.stdout.buffer.write(page)
+        return EXIT_OK
+    from syncswitch.storage.whole_file import whole_file
+
+    with whole_file(output) as file:
+        file.write(page)
+    answer = data.answer
+    if as_json:
+        facts = {
+            "path": str(output),
+            "bytes": len(page),
+            "workload": data.identity.name,
+            "fingerprint": data.identity.fingerprint,
+            "policy_version": None if answer is None else answer.version,
+            "study": None if data.search is None else data.search.study,
+            "runs": len(data.runs),
+        }
+        print_json(facts)
+    else:
+        click.echo(f"report of {data.identity.name} written to {output}; open it in a browser")
+    return EXIT_OK

@@ -1,0 +1,24 @@
+"""The report of a job: what it shows (`ReportData`), its figures and the page.
+
+```
+from syncswitch.searcher.report import figures, load_report
+
+data = load_report("sqlite:///syncswitch.db", "digits")
+figures.accuracy_by_switch(data).show()
+```
+
+Figures and page need the extra `report`.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.report.data import ReportData
+    from syncswitch.searcher.report.load import load_report
+    from syncswitch.searcher.report.page import page_of
+
+__all__ = ["ReportData", "load_report", "page_of"]
+
+__getattr__ = lazy_names(__name__, {"ReportData": "data", "load_report": "load", "page_of": "page"})

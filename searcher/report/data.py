@@ -1,0 +1,218 @@
+"""What a report shows of one job, read once: frozen values, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from syncswitch.searcher.estimates import Estimate, mean
+from syncswitch.searcher.report.search_path import PathStep
+from syncswitch.searcher.result import SearchCost
+from syncswitch.storage.analysis.search_costs import StudyCost
+from syncswitch.storage.analysis.summaries import BASELINE_PERCENT, SettingStatistics
+from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
+from syncswitch.storage.records import RunConditions, RunEvent, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.trials import SearchInfo, StoredTrial
+from syncswitch.trainers.recording import RecordedRun
+
+__all__ = ["Acceptance", "ReportData", "ReportRun"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRun:
+    """One training run.
+
+    Attributes:
+        trial: As the database has it.
+        whole: From its first worker-step on, what a fork inherited included; None for a run that
+            is not complete, or whose beginning is lost.
+        events: What happened to it, in order.
+        outcome: `whole`, `stopped` (early, its accuracy was known), `diverged`, `cancelled` (no
+            longer needed), `failed` (and made again), `running` or `lost` (its process died).
+    """
+
+    trial: StoredTrial
+    whole: RecordedRun | None
+    events: tuple[RunEvent, ...]
+    outcome: str
+
+    @property
+    def name(self) -> str:
+        """What people tell it from the others by."""
+        if self.trial.source is not None:
+            return self.trial.source
+        return f"trial {self.trial.trial_number}"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it measured something."""
+        return self.trial.state == "complete"
+
+    @property
+    def is_sound(self) -> bool:
+        """Complete, and not diverged."""
+        return self.is_complete and not self.trial.diverged
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What a setting has to keep.
+
+    Attributes:
+        target_accuracy: A, 0 to 1.
+        threshold: beta, the accuracy that may be lost.
+        origin: Where these come from, in words.
+    """
+
+    target_accuracy: float
+    threshold: float
+    origin: str
+
+    @property
+    def least_accuracy(self) -> float:
+        """The lowest mean accuracy that is accepted."""
+        return self.target_accuracy - self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything that a report shows.
+
+    Attributes:
+        identity: The job.
+        reference: How to load its workload, as the database knows it.
+        place: The database, without password.
+        read_at: When it was read; UTC.
+        policy: The policy that is shown; None where there is none yet.
+        versions: All versions, newest first.
+        evidence: What the database still has of the runs that the policy rests on, in its order.
+        search: The search that is shown: the one that found the policy, else the newest; None
+            where there is none.
+        searches: All searches and evaluations of the job and what they cost.
+        trouble: Why the search has no answer; None where nothing is wrong.
+        conditions: Under which the runs trained that the figures compare.
+        runs: All runs of the job, in the order in which they were added.
+        settings: Statistics of the settings, of completed runs under `conditions`.
+        path: The runs of the search in their order, and what was known after each.
+        acceptance: What a setting has to keep; None as long as nothing was measured.
+        cost: Of the search; None where there is none.
+        software: Version by name of distribution.
+    """
+
+    identity: WorkloadIdentity
+    reference: str
+    place: str
+    read_at: datetime
+    policy: PolicyEntry | None
+    versions: tuple[PolicyEntry, ...]
+    evidence: tuple[EvidenceTrial, ...]
+    search: SearchInfo | None
+    searches: tuple[StudyCost, ...]
+    trouble: str | None
+    conditions: RunConditions
+    runs: tuple[ReportRun, ...]
+    settings: tuple[SettingStatistics, ...]
+    path: tuple[PathStep, ...]
+    acceptance: Acceptance | None
+    cost: SearchCost | None
+    software: Mapping[str, str]
+
+    @property
+    def first(self) -> str:
+        """The first protocol, as people write it."""
+        return self.identity.first_protocol.upper()
+
+    @property
+    def second(self) -> str:
+        """The second one."""
+        return self.identity.second_protocol.upper()
+
+    @property
+    def answer(self) -> TimingPolicy | None:
+        """The policy itself."""
+        return None if self.policy is None else self.policy.policy
+
+    @property
+    def is_found_here(self) -> bool:
+        """Whether the search that is shown found the policy that is shown."""
+        if self.policy is None or self.search is None or self.policy.imported_at is not None:
+            return False
+        return self.policy.policy.study == self.search.study
+
+    @property
+    def compared(self) -> tuple[ReportRun, ...]:
+        """The completed runs that count for a setting, under the conditions of the report."""
+        return tuple(
+            run
+            for run in self.runs
+            if run.is_complete
+            and run.trial.setting_percent is not None
+            and run.trial.conditions == self.conditions
+        )
+
+    @property
+    def search_runs(self) -> tuple[ReportRun, ...]:
+        """Of the search that is shown, whatever became of them."""
+        if self.search is None:
+            return ()
+        return tuple(run for run in self.runs if run.trial.study == self.search.study)
+
+    def at(self, setting_percent: float) -> tuple[ReportRun, ...]:
+        """The compared runs of one setting."""
+        return tuple(run for run in self.compared if run.trial.setting_percent == setting_percent)
+
+    def whole_seconds(self, setting_percent: float) -> Estimate | None:
+        """Training time of a whole run at a setting with its 95 % interval.
+
+        Of a run that was stopped early it is what the whole would have taken; diverged runs are
+        left out. None where no time is known.
+        """
+        return _mean_of(run.trial.whole_run_seconds for run in self.at(setting_percent))
+
+    @property
+    def baseline_seconds(self) -> float | None:
+        """One training with the first protocol alone: measured, else as the search estimates it."""
+        measured = self.whole_seconds(BASELINE_PERCENT)
+        if measured is not None and measured.value > 0:
+            return measured.value
+        if self.cost is not None and self.cost.baseline_seconds:
+            return self.cost.baseline_seconds
+        return None if self.answer is None else self.answer.baseline_seconds
+
+    @property
+    def baseline_is_estimated(self) -> bool:
+        """No run with the first protocol alone says `baseline_seconds`."""
+        return self.whole_seconds(BASELINE_PERCENT) is None
+
+    @property
+    def policy_seconds(self) -> float | None:
+        """One training with the policy; None without one, or where its time is unknown."""
+        return None if self.answer is None else self.answer.training_seconds
+
+    @property
+    def speed_up(self) -> float | None:
+        """Times as fast as the first protocol alone; None where either time is unknown."""
+        if self.answer is None or not self.policy_seconds:
+            return None
+        baseline = self.answer.baseline_seconds or self.baseline_seconds
+        return baseline / self.policy_seconds if baseline else None
+
+    @property
+    def recurrences_to_pay_back(self) -> float | None:
+        """Trainings with the policy that save what its search cost.
+
+        Infinite where the policy saves nothing; None where that is not known. As the paper's
+        "amortized cost" (Tables IV to VI): search cost / (1 - time with the policy).
+        """
+        if not self.is_found_here or self.cost is None or self.speed_up is None:
+            return None
+        assert self.policy_seconds is not None  # or there were no speed-up
+        saved = self.policy_seconds * (self.speed_up - 1)
+        return self.cost.paid_seconds / saved if saved > 0 else math.inf
+
+
+def _mean_of(values: Iterable[float | None]) -> Estimate | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None

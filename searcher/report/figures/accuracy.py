@@ -1,0 +1,279 @@
+"""Accuracy against the switch point, and over training time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.searcher.report.curves import DrawnCurve, drawn_curves
+from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
+from syncswitch.searcher.report.figures.style import (
+    BAND,
+    FIRST,
+    INK,
+    POLICY,
+    QUIET,
+    REJECTED,
+    SECOND,
+    SwitchAxis,
+    figure_of,
+    level,
+    plain,
+    switch_title,
+)
+from syncswitch.searcher.report.table import percent_text
+from syncswitch.storage.errors import UserError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["accuracy_by_switch", "accuracy_over_time"]
+
+_SPREAD = 0.22  # of the runs of a setting, in halvings
+_ROLES = {
+    "first": (FIRST, "solid"),
+    "policy": (POLICY, "dash"),
+    "early": (SECOND, "dot"),
+}
+
+
+def accuracy_by_switch(data: ReportData) -> Figure:
+    """Converged accuracy of every run against its switch point.
+
+    Points are runs (diverged ones lie on the bottom line), diamonds the means of the settings with
+    their 95 % intervals (Student's), the band what is accepted, the star the policy.
+
+    Raises:
+        UserError: No run is complete and sound, or plotly is missing.
+    """
+    runs = data.compared
+    if not runs:
+        raise UserError(f"no run of {data.identity.name} is complete yet")
+    accuracies = [run.trial.converged_accuracy or 0.0 for run in runs if run.is_sound]
+    if not accuracies:
+        raise UserError(f"every run of {data.identity.name} diverged, so there is no accuracy")
+    axis = SwitchAxis(run.trial.setting_percent or 0.0 for run in runs)
+    places = _places(runs, axis)
+    low, high = _range(accuracies, data)
+    bottom = low + 0.06 * (high - low)  # diverged runs are drawn here, below everything
+    traces = [
+        *_run_traces(runs, places, bottom),
+        *_mean_trace(data, axis),
+        *_answer_trace(data, axis, bottom),
+    ]
+    return figure_of(
+        traces,
+        x=axis.axis(switch_title(data)),
+        y={"title": "converged accuracy", "tickformat": ".4~f", "range": [low, high]},
+        shapes=_acceptance_shapes(data.acceptance),
+    )
+
+
+def _places(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
+    """Side by side, so that equal runs do not hide each other."""
+    places: dict[int, float] = {}
+    for percent in axis.percents:
+        same = [run.trial.trial_id for run in runs if (run.trial.setting_percent or 0) == percent]
+        for number, trial_id in enumerate(same):
+            aside = (number + 0.5) / len(same) - 0.5
+            places[trial_id] = axis.at(percent) + _SPREAD * 2 * aside
+    return places
+
+
+def _range(accuracies: Sequence[float], data: ReportData) -> tuple[float, float]:
+    """Of what is drawn; the interval of two runs may be wider than all of it, and is cut."""
+    known = [*accuracies, *(one.mean_accuracy for one in data.settings if one.mean_accuracy)]
+    if data.acceptance is not None:
+        known += [data.acceptance.least_accuracy, data.acceptance.target_accuracy]
+    low, high = min(known), max(known)
+    room = 0.18 * max(high - low, 0.004)
+    return low - 2 * room, high + room
+
+
+def _run_traces(
+    runs: Sequence[ReportRun], places: dict[int, float], bottom: float
+) -> list[dict[str, Any]]:
+    kinds = (
+        ("one run", "whole", "circle", INK),
+        ("one run, stopped early", "stopped", "circle-open", INK),
+        ("diverged (no accuracy)", "diverged", "x", REJECTED),
+    )
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [places[run.trial.trial_id] for run in of_kind],
+            "y": [_height(run, bottom) for run in of_kind],
+            "text": [_run_text(run) for run in of_kind],
+            "hovertemplate": "%{text}<extra></extra>",
+            "marker": {"symbol": symbol, "size": 8, "color": colour, "opacity": 0.75},
+        }
+        for name, outcome, symbol, colour in kinds
+        if (of_kind := [run for run in runs if run.outcome == outcome])
+    ]
+
+
+def _height(run: ReportRun, bottom: float) -> float:
+    return bottom if run.trial.diverged else run.trial.converged_accuracy or 0.0
+
+
+def _run_text(run: ReportRun) -> str:
+    accuracy = run.trial.converged_accuracy
+    measured = "diverged" if run.trial.diverged else f"accuracy {accuracy or 0.0:.4f}"
+    return f"{plain(run.name)}<br>{percent_text(run.trial.setting_percent or 0.0)}: {measured}"
+
+
+def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
+    known = [one for one in data.settings if one.mean_accuracy is not None]
+    if not known:
+        return []
+    halves = [
+        (one.upper_accuracy or 0.0) - (one.mean_accuracy or 0.0) if one.upper_accuracy else 0.0
+        for one in known
+    ]
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "mean, 95 % interval",
+            "x": [axis.at(one.setting_percent) for one in known],
+            "y": [one.mean_accuracy for one in known],
+            "error_y": {"type": "data", "array": halves, "color": FIRST, "thickness": 1.5},
+            "text": [
+                f"{percent_text(one.setting_percent)}: mean {one.mean_accuracy:.4f}"
+                f" of {one.runs - one.diverged_runs} runs"
+                for one in known
+            ],
+            "hovertemplate": "%{text}<extra></extra>",
+            "line": {"color": FIRST, "width": 1.5, "dash": "dot"},
+            "marker": {"symbol": "diamond-open", "size": 14, "color": FIRST},
+        }
+    ]
+
+
+def _answer_trace(data: ReportData, axis: SwitchAxis, bottom: float) -> list[dict[str, Any]]:
+    answer = data.answer
+    if answer is None:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"the policy: {percent_text(answer.switch_percent)}",
+            "x": [axis.at(answer.switch_percent)],
+            "y": [bottom if answer.mean_accuracy is None else answer.mean_accuracy],
+            "hovertemplate": f"the policy: {percent_text(answer.switch_percent)}<extra></extra>",
+            "marker": {
+                "symbol": "star",
+                "size": 17,
+                "color": POLICY,
+                "line": {"color": "white", "width": 1},
+            },
+        }
+    ]
+
+
+def _acceptance_shapes(acceptance: Acceptance | None) -> list[dict[str, Any]]:
+    if acceptance is None:
+        return []
+    least, target = acceptance.least_accuracy, acceptance.target_accuracy
+    band = {
+        "type": "rect",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": least,
+        "y1": target,
+        "layer": "below",
+        "fillcolor": BAND,
+        "line": {"width": 0},
+    }
+    return [
+        band,
+        level(target, f"target {target:.4f}", POLICY, "solid", above=True),
+        level(least, f"least accepted {least:.4f}", POLICY, "dash", above=False),
+    ]
+
+
+def accuracy_over_time(data: ReportData) -> Figure:
+    """Test accuracy over training time: the first protocol alone, the policy, an early switch.
+
+    As Fig. 11 of the Sync-Switch paper. Thick is the run of median accuracy of each setting, thin
+    are others; the mark on a thick line is its switch.
+
+    Raises:
+        UserError: No curve is recorded, or plotly is missing.
+    """
+    curves = drawn_curves(data)
+    if not curves:
+        raise UserError("no run has a recorded curve of accuracy")
+    traces = [trace for curve in curves for trace in _curve_traces(curve, data)]
+    level_of = data.acceptance
+    return figure_of(
+        traces,
+        x={"title": "training time in seconds", "rangemode": "tozero"},
+        y={"title": "test accuracy", "tickformat": ".4~f", **_sound_range(curves)},
+        shapes=[]
+        if level_of is None
+        else [level(level_of.target_accuracy, "target", QUIET, "dot", above=True)],
+    )
+
+
+def _sound_range(curves: Sequence[DrawnCurve]) -> dict[str, Any]:
+    """Of the curves that did not diverge: one that did leaves the figure at its bottom."""
+    sound = [accuracy for curve in curves if not curve.diverged for accuracy in curve.accuracies]
+    if not sound or not any(curve.diverged for curve in curves):
+        return {}
+    low, high = min(sound), max(sound)
+    room = 0.08 * max(high - low, 0.01)
+    return {"range": [low - room, high + room]}
+
+
+def _curve_traces(curve: DrawnCurve, data: ReportData) -> list[dict[str, Any]]:
+    colour, dash = _ROLES[curve.role]
+    name = _curve_name(curve, data)
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "legendgroup": curve.role,
+        "showlegend": curve.is_typical,
+        "x": list(curve.seconds),
+        "y": list(curve.accuracies),
+        "opacity": 1.0 if curve.is_typical else 0.3,
+        "line": {"color": colour, "width": 2.5 if curve.is_typical else 1, "dash": dash},
+        "hovertemplate": f"{plain(curve.name)}: %{{y:.4f}} after %{{x:.1f}} s<extra></extra>",
+    }
+    if curve.switch is None or not curve.is_typical:
+        return [line]
+    seconds, accuracy = curve.switch
+    mark = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "switch",
+        "legendgroup": curve.role,
+        "showlegend": False,
+        "x": [seconds],
+        "y": [accuracy],
+        "marker": {
+            "symbol": "diamond",
+            "size": 12,
+            "color": colour,
+            "line": {"color": "white", "width": 1.5},
+        },
+        "hovertemplate": f"switch to {plain(data.second)} after %{{x:.1f}} s<extra></extra>",
+    }
+    return [line, mark]
+
+
+def _curve_name(curve: DrawnCurve, data: ReportData) -> str:
+    if curve.setting_percent >= 100:
+        name = f"{data.first} alone"
+    elif curve.setting_percent <= 0:
+        name = f"{data.second} alone"
+    else:
+        name = f"switch at {percent_text(curve.setting_percent)}"
+    is_policy = curve.role == "policy" and data.answer is not None
+    name += " (the policy)" if is_policy else ""
+    return plain(name + (", diverged" if curve.diverged else ""))

@@ -1,0 +1,185 @@
+"""Training times, what the search cost, and when it is paid back."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.figures.style import (
+    FIRST,
+    INK,
+    POLICY,
+    QUIET,
+    SECOND,
+    figure_of,
+    level,
+    plain,
+    switch_title,
+)
+from syncswitch.searcher.report.table import percent_text
+from syncswitch.storage.errors import UserError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["payback", "search_cost", "training_time"]
+
+_LONGEST_PAYBACK = 10_000
+_PARTS = (
+    ("needed_seconds", "trained for the answer", FIRST, ""),
+    ("vain_seconds", "trained in vain", SECOND, "x"),
+    ("shared_seconds", "spared: began with another run's start", "#56B4E9", "/"),
+    ("stopped_seconds", "spared: stopped when known", "#E69F00", "."),
+)
+
+
+def training_time(data: ReportData) -> Figure:
+    """Mean training time of each setting, relative to the first protocol alone.
+
+    As Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the setting's mean
+    (Student's). A run that was stopped early counts with what the whole would have taken. Where
+    nothing is known of the first protocol alone, the bars are in seconds.
+
+    Raises:
+        UserError: No training time is known, or plotly is missing.
+    """
+    times = [
+        (one.setting_percent, seconds)
+        for one in data.settings
+        if (seconds := data.whole_seconds(one.setting_percent)) is not None
+    ]
+    if not times:
+        raise UserError(f"no training time of {data.identity.name} is known yet")
+    baseline = data.baseline_seconds
+    unit = baseline / 100 if baseline else 1.0
+    answer = None if data.answer is None else data.answer.switch_percent
+    highest = max(seconds.high / unit for _, seconds in times)
+    top = 1.12 * max(highest, 100.0 if baseline else 0.0)
+    bars = {
+        "type": "bar",
+        "name": "training time",
+        "x": [f"{percent:.4g}" for percent, _ in times],
+        "y": [seconds.value / unit for _, seconds in times],
+        "error_y": {
+            "type": "data",
+            "array": [(seconds.high - seconds.value) / unit for _, seconds in times],
+            "color": INK,
+        },
+        "text": [_bar_text(seconds.value, baseline) for _, seconds in times],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "hovertext": [f"{seconds.value:,.1f} s" for _, seconds in times],
+        "hovertemplate": "%{x} %: %{hovertext}<extra></extra>",
+        "marker": {
+            "color": ["#8FD0BB" if percent == answer else "#C3D2DE" for percent, _ in times],
+            "line": {"color": [POLICY if percent == answer else QUIET for percent, _ in times]},
+        },
+    }
+    first = plain(data.first)
+    title = f"percent of the time with {first} alone" if baseline else "training time in seconds"
+    shapes = [level(100, f"{first} alone", QUIET, "dash", above=True, at="end")] if baseline else []
+    return figure_of(
+        [bars],
+        x={"title": switch_title(data), "type": "category"},
+        y={"title": title, "range": [0, top]},
+        shapes=shapes,
+        showlegend=False,
+    )
+
+
+def _bar_text(seconds: float, baseline: float | None) -> str:
+    return f"{100 * seconds / baseline:.0f} %" if baseline else f"{seconds:,.0f} s"
+
+
+def search_cost(data: ReportData) -> Figure:
+    """What the runs of each setting cost, and what they were spared.
+
+    Raises:
+        UserError: There is no search, nothing of it was trained yet, or plotly is missing.
+    """
+    if data.search is None:
+        raise UserError(f"no search for {data.identity.name} is recorded here, so it cost nothing")
+    costs = setting_costs(data)
+    if not any(cost.paid_seconds for cost in costs):
+        raise UserError("the search has trained nothing yet whose time is known")
+    names = [percent_text(cost.setting_percent) for cost in costs]
+    traces: list[dict[str, Any]] = []
+    for part, name, colour, pattern in _PARTS:
+        seconds = [getattr(cost, part) for cost in costs]
+        if any(seconds):
+            traces.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": name,
+                    "y": names,
+                    "x": seconds,
+                    "hovertemplate": f"%{{y}}: {name}, %{{x:,.1f}} s<extra></extra>",
+                    "marker": {
+                        "color": colour,
+                        "opacity": 0.45 if name.startswith("spared") else 1.0,
+                        "pattern": {"shape": pattern, "fillmode": "overlay", "solidity": 0.2},
+                    },
+                }
+            )
+    return figure_of(
+        traces,
+        x={"title": "training time in seconds"},
+        y={"title": "switch point", "type": "category", "autorange": "reversed"},
+        barmode="stack",
+        legend={"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        height=160 + 44 * len(costs),
+    )
+
+
+def payback(data: ReportData) -> Figure:
+    """Time of all trainings so far, with the search and its policy, and with neither.
+
+    Raises:
+        UserError: What the search cost or what the policy saves is not known, it saves nothing, or
+            plotly is missing.
+    """
+    recurrences = data.recurrences_to_pay_back
+    if recurrences is None or data.cost is None or data.policy_seconds is None:
+        raise UserError("it is not known what the search cost, or what its policy saves")
+    if math.isinf(recurrences) or recurrences > _LONGEST_PAYBACK:
+        raise UserError(
+            f"the policy is not faster than {data.first} alone by anything that counts, so the"
+            " search is not paid back"
+        )
+    paid, each = data.cost.paid_seconds, data.policy_seconds
+    usual = each * (data.speed_up or 1.0)
+    end = max(4, math.ceil(1.6 * recurrences))
+    crossing = recurrences * usual
+    return figure_of(
+        [
+            _line(f"{plain(data.first)} alone, no search", FIRST, "solid", [0, end * usual], end),
+            _line("search, then its policy", POLICY, "dash", [paid, paid + end * each], end),
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "paid back",
+                "x": [recurrences],
+                "y": [crossing],
+                "marker": {"symbol": "circle", "size": 11, "color": INK},
+                "hovertemplate": f"paid back after {recurrences:.1f} trainings<extra></extra>",
+            },
+        ],
+        x={"title": "trainings of this job", "rangemode": "tozero"},
+        y={"title": "training time so far in seconds", "rangemode": "tozero"},
+    )
+
+
+def _line(name: str, colour: str, dash: str, ends: list[float], trainings: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": [0, trainings],
+        "y": ends,
+        "line": {"color": colour, "width": 2.5, "dash": dash},
+        "hovertemplate": "%{x:.0f} trainings: %{y:,.0f} s<extra></extra>",
+    }

@@ -1,0 +1,174 @@
+"""Reads from the database what a report shows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+
+from syncswitch.searcher.liveness import state_of
+from syncswitch.searcher.report.choice import (
+    only_job,
+    shown_conditions,
+    shown_policy,
+    shown_search,
+)
+from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
+from syncswitch.searcher.report.search_path import history_of
+from syncswitch.storage.analysis.event_table import events
+from syncswitch.storage.analysis.row_stream import row_blocks
+from syncswitch.storage.analysis.search_costs import study_costs
+from syncswitch.storage.analysis.summaries import (
+    BASELINE_PERCENT,
+    SettingStatistics,
+    setting_statistics,
+)
+from syncswitch.storage.analysis.trial_details import trial_details
+from syncswitch.storage.engine import Database, opened
+from syncswitch.storage.event_rows import condition_values
+from syncswitch.storage.inspection import shown
+from syncswitch.storage.policies import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.records import RunConditions, RunEvent
+from syncswitch.storage.trials import SearchInfo, StoredTrial, TrialStore
+from syncswitch.trainers.recording import RecordedRun, whole_runs
+from syncswitch.trainers.workload import normal_reference
+
+__all__ = ["load_report"]
+
+_USUAL_THRESHOLD = 0.01  # of `run`, where no search says another
+
+
+def load_report(
+    database: Database | str,
+    workload: str,
+    *,
+    workers: int | None = None,
+    protocols: tuple[str, str] | None = None,
+    study: str | None = None,
+) -> ReportData:
+    """Reads everything that a report shows of one job; nothing is written.
+
+    Args:
+        database: Open, or its URL.
+        workload: Name, `file.py:attribute`, `package.module:attribute`, or 8 or more digits of the
+            fingerprint.
+        workers: Only the job on a cluster of this size.
+        protocols: Only the job with these, before and after the switch.
+        study: Name of the search to show; default: the one that found the current policy, else the
+            newest.
+
+    Raises:
+        UserError: There is no such job or search, or there are several jobs.
+    """
+    with opened(database) as read:
+        registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)
+        known = registry.workloads(normal_reference(workload))
+        job = only_job(known, workload, workers, protocols, place)
+        fingerprint = job.identity.fingerprint
+        versions = tuple(registry.entries(workload=fingerprint))
+        searches = {info.study: info for info in store.searches(workload=fingerprint)}
+        policy = shown_policy(versions, searches, study)
+        search = shown_search(searches, policy, study)
+        trials = store.trials(fingerprint=fingerprint)
+        complete = [trial for trial in trials if trial.state == "complete"]
+        whole = whole_runs(complete, store.curves(fingerprint))
+        conditions = shown_conditions(trials, search)
+        statistics = setting_statistics(read, fingerprint=fingerprint)
+        settings = tuple(one for one in statistics if _is_under(one, conditions))
+        history = history_of(search, job.identity, trials, whole) if search else None
+        happened = _events(read, fingerprint)
+        return ReportData(
+            identity=job.identity,
+            reference=job.reference,
+            place=place,
+            read_at=datetime.now(timezone.utc),
+            policy=policy,
+            versions=versions,
+            evidence=_evidence(registry, policy),
+            search=search,
+            searches=tuple(study_costs(read, fingerprint=fingerprint)),
+            trouble=history.trouble if history and policy is None else None,
+            conditions=conditions,
+            runs=tuple(_run(trial, whole, happened) for trial in trials),
+            settings=settings,
+            path=history.steps if history else (),
+            acceptance=_acceptance(
+                policy, search, history.target_accuracy if history else None, settings
+            ),
+            cost=history.cost if history else None,
+            software=policy.policy.software if policy else _software(read, complete),
+        )
+
+
+def _events(database: Database, fingerprint: str) -> dict[int, list[RunEvent]]:
+    """By `trial_id`."""
+    found: defaultdict[int, list[RunEvent]] = defaultdict(list)
+    names = tuple(RunEvent.__dataclass_fields__)
+    for block in row_blocks(database, events({"fingerprint": fingerprint})):
+        for row in block:
+            found[row.trial_id].append(RunEvent(**{name: getattr(row, name) for name in names}))
+    return found
+
+
+def _evidence(registry: PolicyRegistry, policy: PolicyEntry | None) -> tuple[EvidenceTrial, ...]:
+    if policy is None:
+        return ()
+    return tuple(registry.evidence_trials(policy.policy.fingerprint, policy.policy.version))
+
+
+def _software(database: Database, complete: Sequence[StoredTrial]) -> Mapping[str, str]:
+    """Of the newest complete run."""
+    last = [trial.trial_id for trial in complete[-1:]]
+    for details in trial_details(database, trial_ids=last):
+        return details.facts["software"] or {}
+    return {}
+
+
+def _is_under(setting: SettingStatistics, conditions: RunConditions) -> bool:
+    values = condition_values(conditions)
+    return all(getattr(setting, name) == value for name, value in values.items())
+
+
+def _run(
+    trial: StoredTrial,
+    whole: Mapping[int, RecordedRun],
+    happened: Mapping[int, Sequence[RunEvent]],
+) -> ReportRun:
+    return ReportRun(
+        trial=trial,
+        whole=whole.get(trial.trial_id),
+        events=tuple(happened.get(trial.trial_id, ())),
+        outcome=_outcome(trial),
+    )
+
+
+def _outcome(trial: StoredTrial) -> str:
+    if trial.is_cancelled:
+        return "cancelled"
+    if trial.state != "complete":
+        return state_of(trial)
+    if trial.diverged:
+        return "diverged"
+    return "stopped" if trial.stopped_early else "whole"
+
+
+def _acceptance(
+    policy: PolicyEntry | None,
+    search: SearchInfo | None,
+    measured_target: float | None,
+    settings: Sequence[SettingStatistics],
+) -> Acceptance | None:
+    """Of the policy, else of the search as far as it is, else of the recorded baseline."""
+    if policy is not None:
+        found = policy.policy
+        return Acceptance(found.target_accuracy, found.threshold, "as the policy says")
+    if search is not None:
+        if measured_target is None:
+            return None
+        origin = "as given to the search" if search.target_accuracy else "as measured so far"
+        return Acceptance(measured_target, search.threshold, origin)
+    for setting in settings:
+        if setting.setting_percent == BASELINE_PERCENT and setting.mean_accuracy is not None:
+            origin = "mean of the first protocol alone, and what a search lets be lost by default"
+            return Acceptance(setting.mean_accuracy, _USUAL_THRESHOLD, origin)
+    return None

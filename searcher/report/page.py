@@ -1,0 +1,113 @@
+"""The report as one HTML page that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.cli.usage import search_words, use_words
+from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.sections import Section, sections_of
+from syncswitch.searcher.report.text import headline, key_figures
+from syncswitch.storage.defaults import DEFAULT_URL
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies import CURRENT, PolicyEntry
+from syncswitch.trainers.recording import REPLAY
+from syncswitch.trainers.schedule import percent_to_worker_steps
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from syncswitch.storage.trials import SearchInfo
+
+__all__ = ["page_of"]
+
+_COMMAND = "command"
+_HIDDEN = "***"  # a password
+
+
+def page_of(data: ReportData) -> str:
+    """The page, which opens in any browser; text of users is shown, never interpreted.
+
+    Raises:
+        UserError: plotly or jinja2 is missing.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise UserError(
+            f"a report needs {error.name or 'plotly'}, which is missing;"
+            " run: pip install 'syncswitch[report]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("syncswitch.searcher.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    from markupsafe import Markup
+
+    return environment.get_template("page.html.jinja").render(
+        data=data,
+        headline=headline(data),
+        key_figures=key_figures(data),
+        use=_use(data),
+        search_again=None if data.search is None else _search_line(data, data.search),
+        sections=sections_of(data),
+        figure_json=_figure_json,
+        plotly=Markup(get_plotlyjs()),
+        nonce=secrets.token_urlsafe(16),
+    )
+
+
+def _figure_json(section: Section) -> Markup:
+    """A figure for a script element: nothing in it ends the element."""
+    from markupsafe import Markup
+
+    assert section.figure is not None
+    return Markup(section.figure.to_json().replace("<", "\\u003c"))
+
+
+def _use(data: ReportData) -> tuple[str, str] | None:
+    """What to do with this, in words and as a command line."""
+    if data.policy is not None:
+        return _use_of(data.policy, data)
+    if data.trouble is not None:
+        return None
+    if data.search is not None:
+        return "Go on with it:", _search_line(data, data.search)
+    job = data.identity
+    words = ["syncswitch-search", "run", job.name, "--trainer", REPLAY]
+    words += ["--workers", str(job.workers), "--protocols"]
+    words += [f"{job.first_protocol},{job.second_protocol}", "--recordings", data.place]
+    line = shlex.join([*words, "--storage", "sqlite:///replayed.db"])
+    return "Search among the recorded runs (nothing is trained):", line
+
+
+def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
+    job, policy = data.identity, entry.policy
+    version = None if CURRENT in entry.aliases else policy.version
+    words = use_words(job, data.reference, data.reference, version, data.conditions)
+    line = _line(words, data)
+    if data.search is not None and data.search.trainer == _COMMAND:
+        step = percent_to_worker_steps(policy.switch_percent, job.total_worker_steps)
+        return f"Give your training command switch step {step:,}. The policy as a file:", line
+    if job.simulated_cluster is not None:
+        return "A simulated cluster found it; try it on your real one:", line
+    return "Train with it:" if words[0] == "syncswitch-run" else "Take it along as a file:", line
+
+
+def _search_line(data: ReportData, search: SearchInfo) -> str:
+    """Makes a search again, or goes on with it."""
+    return _line(search_words(data.identity, data.reference, search, data.conditions), data)
+
+
+def _line(words: list[str], data: ReportData) -> str:
+    """For a shell; with the database, unless it is the usual one or needs a password."""
+    if data.place != DEFAULT_URL and _HIDDEN not in data.place:
+        words = [*words, "--storage", data.place]
+    return shlex.join(words)

@@ -1,0 +1,172 @@
+"""The way of a search, run by run: what each measured, and what was known after it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from syncswitch.searcher.course import course_of
+from syncswitch.searcher.decision import Observation, Rule
+from syncswitch.searcher.result import SearchCost, cost_of
+from syncswitch.searcher.rules.by_name import stored_rule
+from syncswitch.searcher.status import finished_runs
+from syncswitch.searcher.stopping import StopRule
+from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.trials import SearchInfo, StoredTrial
+from syncswitch.trainers.recording import RecordedRun
+
+__all__ = ["PathStep", "SearchHistory", "history_of", "kind_of", "observations_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One run of a search, and what was known after it.
+
+    Attributes:
+        trial_number: In the search.
+        switch_percent: Its setting.
+        replicate: Number of this repeat of the setting, from 0.
+        accuracy: Converged accuracy.
+        diverged: Whether the training blew up.
+        stopped_early: It was not made to its end.
+        accepted: What the rule thought of the setting now; None while that was open.
+        lower_percent: The highest setting known to switch too early, or the lower end.
+        upper_percent: The lowest setting known to be acceptable.
+        is_needed: The search asked for it; else it was made in advance, and not asked for so far.
+    """
+
+    trial_number: int
+    switch_percent: float
+    replicate: int
+    accuracy: float
+    diverged: bool
+    stopped_early: bool
+    accepted: bool | None
+    lower_percent: float
+    upper_percent: float
+    is_needed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHistory:
+    """How a search went so far.
+
+    Attributes:
+        steps: Its completed runs.
+        trouble: Why it cannot go on; None where it can.
+        target_accuracy: A, as far as it is known.
+        cost: So far.
+    """
+
+    steps: tuple[PathStep, ...]
+    trouble: str | None
+    target_accuracy: float | None
+    cost: SearchCost
+
+
+def observations_of(
+    rule: Rule,
+    identity: WorkloadIdentity,
+    rows: Mapping[int, StoredTrial],
+    whole: Mapping[int, RecordedRun],
+) -> list[Observation]:
+    """The completed runs of a search as its rule saw them, with what a stop would change.
+
+    Args:
+        rule: Of the search.
+        identity: Its job.
+        rows: Its runs by their number in it.
+        whole: Those of them that are complete from their first worker-step on, by `trial_id`.
+    """
+    stop = StopRule.of(rule, identity.learning_rate_boundaries)
+
+    def plateau(number: int) -> float | None:
+        run = whole.get(rows[number].trial_id)
+        if run is None or run.stopped_early or run.diverged:
+            return None
+        return stop.plateau_accuracy(run.evaluations, run.switch_worker_step)
+
+    return [replace(run, plateau_accuracy=plateau(run.trial_number)) for run in finished_runs(rows)]
+
+
+def history_of(
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    trials: Iterable[StoredTrial],
+    whole: Mapping[int, RecordedRun],
+) -> SearchHistory:
+    """What a search did so far.
+
+    Args:
+        search: Of this job.
+        identity: The job.
+        trials: Runs of the job, those of other searches included.
+        whole: Those that are complete from their first worker-step on, by `trial_id`.
+    """
+    rule = stored_rule(search)
+    rows = {
+        trial.trial_number: trial
+        for trial in trials
+        if trial.study == search.study and trial.trial_number is not None
+    }
+    finished = observations_of(rule, identity, rows, whole)
+    trouble, target = None, search.target_accuracy
+    try:
+        needed = course_of(rule, finished).runs
+        target = rule.progress(needed).target_accuracy
+    except UserError as error:
+        needed, trouble = tuple(finished), str(error)
+    return SearchHistory(
+        steps=_steps(rule, finished, needed),
+        trouble=trouble,
+        target_accuracy=target,
+        cost=cost_of(rule, identity, finished, rows),
+    )
+
+
+def _steps(
+    rule: Rule, finished: Iterable[Observation], needed: tuple[Observation, ...]
+) -> tuple[PathStep, ...]:
+    """The runs in the order in which the search asked for them, then those made in advance."""
+    asked = {run.trial_number for run in needed}
+    in_advance = [run for run in finished if run.trial_number not in asked]
+    return (
+        *(_step(rule, needed[: n + 1], run, is_needed=True) for n, run in enumerate(needed)),
+        *(_step(rule, needed, run, is_needed=False) for run in in_advance),
+    )
+
+
+def _step(
+    rule: Rule, known: tuple[Observation, ...], run: Observation, *, is_needed: bool
+) -> PathStep:
+    try:
+        progress = rule.progress(known)
+    except UserError:  # the baseline diverged: nothing is known, and nothing will be
+        accepted, bracket = None, (rule.lowest_percent, rule.highest_percent)
+    else:
+        verdicts = {one.switch_percent: one.accepted for one in progress.summaries}
+        accepted = verdicts.get(run.switch_percent)
+        bracket = (progress.lower_percent, progress.upper_percent)
+    return PathStep(
+        trial_number=run.trial_number,
+        switch_percent=run.switch_percent,
+        replicate=run.replicate,
+        accuracy=run.accuracy,
+        diverged=run.diverged,
+        stopped_early=run.stopped_early,
+        accepted=accepted,
+        lower_percent=bracket[0],
+        upper_percent=bracket[1],
+        is_needed=is_needed,
+    )
+
+
+def kind_of(step: PathStep) -> str:
+    """What a run was for the search: `target`, `accepted`, `rejected`, `open` or `in advance`."""
+    if not step.is_needed:
+        return "in advance"
+    if step.switch_percent >= BASELINE_PERCENT:
+        return "target"
+    return {True: "accepted", False: "rejected", None: "open"}[step.accepted]

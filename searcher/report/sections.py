@@ -1,0 +1,132 @@
+"""The sections of a report: what each says, draws and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.report import figure_tables, figures, origin_tables, text
+from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.table import Table
+from syncswitch.storage.errors import UserError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["Section", "sections_of"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is under it.
+
+    Attributes:
+        name: Short, of letters and hyphens, for links.
+        title: The heading.
+        words: What to look for; where there is no figure, why.
+        figure: The figure; None where there is nothing to draw.
+        tables: The numbers behind it.
+    """
+
+    name: str
+    title: str
+    words: str
+    figure: Figure | None
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    name: str
+    title: str
+    draw: Callable[[ReportData], Figure]
+    say: Callable[[ReportData], str]
+    tables: tuple[Callable[[ReportData], Table], ...]
+
+
+_FIGURES = (
+    _Kind(
+        "accuracy",
+        "Accuracy against switch point",
+        figures.accuracy_by_switch,
+        text.accuracy_sentence,
+        (figure_tables.setting_table,),
+    ),
+    _Kind(
+        "search",
+        "The way of the search",
+        figures.search_path,
+        text.path_sentence,
+        (figure_tables.path_table,),
+    ),
+    _Kind(
+        "curves",
+        "Accuracy over time",
+        figures.accuracy_over_time,
+        text.curves_sentence,
+        (figure_tables.curve_table,),
+    ),
+    _Kind(
+        "time",
+        "Training time",
+        figures.training_time,
+        text.time_sentence,
+        (figure_tables.setting_table,),
+    ),
+    _Kind(
+        "cost",
+        "What the search cost",
+        figures.search_cost,
+        text.cost_sentence,
+        (figure_tables.cost_table,),
+    ),
+    _Kind(
+        "payback",
+        "When it is paid back",
+        figures.payback,
+        text.payback_sentence,
+        (figure_tables.payback_table,),
+    ),
+    _Kind(
+        "phases",
+        "Throughput and staleness",
+        figures.phases,
+        text.phases_sentence,
+        (figure_tables.phase_table,),
+    ),
+    _Kind(
+        "events",
+        "Stragglers and failures",
+        figures.events,
+        text.events_sentence,
+        (figure_tables.event_table,),
+    ),
+)
+
+_ORIGINS = (
+    origin_tables.policy_table,
+    origin_tables.evidence_table,
+    origin_tables.version_table,
+    origin_tables.search_table,
+    origin_tables.run_table,
+    origin_tables.identity_table,
+)
+
+
+def sections_of(data: ReportData) -> list[Section]:
+    """All of them, in the order of the page."""
+    sections = [_section(kind, data) for kind in _FIGURES]
+    tables = tuple(table for make in _ORIGINS if (table := make(data)).rows)
+    origin = "What all of this rests on: the policy, the runs behind it, the job and its software."
+    return [*sections, Section("origin", "Policy, evidence and job", origin, None, tables)]
+
+
+def _section(kind: _Kind, data: ReportData) -> Section:
+    try:
+        figure = kind.draw(data)
+    except UserError as nothing:
+        words = str(nothing)
+        return Section(kind.name, kind.title, f"{words[0].upper()}{words[1:]}.", None, ())
+    tables = tuple(table for make in kind.tables if (table := make(data)).rows)
+    return Section(kind.name, kind.title, kind.say(data), figure, tables)

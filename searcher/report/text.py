@@ -1,0 +1,218 @@
+"""What a report says in words: the headline and a sentence for each figure; pure."""
+
+from __future__ import annotations
+
+import math
+
+from syncswitch.searcher.cli.render import policy_sentence
+from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.happened import eventful_runs
+from syncswitch.searcher.report.phases import setting_phases
+from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
+
+__all__ = [
+    "accuracy_sentence",
+    "cost_sentence",
+    "curves_sentence",
+    "events_sentence",
+    "headline",
+    "key_figures",
+    "path_sentence",
+    "payback_sentence",
+    "phases_sentence",
+    "time_sentence",
+]
+
+
+def headline(data: ReportData) -> str:
+    """The policy in one sentence; without one, how far its search is."""
+    name = data.identity.name
+    if data.answer is not None:
+        return policy_sentence(data.answer)
+    complete = sum(run.is_complete for run in data.runs)
+    if data.search is None:
+        return f"{_number(complete, 'run')} of {name} recorded; nobody has searched for its policy."
+    if data.trouble is not None:
+        return f"The search for {name} has no answer: {data.trouble}."
+    made = _number(len(data.path), "run")
+    running = sum(run.outcome == "running" for run in data.search_runs)
+    state = f"is under way ({running} running)" if running else "was stopped and can go on"
+    if not data.path:
+        return f"The search for {name} {state}; no run of it is complete yet."
+    lower, upper = data.path[-1].lower_percent, data.path[-1].upper_percent
+    return (
+        f"The search for {name} {state}: after {made} the earliest switch that keeps the accuracy"
+        f" lies above {lower:g} % and is at most {upper:g} %."
+    )
+
+
+def key_figures(data: ReportData) -> list[tuple[str, str]]:
+    """What counts most, as value and what it is; what is not known is left out."""
+    answer = data.answer
+    if answer is None:
+        figures = _known_so_far(data)
+    else:
+        figures = [(f"{answer.switch_percent:g} %", f"of the job in {data.first}")]
+    if answer is not None and answer.mean_accuracy is not None:
+        figures.append((f"{answer.mean_accuracy:.4f}", "accuracy"))
+    if data.speed_up is not None:
+        about = "about " if answer is not None and answer.speed_up is None else ""
+        figures.append((f"{about}{data.speed_up:.2f}", f"times as fast as {data.first} alone"))
+    if data.cost is not None and data.cost.bsp_multiples is not None:
+        about = "about " if data.cost.is_estimated else ""
+        so_far = "" if data.is_found_here else " so far"
+        cost = f"{about}{data.cost.bsp_multiples:.1f}"
+        figures.append((cost, f"{data.first} trainings: the cost of the search{so_far}"))
+    recurrences = data.recurrences_to_pay_back
+    if recurrences is not None:
+        times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
+        figures.append((times, "trainings until that is paid back"))
+    if answer is not None and answer.confidence is not None:
+        sure = "sure that this is the earliest switch that keeps it"
+        figures.append((f"{100 * answer.confidence:.0f} %", sure))
+    return figures
+
+
+def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
+    """Where there is no policy."""
+    figures = [(f"{sum(run.is_complete for run in data.runs)}", "complete runs")]
+    for one in data.settings:
+        if one.setting_percent == BASELINE_PERCENT and one.mean_accuracy is not None:
+            figures.append((f"{one.mean_accuracy:.4f}", f"accuracy with {data.first} alone"))
+    if data.baseline_seconds is not None:
+        about = "about " if data.baseline_is_estimated else ""
+        each = f"{about}{data.baseline_seconds:,.1f} s"
+        figures.append((each, f"a training with {data.first} alone"))
+    return figures
+
+
+def accuracy_sentence(data: ReportData) -> str:
+    """For accuracy against switch point."""
+    diverged = sum(bool(run.trial.diverged) for run in data.compared)
+    lost = f" Diverged, and at the bottom: {_number(diverged, 'run')}." if diverged else ""
+    if data.acceptance is None:
+        return f"Each point is a run; further left means an earlier switch.{lost}"
+    accepted = data.acceptance
+    return (
+        "Further left is an earlier switch, so a shorter training. A switch point is good where"
+        f" the mean lies in the band or above it: at {accepted.least_accuracy:.4f} or more,"
+        f" which is the target {accepted.target_accuracy:.4f} less {accepted.threshold:g}"
+        f" ({accepted.origin}).{lost}"
+    )
+
+
+def path_sentence(data: ReportData) -> str:
+    """For the way of the search."""
+    if not data.path:
+        return ""
+    needed = [step for step in data.path if step.is_needed]
+    if data.trouble is not None:
+        return f"The search made {_number(len(data.path), 'run')} and cannot go on."
+    vain = len(data.path) - len(needed)
+    unasked = "but turned out not to be needed" if data.is_found_here else "not asked for so far"
+    also = f", and {vain} were made in advance, {unasked}" if vain else ""
+    last = needed[-1] if needed else data.path[-1]
+    return (
+        f"The search asked for {_number(len(needed), 'run')}{also}. The band is where the answer"
+        f" could still lie: at the end above {last.lower_percent:g} % and at most"
+        f" {last.upper_percent:g} %."
+    )
+
+
+def curves_sentence(data: ReportData) -> str:
+    """For accuracy over time."""
+    usual, policy = data.baseline_seconds, data.policy_seconds
+    sentence = (
+        f"Test accuracy while a run trains; the mark on a curve is its switch to {data.second}."
+    )
+    if usual is None or policy is None or data.speed_up is None:
+        return sentence
+    about = "about " if data.baseline_is_estimated else ""
+    return (
+        f"{sentence} A whole training takes {policy:,.1f} s with the policy and"
+        f" {about}{usual:,.1f} s with {data.first} alone."
+    )
+
+
+def time_sentence(data: ReportData) -> str:
+    """For the training times."""
+    if data.baseline_seconds is None:
+        return "Shorter is better; nothing is known of the first protocol alone to compare with."
+    about = "about " if data.baseline_is_estimated else ""
+    base = f"{data.first} alone takes {about}{data.baseline_seconds:,.1f} s"
+    if data.speed_up is None:
+        return f"Shorter is better: {base}."
+    saved = 100 * (1 - 1 / data.speed_up)
+    what = f"saves {saved:.0f} % of it" if saved >= 0 else f"takes {-saved:.0f} % longer"
+    return f"Shorter is better: {base}, and the policy {what}."
+
+
+def cost_sentence(data: ReportData) -> str:
+    """For the cost of the search."""
+    if data.cost is None:
+        return ""
+    costs = setting_costs(data)
+    spared = sum(one.shared_seconds + one.stopped_seconds for one in costs)
+    vain, lost = sum(one.vain_seconds for one in costs), sum(one.lost_runs for one in costs)
+    about = "about " if data.cost.is_estimated else ""
+    multiples = data.cost.bsp_multiples
+    unit = (
+        f", which is {about}{multiples:.1f} trainings with {data.first} alone" if multiples else ""
+    )
+    sentence = f"The search trained for {data.cost.paid_seconds:,.1f} s{unit}."
+    if spared:
+        sentence += f" Shared starts and early stops spared it {spared:,.1f} s."
+    if vain:
+        sentence += f" {vain:,.1f} s went into runs that were made in advance and not needed."
+    if lost:
+        sentence += f" {_number(lost, 'run')} failed and were made again; nobody knows their time."
+    return sentence
+
+
+def payback_sentence(data: ReportData) -> str:
+    """For paying back the search."""
+    recurrences = data.recurrences_to_pay_back
+    if recurrences is None or math.isinf(recurrences) or data.speed_up is None:
+        return ""
+    each = (data.policy_seconds or 0.0) * (data.speed_up - 1)
+    return (
+        f"Each training with the policy saves {each:,.1f} s, so from training"
+        f" {math.ceil(recurrences):,} on the search has paid off: there the lines cross."
+    )
+
+
+def phases_sentence(data: ReportData) -> str:
+    """For throughput and staleness."""
+    found = setting_phases(data)
+    means = {
+        protocol: [one.worker_steps_per_second or 0.0 for one in found if one.protocol == protocol]
+        for protocol in (data.identity.first_protocol, data.identity.second_protocol)
+    }
+    words = [
+        f"{protocol.upper()} does {max(values):,.0f} worker-steps per second at best"
+        for protocol, values in means.items()
+        if values
+    ]
+    stale = max((one.max_staleness or 0 for one in found), default=0)
+    sentence = f"Higher bars are faster: {', '.join(words)}."
+    if stale:
+        sentence += (
+            " Staleness is how many updates others made between a worker's reading of the model and"
+            f" its own update; the largest was {stale}."
+        )
+    return sentence
+
+
+def events_sentence(data: ReportData) -> str:
+    """For what happened to runs."""
+    runs = eventful_runs(data)
+    number = sum(len(run.events) for run in runs)
+    return (
+        f"{_number(number, 'event')} in {_number(len(runs), 'run')}: stragglers, failures and what"
+        " was done about them. A line is a run from its start to its end."
+    )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

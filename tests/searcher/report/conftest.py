@@ -1,0 +1,30 @@
+"""Makes the test tools of this folder importable; and a finished search that many tests look at."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stored import EVENTS, Made, add_search, publish
+
+from syncswitch.searcher.report import ReportData, load_report
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.records import RunConditions
+
+
+@pytest.fixture(scope="session")
+def finished(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    """A search with its policy, and a run of an evaluation to which something happened."""
+    path = tmp_path_factory.mktemp("finished") / "search.db"
+    shutil.copyfile(sqlite_template, path)
+    disturbed = RunConditions(injections=("straggler:worker=3",))
+    run = Made(50.0, 0.5, conditions=disturbed, events=EVENTS)
+    with open_database(f"sqlite:///{path}", create=False) as database:
+        publish(database, add_search(database))
+        add_search(database, [run], study="disturbed", strategy="comparison")
+        return load_report(database, "generated")

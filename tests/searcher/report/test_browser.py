@@ -1,0 +1,60 @@
+"""The page in a real browser: no error, no request, and room on a telephone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generated_trainer import identity
+from stored import EVENTS, FINISHED, Made, add_search, publish
+
+from syncswitch.searcher.report import load_report, page_of
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.records import RunConditions
+
+NAME = "</script><script>document.title='taken'</script>\"<img src=x onerror=alert(1)>"
+FIGURES = 8
+
+
+@pytest.fixture
+def page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
+    """With every section, and text that would run if it could."""
+    job = identity(name=NAME)
+    disturbed = Made(50.0, conditions=RunConditions(online="elastic"), events=EVENTS)
+    with open_database(sqlite_url, create=False) as database:
+        publish(database, add_search(database, FINISHED, job=job))
+        add_search(database, [disturbed], job=job, study="disturbed", strategy="comparison")
+        text = page_of(load_report(database, job.fingerprint))
+    path = tmp_path / "report.html"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.slow
+def test_the_page_is_drawn_without_error_request_or_sideways_scrolling(
+    browser: Any, page: Path
+) -> None:
+    for width in (1280, 390):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        browser.get(page.as_uri())
+        check(browser, width)
+    assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
+
+
+def check(browser: Any, width: int) -> None:
+    def asked(script: str) -> Any:
+        return browser.execute_script(f"return {script}")
+
+    drawn = "[...document.querySelectorAll('[data-figure] .main-svg:first-child')]"
+    assert asked(f"{drawn}.length") == FIGURES
+    assert asked("document.querySelectorAll('section').length") == FIGURES + 1
+    assert asked("document.documentElement.scrollWidth") <= width
+    assert asked(f"Math.max(...{drawn}.map(svg => svg.getBoundingClientRect().right))") <= width
+    assert asked("performance.getEntriesByType('resource').map(e => e.name)") == []
+    assert asked("document.title").endswith(": when to switch")
+    assert asked("document.querySelector('h1').textContent").startswith(NAME)
+    asked("document.querySelector('details').open = true")
+    assert asked("document.querySelector('details table').getBoundingClientRect().height") > 0
+    assert asked("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,217 @@
+"""The figures: what they draw of known numbers, and what they say where there is nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stored import FINISHED, Made, add_imported, add_search, publish
+
+from syncswitch.searcher.report import ReportData, figures, load_report
+from syncswitch.searcher.report.figures.style import SwitchAxis
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+
+FIGURES = [getattr(figures, name) for name in figures.__all__]
+
+Draw = Callable[[ReportData], Any]
+
+
+@pytest.fixture
+def database(sqlite_url: str, our_tables: None) -> Iterator[Database]:
+    with open_database(sqlite_url, create=False) as database:
+        yield database
+
+
+def traces(figure: Any) -> dict[str, Any]:
+    """By name."""
+    return {trace.name: trace for trace in figure.data}
+
+
+def test_every_run_is_a_point_and_the_policy_a_star(finished: ReportData) -> None:
+    drawn = traces(figures.accuracy_by_switch(finished))
+    assert sorted(drawn["one run"].y) == pytest.approx([0.949, 0.950, 0.951, 0.952])
+    (bottom,) = drawn["diverged (no accuracy)"].y
+    assert bottom < 0.94
+    means = drawn["mean, 95 % interval"]
+    assert list(means.y) == pytest.approx([0.950, 0.951])
+    assert list(means.error_y.array) == pytest.approx([12.7062 * 0.001] * 2, rel=1e-4)
+    star = drawn["the policy: 50 %"]
+    assert (star.x[0], star.y[0]) == (means.x[1], pytest.approx(0.951))
+
+
+def test_the_band_is_what_is_accepted(finished: ReportData) -> None:
+    shapes = figures.accuracy_by_switch(finished).layout.shapes
+    assert (shapes[0].y0, shapes[0].y1) == (pytest.approx(0.94), pytest.approx(0.95))
+    assert [shape.label.text for shape in shapes[1:]] == [
+        "target 0.9500",
+        "least accepted 0.9400",
+    ]
+
+
+def test_the_way_of_the_search_is_numbered_and_bracketed(finished: ReportData) -> None:
+    figure = figures.search_path(finished)
+    drawn = traces(figure)
+    assert list(drawn["measures the target"].x) == [1, 2]
+    assert list(drawn["keeps the accuracy"].x) == [4]
+    assert list(drawn["loses too much"].x) == [5]
+    assert list(drawn["loses too much"].text) == ["diverged"]
+    upper, lower = figure.data[:2]
+    ticks = dict(zip(figure.layout.yaxis.ticktext, figure.layout.yaxis.tickvals, strict=True))
+    assert (lower.y[-1], upper.y[-1]) == (ticks["25"], ticks["50"])
+
+
+def test_curves_are_those_of_the_first_protocol_the_policy_and_the_earliest_switch(
+    finished: ReportData,
+) -> None:
+    shown = [trace for trace in figures.accuracy_over_time(finished).data if trace.showlegend]
+    assert [trace.name for trace in shown] == [
+        "BSP alone",
+        "switch at 50 % (the policy)",
+        "switch at 25 %, diverged",
+    ]
+    assert shown[0].x[-1] == pytest.approx(100)
+    marks = [trace for trace in figures.accuracy_over_time(finished).data if trace.name == "switch"]
+    assert [mark.x[0] for mark in marks] == pytest.approx([50, 25])
+
+
+def test_training_times_are_relative_to_the_first_protocol_alone(finished: ReportData) -> None:
+    (bars,) = figures.training_time(finished).data
+    assert list(bars.x) == ["100", "50"]
+    assert list(bars.y) == pytest.approx([100, 70])
+    assert list(bars.text) == ["100 %", "70 %"]
+
+
+def test_the_cost_is_that_of_each_setting(finished: ReportData) -> None:
+    drawn = traces(figures.search_cost(finished))
+    assert list(drawn["trained for the answer"].x) == pytest.approx([200, 140, 55])
+
+
+def test_the_lines_cross_where_the_search_is_paid_back(finished: ReportData) -> None:
+    without, with_search, crossing = figures.payback(finished).data
+    times = crossing.x[0]
+    assert times == pytest.approx(395 / 30)
+    for line in (without, with_search):
+        slope = (line.y[1] - line.y[0]) / line.x[1]
+        assert line.y[0] + slope * times == pytest.approx(crossing.y[0])
+
+
+def test_phases_have_throughput_and_staleness(finished: ReportData) -> None:
+    above = [trace for trace in figures.phases(finished).data if trace.yaxis == "y"]
+    below = [trace for trace in figures.phases(finished).data if trace.yaxis == "y2"]
+    assert [list(trace.y) for trace in above] == [
+        pytest.approx([30, 30, 30]),
+        pytest.approx([75, 75]),
+    ]
+    assert [list(trace.y) for trace in below][1] == pytest.approx([3, 3])
+
+
+def test_nobody_counted_staleness_so_there_is_no_room_for_it(finished: ReportData) -> None:
+    runs = tuple(
+        replace(run, trial=replace(run.trial, phases=tuple(map(_uncounted, run.trial.phases))))
+        for run in finished.runs
+    )
+    figure = figures.phases(replace(finished, runs=runs))
+    assert {trace.yaxis for trace in figure.data} == {"y"}
+
+
+def _uncounted(phase: Any) -> Any:
+    return replace(phase, mean_staleness=None, max_staleness=None)
+
+
+def test_events_are_marked_on_the_line_of_their_run(finished: ReportData) -> None:
+    span, *marks = figures.events(finished).data
+    assert list(span.x) == pytest.approx([0, 70])
+    assert [mark.name for mark in marks] == ["injected", "detected", "removed"]
+    assert marks[1].text == ("worker 3 is &lt;b&gt;slow&lt;/b&gt;",)
+
+
+def nothing(database: Database, _: Path) -> str:
+    add_search(database, (Made(100.0, end="running"),))
+    return "generated"
+
+
+def imported(database: Database, folder: Path) -> str:
+    return add_imported(database, folder)
+
+
+def only_diverged(database: Database, _: Path) -> str:
+    add_search(database, (Made(100.0, 0.1, diverged=True),))
+    return "generated"
+
+
+def under_way(database: Database, _: Path) -> str:
+    add_search(database, (*FINISHED[:3], Made(50.0, end="running")))
+    return "generated"
+
+
+def known_target(database: Database, _: Path) -> str:
+    info = add_search(database, FINISHED[2:], target_accuracy=0.95)
+    publish(database, info, baseline_seconds=None, mean_accuracy=None, training_seconds=None)
+    return "generated"
+
+
+@pytest.mark.parametrize(
+    ("fill", "drawn"),
+    [
+        (nothing, set()),
+        (imported, {"accuracy_by_switch", "accuracy_over_time", "phases", "training_time"}),
+        (only_diverged, {"accuracy_over_time", "phases", "search_cost", "search_path"}),
+        (
+            under_way,
+            {
+                *("accuracy_by_switch", "accuracy_over_time", "phases", "search_cost"),
+                *("search_path", "training_time"),
+            },
+        ),
+        (
+            known_target,
+            {
+                *("accuracy_by_switch", "accuracy_over_time", "phases", "search_cost"),
+                *("search_path", "training_time"),
+            },
+        ),
+    ],
+)
+def test_a_figure_is_drawn_or_says_why_not(
+    database: Database, tmp_path: Path, fill: Callable[[Database, Path], str], drawn: set[str]
+) -> None:
+    data = load_report(database, fill(database, tmp_path))
+    found, reasons = set(), []
+    for draw in FIGURES:
+        try:
+            figure = draw(data)
+        except UserError as error:
+            reasons.append(str(error))
+        else:
+            assert any(trace.x is not None and len(trace.x) for trace in figure.data)
+            found.add(draw.__name__)
+    assert found == drawn
+    assert all(reason and "\n" not in reason for reason in reasons)
+
+
+def test_what_is_missing_is_named(finished: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(UserError, match=r"pip install 'syncswitch\[report\]'"):
+        figures.payback(finished)
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, unique=True))
+def test_switch_points_keep_their_order_on_the_axis(percents: list[float]) -> None:
+    axis = SwitchAxis(percents)
+    places = [axis.at(percent) for percent in sorted(percents)]
+    assert places == sorted(places)
+    low, high = axis.axis("")["range"]
+    assert all(low < place < high for place in places)
+
+
+def test_no_first_protocol_at_all_has_a_place_of_its_own_on_the_axis() -> None:
+    axis = SwitchAxis([100, 25, 0])
+    assert axis.at(0) == axis.at(25) - 1
+    assert axis.axis("")["ticktext"] == ["0", "25", "100"]

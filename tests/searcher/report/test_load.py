@@ -1,0 +1,231 @@
+"""What a report reads: the right job, search and runs, and what follows from their numbers."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from generated_trainer import identity
+from stored import (
+    BASELINE_SECONDS,
+    EVENTS,
+    FINISHED,
+    STUDY,
+    Made,
+    add_imported,
+    add_search,
+    publish,
+)
+
+from syncswitch.searcher.cli import main
+from syncswitch.searcher.report import load_report
+from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.happened import eventful_runs
+from syncswitch.searcher.report.phases import setting_phases
+from syncswitch.searcher.report.text import headline
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunConditions
+from syncswitch.storage.trials import Fork, Owner
+
+DEAD = Owner(socket.gethostname(), 1, 0.0)
+
+
+@pytest.fixture
+def database(sqlite_url: str, our_tables: None) -> Iterator[Database]:
+    with open_database(sqlite_url, create=False) as database:
+        yield database
+
+
+def test_a_finished_search_is_read_with_its_numbers(any_url: str, our_tables: None) -> None:
+    with open_database(any_url, create=False) as database:
+        publish(database, add_search(database))
+    data = load_report(any_url, "generated")
+    assert data.answer is not None
+    assert data.is_found_here
+    assert data.trouble is None
+    assert data.acceptance is not None
+    assert data.acceptance.least_accuracy == pytest.approx(0.94)
+    assert data.baseline_seconds == pytest.approx(BASELINE_SECONDS)
+    assert not data.baseline_is_estimated
+    assert data.speed_up == pytest.approx(100 / 70)
+    # 2 times 100 s of BSP alone, 2 times 70 s, and 55 s until the last one blew up; 30 s saved.
+    assert data.cost is not None
+    assert data.cost.paid_seconds == pytest.approx(395)
+    assert data.recurrences_to_pay_back == pytest.approx(395 / 30)
+    assert [one.setting_percent for one in data.settings] == [100, 50, 25]
+    assert [run.outcome for run in data.runs] == ["whole"] * 4 + ["diverged"]
+    assert [trial.agrees for trial in data.evidence] == [True]
+    assert data.software == {"syncswitch": "0"}
+
+
+def test_the_path_says_what_was_known_after_each_run(database: Database) -> None:
+    add_search(database)
+    path = load_report(database, "generated").path
+    assert [(step.switch_percent, step.accepted) for step in path] == [
+        (100, None),
+        (100, True),
+        (50, None),
+        (50, True),
+        (25, False),
+    ]
+    assert [(step.lower_percent, step.upper_percent) for step in path] == [
+        (0, 100),
+        (0, 100),
+        (0, 100),
+        (0, 50),
+        (25, 50),
+    ]
+    assert all(step.is_needed for step in path)
+
+
+def test_runs_in_advance_come_last_and_count_as_made_in_vain(database: Database) -> None:
+    in_vain = (Made(12.5, 0.9, speculative=True), Made(37.5, end="cancelled", reached=0.5))
+    publish(database, add_search(database, (*FINISHED, *in_vain), settings=1))
+    data = load_report(database, "generated")
+    assert [step.trial_number for step in data.path if not step.is_needed] == [4, 5]
+    costs = {one.setting_percent: one for one in setting_costs(data)}
+    assert costs[50].needed_seconds == pytest.approx(140)
+    assert costs[12.5].needed_seconds == 0
+    assert costs[12.5].vain_seconds == pytest.approx(47.5)
+    assert costs[37.5].vain_seconds == pytest.approx(37.5 + 40 * 0.125)
+
+
+def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> None:
+    runs = (
+        Made(100.0, reached=0.8),
+        Made(50.0, fork=Fork(0, 50.0), inherited_seconds=50.0),
+        Made(50.0, end="failed"),
+    )
+    add_search(database, runs)
+    data = load_report(database, "generated")
+    costs = {one.setting_percent: one for one in setting_costs(data)}
+    assert costs[100].stopped_seconds == pytest.approx(20)
+    assert costs[50].shared_seconds == pytest.approx(50)
+    assert costs[50].needed_seconds == pytest.approx(20)
+    assert costs[50].lost_runs == 1
+    fork = data.runs[1].whole
+    assert fork is not None
+    assert [phase.protocol for phase in fork.phases] == ["bsp", "asp"]
+
+
+def test_phases_are_weighted_by_their_worker_steps(database: Database) -> None:
+    add_search(database)
+    data = load_report(database, "generated")
+    found = {(one.setting_percent, one.protocol): one for one in setting_phases(data)}
+    assert found[100, "bsp"].worker_steps_per_second == pytest.approx(30)
+    assert found[50, "asp"].worker_steps_per_second == pytest.approx(75)
+    assert found[50, "asp"].mean_staleness == pytest.approx(3)
+    assert found[50, "asp"].max_staleness == 9
+    assert (100, "asp") not in found
+
+
+def test_a_search_under_way_has_no_policy_yet(database: Database) -> None:
+    add_search(database, (*FINISHED[:3], Made(50.0, end="running")))
+    data = load_report(database, "generated")
+    assert data.policy is None
+    assert data.runs[-1].outcome == "running"
+    assert data.recurrences_to_pay_back is None
+    assert "is under way (1 running): after 3 runs" in headline(data)
+
+
+def test_a_search_whose_process_died_can_go_on(database: Database) -> None:
+    add_search(database, (*FINISHED[:3], Made(50.0, end="running")), owner=DEAD)
+    data = load_report(database, "generated")
+    assert data.runs[-1].outcome == "lost"
+    assert "was stopped and can go on" in headline(data)
+
+
+def test_a_search_without_a_complete_run_has_nothing_to_compare(database: Database) -> None:
+    add_search(database, (Made(100.0, end="running"),))
+    data = load_report(database, "generated")
+    assert (data.path, data.acceptance, data.compared) == ((), None, ())
+    assert "no run of it is complete yet" in headline(data)
+
+
+def test_a_known_target_needs_no_first_protocol_alone(database: Database) -> None:
+    info = add_search(database, FINISHED[2:], target_accuracy=0.95)
+    publish(database, info, baseline_seconds=None)
+    data = load_report(database, "generated")
+    assert data.baseline_is_estimated
+    assert data.baseline_seconds == pytest.approx(BASELINE_SECONDS)
+    assert data.speed_up == pytest.approx(100 / 70)
+
+
+def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
+    add_search(database, (Made(100.0, 0.1, diverged=True),))
+    data = load_report(database, "generated")
+    assert data.trouble is not None
+    assert "the learning rate is too high" in data.trouble
+    assert len(data.path) == 1
+
+
+def test_a_policy_that_saves_nothing_is_never_paid_back(database: Database) -> None:
+    publish(database, add_search(database), training_seconds=100.0)
+    assert load_report(database, "generated").recurrences_to_pay_back == math.inf
+
+
+def test_imported_runs_are_compared_with_their_baseline_alone(
+    database: Database, tmp_path: Path
+) -> None:
+    data = load_report(database, add_imported(database, tmp_path))
+    assert data.search is None
+    assert data.path == ()
+    assert data.cost is None
+    assert {run.trial.setting_percent for run in data.compared} == {37.5, 0.0}
+    assert "nobody has searched" in headline(data)
+
+
+def test_disturbed_runs_are_in_no_figure_but_that_of_events(database: Database) -> None:
+    disturbed = RunConditions(online="elastic", injections=("straggler:worker=3",))
+    runs = (*FINISHED, Made(50.0, 0.5, conditions=disturbed, events=EVENTS))
+    add_search(database, runs)
+    data = load_report(database, "generated")
+    assert len(data.compared) == len(FINISHED)
+    assert [one.mean_accuracy for one in data.settings[:2]] == pytest.approx([0.95, 0.951])
+    (run,) = eventful_runs(data)
+    assert [event.kind for event in run.events] == ["injected", "detected", "removed"]
+
+
+def test_a_search_under_conditions_is_compared_under_them(database: Database) -> None:
+    elastic = RunConditions(online="elastic")
+    add_search(database, [replace(made, conditions=elastic) for made in FINISHED])
+    data = load_report(database, "generated")
+    assert data.conditions == elastic
+    assert len(data.compared) == len(FINISHED)
+
+
+def test_a_named_search_is_shown_with_what_it_found(database: Database) -> None:
+    publish(database, add_search(database))
+    add_search(database, FINISHED[:1], study="generated-2")
+    shown, named = (load_report(database, "generated", study=s) for s in (None, "generated-2"))
+    assert shown.search is not None
+    assert shown.search.study == STUDY
+    assert named.policy is None
+    assert len(named.path) == 1
+    with pytest.raises(UserError, match=r"no search 'x' of this job; there is: generated-1, gen"):
+        load_report(database, "generated", study="x")
+
+
+def test_several_jobs_of_one_name_have_to_be_told_apart(database: Database) -> None:
+    add_search(database)
+    add_search(database, job=identity(workers=8), study="generated-8")
+    with pytest.raises(UserError, match=r"'generated' names 2 jobs: .*; choose with --workers"):
+        load_report(database, "generated")
+    assert load_report(database, "generated", workers=8).identity.workers == 8
+    with pytest.raises(UserError, match="no runs on such a cluster; there is: "):
+        load_report(database, "generated", workers=5)
+    with pytest.raises(UserError, match=r"no workload 'other' in .*; see: "):
+        load_report(database, "other")
+
+
+def test_the_headline_is_what_policy_lookup_says(database: Database) -> None:
+    publish(database, add_search(database))
+    command = ["policy", "lookup", "generated", "--storage", database.url]
+    said = CliRunner().invoke(main, command).stdout.splitlines()[0]
+    assert headline(load_report(database, "generated")) == said

@@ -1,0 +1,130 @@
+"""The page: whole, offline, and safe whatever users call their things."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+from generated_trainer import identity
+from stored import EVENTS, FINISHED, STUDY, Made, add_search, publish
+
+from syncswitch.searcher.report import ReportData, load_report, page_of
+from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunEvent, TrialSpec
+from syncswitch.storage.trials import Owner, TrialStore
+
+EVIL = (
+    """</script><script>document.title="taken"</script>"'><img src=x onerror=alert(1)>{{ 7*7 }}"""
+)
+SECTIONS = ["accuracy", "search", "curves", "time", "cost", "payback", "phases", "events", "origin"]
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the words that people read."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._is_hidden = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._is_hidden = tag in {"script", "style"}
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_hidden = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._is_hidden:
+            self.words.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture
+def database(sqlite_url: str, our_tables: None) -> Iterator[Database]:
+    with open_database(sqlite_url, create=False) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def page(finished: ReportData) -> str:
+    """Of a finished search."""
+    return page_of(finished)
+
+
+def test_the_page_has_every_section_with_its_numbers(page: str) -> None:
+    elements = Elements(page)
+    assert [section["id"] for section in elements.of("section")] == SECTIONS
+    drawn = [place["data-figure"] for place in elements.of("div") if "data-figure" in place]
+    assert drawn == SECTIONS[:8]
+    for words in (
+        "Train generated with BSP for the first 50 % of its 3,000 worker-steps, then ASP",
+        "trainings until that is paid back",
+        "3 events in 1 run",
+        identity().fingerprint,
+        STUDY,
+        "(as the policy says)",
+    ):
+        assert words in elements.text.replace("\u00a0", " ")
+
+
+def test_the_page_asks_for_nothing_from_elsewhere(page: str) -> None:
+    elements = Elements(page)
+    assert not [found for found in elements.found if {"src", "srcset", "data"} & set(found[1])]
+    assert not elements.of("link")
+    assert all(str(link["href"]).startswith("#") for link in elements.of("a"))
+    (policy,) = [meta for meta in elements.of("meta") if "http-equiv" in meta]
+    assert str(policy["content"]).startswith("default-src 'none'; script-src 'nonce-")
+
+
+def test_the_figures_are_in_the_page(page: str) -> None:
+    figures = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert len(figures) == 8
+    assert all({"data", "layout"} <= set(json.loads(figure)) for figure in figures)
+
+
+def test_what_users_wrote_is_shown_and_never_interpreted(database: Database) -> None:
+    job = identity(name=EVIL, first_protocol="bsp", data_set=EVIL)
+    event = RunEvent("lost", 30, 1.0, EVIL, 3, None)
+    runs = (*FINISHED[:-1], Made(25.0, diverged=True, events=(event, *EVENTS)))
+    info = add_search(database, runs, job=job)
+    publish(database, info)
+    store = TrialStore(database)
+    store.begin(STUDY, 99, TrialSpec(job, 12.5, seed=1), Owner.current())
+    store.fail(STUDY, 99, EVIL)
+    page = page_of(load_report(database, job.fingerprint))
+    elements = Elements(page)
+    ours = [script for script in elements.of("script") if "nonce" in script]
+    assert elements.of("script") == ours
+    assert not elements.of("img")
+    assert not [found for found in elements.found if "onerror" in found[1]]
+    assert " ".join(EVIL.split()) in elements.text
+
+
+def test_a_page_is_the_same_again_but_for_its_key(finished: ReportData, page: str) -> None:
+    again = page_of(finished)
+    assert again != page
+    first, second = (re.sub(r"nonce[-=]\"?[\w-]+", "", text) for text in (page, again))
+    assert first == second
+
+
+@pytest.mark.parametrize("library", ["jinja2", "plotly.offline"])
+def test_what_is_missing_is_named(
+    finished: ReportData, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(UserError, match=r"missing; run: pip install 'syncswitch\[report\]'"):
+        page_of(finished)

@@ -1,0 +1,137 @@
+"""`syncswitch-search report`: where the page goes, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from command_line import error_line
+from generated_trainer import identity
+from stored import FINISHED, STUDY, add_search, publish
+
+from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.usage import search_words, use_words
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.records import RunConditions
+
+JOB = identity()
+
+
+@pytest.fixture
+def filled_url(sqlite_url: str, our_tables: None) -> str:
+    with open_database(sqlite_url, create=False) as database:
+        publish(database, add_search(database))
+    return sqlite_url
+
+
+def report(url: str, *arguments: str | Path) -> Result:
+    command = ["report", *map(str, arguments), "--storage", url]
+    return CliRunner().invoke(main, command, prog_name="syncswitch-search")
+
+
+def test_the_page_is_written_and_said_where(filled_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("an older one")
+    result = report(filled_url, "generated", "-o", path)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"report of generated written to {path}; open it in a browser\n"
+    assert path.read_text().startswith("<!DOCTYPE html>")
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_json_says_what_was_written(filled_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    said = json.loads(report(filled_url, "generated", "-o", path, "--json").stdout)
+    assert said == {
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "workload": "generated",
+        "fingerprint": JOB.fingerprint,
+        "policy_version": 1,
+        "study": STUDY,
+        "runs": len(FINISHED),
+    }
+
+
+def test_a_hyphen_is_standard_output(filled_url: str) -> None:
+    result = report(filled_url, "generated", "-o", "-")
+    assert result.stdout.startswith("<!DOCTYPE html>")
+    assert result.stdout.endswith("</html>\n")
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    filled_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("an older one")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = report(filled_url, "generated", "-o", path)
+    assert result.exit_code == 2
+    assert error_line(result).startswith(f"error: cannot write the file {path}: No space left")
+    assert path.read_text() == "an older one"
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["other"], "no workload 'other' in "),
+        (["generated", "--workers", "5"], "'generated' has no runs on such a cluster; there is: 4"),
+        (["generated", "--study", "x"], "no search 'x' of this job; there is: generated-1"),
+        (["generated", "--protocols", "bsp"], "--protocols is 'bsp'"),
+    ],
+)
+def test_a_mistake_gets_one_line(filled_url: str, arguments: list[str], words: str) -> None:
+    result = report(filled_url, *arguments)
+    assert result.exit_code == 2
+    assert words in error_line(result)
+
+
+def test_an_ambiguous_name_gets_one_line(filled_url: str) -> None:
+    with open_database(filled_url, create=False) as database:
+        add_search(database, job=identity(workers=8), study="generated-8")
+    line = error_line(report(filled_url, "generated"))
+    assert "'generated' names 2 jobs: " in line
+    assert line.endswith("choose with --workers, --protocols or the fingerprint")
+
+
+def test_no_database_gets_one_line(tmp_path: Path) -> None:
+    result = report(f"sqlite:///{tmp_path}/none.db", "generated")
+    assert result.exit_code == 2
+    assert "none.db" in error_line(result)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_search_is_made_again_with_what_it_was_made_with(filled_url: str) -> None:
+    from stored import search_info
+
+    info = search_info(JOB, options={"share_prefix": True, "baseline_runs": 3}, base_seed=5)
+    words = search_words(JOB, "jobs.py:it", info, RunConditions(online="elastic"))
+    assert " ".join(words) == (
+        "syncswitch-search run jobs.py:it --trainer local --workers 4 --protocols bsp,asp"
+        " --strategy paper --settings 2 --runs 2 --threshold 0.01 --seed 5 --share-prefix"
+        " --baseline-runs 3 --online elastic"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "loaded_from", "words"),
+    [
+        ({}, "digits", "syncswitch-run digits --policy 2"),
+        ({"workers": 8}, None, "syncswitch-run called --policy 2 --workers 8"),
+        ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]} --ve"),
+        ({"simulated_cluster": "5" * 64}, None, "syncswitch-search evaluate "),
+    ],
+)
+def test_a_policy_is_used_where_it_can_be(
+    changes: dict[str, object], loaded_from: str | None, words: str
+) -> None:
+    said = use_words(identity(**changes), loaded_from, "called", 2, RunConditions())
+    assert " ".join(said).startswith(words)
