@@ -9,8 +9,8 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py sto
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-trainers test-others lint dev benchmark benchmark-database \
-	benchmark-strategies benchmark-parallel benchmark-failures clean
+.PHONY: demo test test-trainers test-others lint dev docs pictures notebooks benchmark \
+	benchmark-database benchmark-strategies benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -31,6 +31,12 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher
+
+docs: $(INSTALLED)  ## The documentation as a site: build/site/index.html.
+	$(BIN)/python -m sphinx -q -W --keep-going -n docs build/site
+
+pictures: $(INSTALLED)  ## Those of the documentation, anew; needs chromium and chromedriver.
+	$(BIN)/python docs/make_pictures.py
 
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.throughput

@@ -109,7 +109,7 @@ class CommandJob:
 
     @property
     def identity(self) -> WorkloadIdentity:
-        """What makes two jobs the same for a timing policy: what the user declares.
+        """What makes two jobs the same for a timing policy, as the user declares it.
 
         The name, the command with its placeholders, its steps, workers and protocols. The content
         of a script is left out: most changes of one change nothing about its training, and nobody

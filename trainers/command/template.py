@@ -95,7 +95,7 @@ class CommandTemplate:
 
     @property
     def what(self) -> tuple[str, ...]:
-        """The words that make two jobs the same: where the program lies is no part of them."""
+        """The words that make two jobs the same; where the program lies is no part of them."""
         return (PurePath(self.words[0]).name, *self.words[1:])
 
     def filled(self, values: Mapping[str, str]) -> tuple[str, ...]:

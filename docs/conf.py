@@ -1,0 +1,66 @@
+"""How Sphinx builds the site: `python -m sphinx -W --keep-going -n docs build/site`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+project = "syncswitch"
+author = "the syncswitch authors"
+release = version_of("syncswitch")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_click",
+    "sphinx_copybutton",
+    "markdown_docstrings",
+    "public_names",
+    "generated_tables",
+    "repository_pages",
+]
+exclude_patterns = ["extensions"]
+nitpicky = True
+
+html_theme = "furo"
+html_title = "syncswitch"
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+
+myst_heading_anchors = 3
+
+# What a reader copies is the command, without prompt and output.
+copybutton_prompt_text = "$ "
+copybutton_line_continuation_character = "\\"
+
+smartquotes = False  # what stands in quotes is often code
+default_role = "literal"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 80
+autodoc_typehints_format = "short"
+autoclass_content = "class"
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+# Names of other libraries: their documentation cannot be asked, as a build needs no network.
+nitpick_ignore_regex = [
+    (
+        "py:.*",
+        r"(collections|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing)\..*",
+    ),
+    # Of Optuna and plotly, for type checkers alone.
+    ("py:class", r"BaseDistribution|Figure|FrozenTrial|Study|TrialState"),
+    # Their fields are the columns of `settings` and `search_costs`.
+    ("py:class", r".*\.(SettingStatistics|StudyCost)"),
+    # Of ours, but no program needs them.
+    (
+        "py:class",
+        r"(.*\.)?(FrameName|Launcher|RecordedRun|RunChoice|TrialChoice|_Positive|_Seconds|_T)",
+    ),
+]

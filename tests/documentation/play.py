@@ -1,0 +1,162 @@
+"""Plays a page: its files are written, its commands and programs run, in one folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+import sys
+import traceback
+from contextlib import closing, redirect_stdout, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests import program, warm_program
+from tests.documentation.pages import Block, Command, Page, commands
+
+__all__ = ["Player", "play"]
+
+_SERVER = multiprocessing.get_context("forkserver")
+_PATIENCE_SECONDS = 240
+
+
+def play(page: Page, folder: Path) -> None:
+    """Does all that a page says, in its order.
+
+    Raises:
+        AssertionError: Something of it does not work; says the line of its block.
+    """
+    with Player(folder) as player:
+        for block in page.blocks:
+            try:
+                player.play(block)
+            except AssertionError as error:
+                raise AssertionError(f"{page}, line {block.line}: {error}") from error
+
+
+class Player:
+    """Has a folder, and a process in which the Python of a page runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._python: _Python | None = None
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if self._python is not None:
+            self._python.close()
+
+    def play(self, block: Block) -> None:
+        """Does what one block says."""
+        if "not run" in block.marks:
+            return
+        if "file" in block.marks:
+            (self._folder / block.marks["file"]).write_text(block.text)
+        elif block.language == "console":
+            self._type(block)
+        elif block.language == "python":
+            self._python = self._python or _Python(self._folder)
+            self._python.run(block.text)
+        elif block.language == "sql":
+            with closing(sqlite3.connect(self._folder / "syncswitch.db")) as database:
+                assert database.execute(block.text).fetchall(), "the question has no answer"
+        elif block.language == "json":
+            json.loads(block.text)
+
+    def _type(self, block: Block) -> None:
+        typed = commands(block)
+        for command in typed:
+            done = self._run(command)
+            expected = int(block.marks.get("status", 0)) if command is typed[-1] else 0
+            assert done.returncode == expected, (
+                f"{command.text} ended with status {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
+            _check_shown(command, done.stdout, is_exact="exact" in block.marks)
+
+    def _run(self, command: Command) -> subprocess.CompletedProcess[str]:
+        words = command.words
+        if words[0] in program.PROGRAMS and not command.needs_shell:
+            return warm_program.run(words[0], *words[1:], folder=self._folder)
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command.text],
+            cwd=self._folder,
+            env={**program.environment(), "PATH": f"{self._shims()}:{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+        )
+
+    def _shims(self) -> Path:
+        """A folder with the two programs, and this Python."""
+        folder = self._folder / ".bin"
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "python").symlink_to(sys.executable)
+            for name in program.PROGRAMS:
+                shim = folder / name
+                shim.write_text(
+                    f'#!/bin/sh\nexec {sys.executable} -c "{program.code(name)}" "$@"\n'
+                )
+                shim.chmod(0o755)
+        return folder
+
+
+def _check_shown(command: Command, output: str, *, is_exact: bool) -> None:
+    """The page shows tables with the columns that there are; figures may differ."""
+    if is_exact:
+        assert [*command.shown] == output.rstrip().splitlines(), output
+    printed = {tuple(line.split()) for line in output.splitlines()}
+    for head, rule in zip(command.shown, command.shown[1:], strict=False):
+        if rule and set(rule) == {"─"}:
+            assert tuple(head.split()) in printed, f"no such table: {head}\n{output}"
+
+
+class _Python:
+    """Runs programs one after the other, in one namespace, in a fork of the warm server."""
+
+    def __init__(self, folder: Path) -> None:
+        self._connection, other = _SERVER.Pipe()
+        self._process: Any = _SERVER.Process(target=_serve, args=(other, folder))
+        self._process.start()
+        other.close()
+
+    def run(self, code: str) -> None:
+        self._connection.send(code)
+        assert self._connection.poll(_PATIENCE_SECONDS), f"takes too long:\n{code}"
+        problem = self._connection.recv()
+        assert problem is None, problem
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.join(_PATIENCE_SECONDS)
+
+
+def _serve(connection: Connection, folder: Path) -> None:
+    os.chdir(folder)
+    os.environ.pop("SYNCSWITCH_STORAGE", None)
+    sys.path.insert(0, "")
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with redirect_stdout(io.StringIO()), suppress(EOFError):
+        while True:
+            connection.send(_problem(connection.recv(), namespace))
+
+
+def _problem(code: str, namespace: dict[str, object]) -> str | None:
+    try:
+        exec(compile(code, "the page", "exec"), namespace)
+    except BaseException:
+        return traceback.format_exc()
+    return None

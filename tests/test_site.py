@@ -1,0 +1,97 @@
+"""The documentation becomes a site that is whole, works offline, and knows every command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from syncswitch.searcher.cli import main as searcher
+from syncswitch.trainers.runner import main as runner
+from tests import warm_program
+from tests.documentation.pages import ROOT
+
+pytest.importorskip("sphinx", reason="the site needs the extra docs")
+
+BUILD = "import sys; from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    options = ["-W", "--keep-going", "-n", "-q"]
+    done = warm_program.run_code(BUILD, *options, ROOT / "docs", folder / "html", folder=ROOT)
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+def text_of(site: Path, page: str) -> str:
+    return (site / page).read_text()
+
+
+@pytest.mark.slow
+def test_every_page_can_be_reached_from_the_first(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
+    wanted = {site / page.with_suffix(".html") for page in pages}
+    reached, waiting = set(), [site / "index.html"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        links = re.findall(r'href="([^"#:]+\.html)', page.read_text())
+        waiting += [(page.parent / link).resolve() for link in links]
+    assert wanted <= reached
+    assert all(path.is_file() for path in reached)
+
+
+@pytest.mark.slow
+def test_the_site_asks_no_other_server_for_anything(site: Path) -> None:
+    loads = re.compile(r'<(?:script|img|link)[^>]+(?:src|href)="(https?:)?//', re.IGNORECASE)
+    for page in site.rglob("*.html"):
+        assert not loads.search(page.read_text()), page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//", style.read_text()), style
+    for picture in (ROOT / "docs/pictures").glob("*.svg"):
+        assert not re.search(r"url\([\"']?https?:|<image|@import", picture.read_text()), picture
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_command_and_option(site: Path) -> None:
+    page = text_of(site, "reference/commands.html")
+    for path, command in (*walk("syncswitch-search", searcher), *walk("syncswitch-run", runner)):
+        assert f">{path}" in page or path.split()[-1] in page
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                option = next(name for name in parameter.opts if name.startswith("--"))
+                anchor = f'id="cmdoption-{path.replace(" ", "-")}-{option[2:]}"'
+                assert anchor in page, f"{path} {option}"
+
+
+def walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from walk(f"{path} {name}", child)
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_public_name_and_column(site: Path) -> None:
+    from syncswitch import searcher as searcher_package
+    from syncswitch import storage, trainers
+    from syncswitch.storage import frames
+    from syncswitch.storage.models import Base
+
+    python = text_of(site, "reference/python.html")
+    for package in (searcher_package, trainers, storage):
+        for name in package.__all__:
+            assert f'id="{package.__name__}.{name}"' in python
+    tables = text_of(site, "reference/database.html")
+    for columns in frames.COLUMNS.values():
+        assert all(f">{column.name}<" in tables for column in columns)
+    for mapper in Base.registry.mappers:
+        assert f">{mapper.local_table.name}<" in tables  # type: ignore[attr-defined]
