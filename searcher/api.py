@@ -22,6 +22,7 @@ from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.trainers.run_options import ConditionsChoice
+from syncswitch.trainers.tensorboard import check_tensorboard, logged
 from syncswitch.trainers.workload import Workload, normal_reference
 
 __all__ = ["search"]
@@ -68,6 +69,7 @@ def search(
     online: Literal["none", "greedy", "elastic"] = "none",
     switch: Literal["hot", "restart"] = "hot",
     checkpoints: Path = DEFAULT_FOLDER,
+    tensorboard: Path | None = None,
     reporter: SkipValidation[Reporter | None] = None,
     **strategy_options: Any,
 ) -> TimingPolicy:
@@ -100,6 +102,7 @@ def search(
         online: What is done about stragglers: none, greedy or elastic.
         switch: hot or restart.
         checkpoints: Folder for the checkpoints that runs share.
+        tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
         reporter: Is told how it goes on.
         strategy_options: Further fields of the rule, such as `budget` of the adaptive one.
 
@@ -131,6 +134,8 @@ def search(
         target_accuracy=target_accuracy,
         **strategy_options,
     )
+    if tensorboard is not None:
+        check_tensorboard(tensorboard)
     plan, job = plan_search(chosen, request, rule, ConditionsChoice(online, switch))
     reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
@@ -138,7 +143,7 @@ def search(
             database,
             job.identity,
             plan,
-            job.open_trainer,
+            lambda: logged(job.open_trainer(), tensorboard, found.study_name),
             reference=reference,
             reporter=reporter,
             checkpoints=checkpoints,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -239,6 +239,17 @@ class Rule(ABC):
             # Nothing is compared yet, so any accuracy does.
             return [(1.0, _ANY_ACCURACY if target is None else target)]
         return [(0.5, target), (0.5, target - 2 * self.threshold)]
+
+    def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
+        """How likely each setting is to be the answer; empty where the rule does not say.
+
+        Args:
+            finished: The runs so far.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        return {}
 
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> Progress:

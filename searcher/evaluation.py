@@ -103,6 +103,7 @@ class Evaluation:
             reporter=reporter,
             patience=patience,
         )
+        self.study_name = self._loop.study.name
 
     def run(self) -> EvaluationResult:
         """Makes the runs that are missing, and compares.

@@ -156,10 +156,12 @@ class RunMaker:
         )
 
     def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> RunObserver:
-        def beat(worker_step: int) -> None:
+        def beat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
             with contextlib.suppress(RetryableError):
                 self._store.beat(self._study.name, run.number, worker_step)
+                if evaluation is not None:
+                    self._study.note_evaluation(run.number, evaluation)
 
         # What else is known would not be, to a search without company.
         finished = self._study.course().runs

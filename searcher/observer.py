@@ -26,7 +26,7 @@ class RunObserver:
         self,
         run: Run,
         reporter: Reporter,
-        beat: Callable[[int], None],
+        beat: Callable[[int, Evaluation | None], None],
         beat_seconds: float,
         *,
         stop: StopRule | None = None,
@@ -39,7 +39,7 @@ class RunObserver:
         Args:
             run: For the reporter.
             reporter: Is told.
-            beat: Records the worker-step.
+            beat: Records the worker-step, and the last evaluation where there was one since.
             beat_seconds: How often.
             stop: Says when the run may end; None where it may not.
             inherited: Evaluations of the part before the run's own.
@@ -55,6 +55,7 @@ class RunObserver:
         self._evaluations = list(inherited)
         self._switch_worker_step = switch_worker_step
         self._is_decided = is_decided
+        self._untold: Evaluation | None = None
         self.is_cancelled = False
 
     def on_progress(self, worker_step: int) -> None:
@@ -62,11 +63,13 @@ class RunObserver:
         now = time.monotonic()
         if now >= self._next_beat_at:
             self._next_beat_at = now + self._beat_seconds
-            self._beat(worker_step)
+            untold, self._untold = self._untold, None
+            self._beat(worker_step, untold)
         self._reporter.on_progress(self._run, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Ends the run where its accuracy is known, hopeless, or wanted no more."""
+        self._untold = evaluation
         self._reporter.on_evaluation(self._run, evaluation)
         if self._is_wanted_no_more():
             self.is_cancelled = True

@@ -36,6 +36,7 @@ from syncswitch.searcher.sampler import (
 )
 from syncswitch.storage.errors import DatabaseError, RetryableError
 from syncswitch.storage.inspection import driver_url, shown
+from syncswitch.storage.records import Evaluation
 from syncswitch.storage.trials import Owner
 
 __all__ = [
@@ -236,6 +237,14 @@ class SearchStudy:
             self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
         except UpdateFinishedTrialError:
             return  # another searcher was faster
+
+    @_retryable
+    def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
+        """Lets Optuna's tools, and `status`, see how accurate a run under way is; not a result."""
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for lost
+            self._storage.set_trial_intermediate_value(
+                self._trial_id(number), evaluation.worker_step, evaluation.accuracy
+            )
 
     def complete(self, number: int, accuracy: float) -> None:
         """Tells the accuracy, if nobody has finished the trial."""

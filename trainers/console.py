@@ -19,6 +19,7 @@ import click
 from syncswitch.storage.defaults import DEFAULT_URL as DEFAULT_STORAGE_URL
 from syncswitch.storage.defaults import ENVIRONMENT_VARIABLE as STORAGE_VARIABLE
 from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.trainers.completion import complete_protocols
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -268,6 +269,7 @@ def protocols_option(default: str | None, text: str | None = None) -> Callable[[
     return click.option(
         "--protocols",
         metavar="FIRST,SECOND",
+        shell_complete=complete_protocols,
         default=default,
         show_default=default is not None,
         help=text,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -35,6 +36,7 @@ __all__ = [
     "ConditionsChoice",
     "conditions_options",
     "inject_option",
+    "tensorboard_option",
 ]
 
 _USUAL = RunConditions()
@@ -150,6 +152,27 @@ def inject_option(function: _F) -> _F:
         help="A disturbance on purpose, such as kill:worker=1,at=30% or"
         " straggler:worker=2,at=20%,for=100s,delay=30ms; a scenario of the paper: mild, moderate;"
         " or a .json file of injections. May be given several times.",
+    )(function)
+
+
+def tensorboard_option(function: _F) -> _F:
+    """`--tensorboard`, a folder that can be written, or None."""
+
+    def checked(context: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
+        from syncswitch.trainers.tensorboard import check_tensorboard
+
+        if folder is not None and not context.resilient_parsing:
+            check_tensorboard(folder)
+        return folder
+
+    return click.option(
+        "--tensorboard",
+        "tensorboard_folder",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path),
+        callback=checked,
+        help="Write a log of each run for TensorBoard, into a folder of its own in this one, while"
+        " it trains. Needs the extra tensorboard.",
     )(function)
 
 

@@ -16,6 +16,7 @@ import click
 from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers import console
+from syncswitch.trainers.completion import complete_policy_choice, complete_workload
 from syncswitch.trainers.local import LocalCluster, choose_cluster, load_local_workload
 from syncswitch.trainers.run_options import (
     CLUSTER_TIMEOUT,
@@ -25,10 +26,17 @@ from syncswitch.trainers.run_options import (
     ConditionsChoice,
     conditions_options,
     inject_option,
+    tensorboard_option,
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import Evaluation, RunEvent, TimingPolicy, TrialRecord
+    from syncswitch.storage.records import (
+        Evaluation,
+        RunEvent,
+        TimingPolicy,
+        TrialRecord,
+        TrialSpec,
+    )
     from syncswitch.trainers.run_checkpoints import RunCheckpoints
     from syncswitch.trainers.trainer import Observer
     from syncswitch.trainers.workload import Workload
@@ -41,11 +49,12 @@ __all__ = ["main"]
     cls=console.ProgramCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.argument("reference", metavar="WORKLOAD")
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @click.option(
     "--policy",
     "choice",
     metavar="FILE|VERSION|ALIAS",
+    shell_complete=complete_policy_choice,
     default="current",
     show_default=True,
     help="A policy file, or a version or alias in the database.",
@@ -96,6 +105,7 @@ __all__ = ["main"]
     is_flag=True,
     help="Go on from the last whole checkpoint of this run; begin afresh where there is none.",
 )
+@tensorboard_option
 @console.common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(
@@ -113,6 +123,7 @@ def main(
     checkpoint_folder: Path | None,
     every_percent: float,
     resume: bool,
+    tensorboard_folder: Path | None,
     storage_url: str,
     as_json: bool,
 ) -> int:
@@ -153,7 +164,7 @@ def main(
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     try:
         with _open_checkpoints(checkpoints):
-            record = _train(workload, reference, policy, cluster, checkpoints)
+            record = _train(workload, reference, policy, cluster, checkpoints, tensorboard_folder)
             _save(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
@@ -181,16 +192,29 @@ def _train(
     policy: TimingPolicy,
     cluster: LocalCluster,
     checkpoints: RunCheckpoints,
+    tensorboard_folder: Path | None,
 ) -> TrialRecord:
     """Raises RetryableError with a word on how to go on where the infrastructure failed."""
+    from syncswitch.trainers.tensorboard import logged
+
     try:
         with (
-            cluster.open(workload, reference, policy.workers) as trainer,
+            logged(
+                cluster.open(workload, reference, policy.workers),
+                tensorboard_folder,
+                _name_of_logs(checkpoints.spec),
+            ) as trainer,
             _watching(policy) as observer,
         ):
             return trainer.train(checkpoints.spec, observer)
     except RetryableError as error:
         raise RetryableError(f"{error}; {checkpoints.how_to_go_on}") from error
+
+
+def _name_of_logs(spec: TrialSpec) -> str:
+    """For TensorBoard, of runs of one job with one seed."""
+    identity = spec.identity
+    return f"{identity.name}-{identity.fingerprint[:12]}-seed-{spec.seed}"
 
 
 def _save(

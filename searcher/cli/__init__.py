@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import click
 
+from syncswitch.searcher.cli.completion import completion
 from syncswitch.searcher.cli.cost import cost
 from syncswitch.searcher.cli.db import db
 from syncswitch.searcher.cli.evaluate import evaluate
-from syncswitch.searcher.cli.history import status
 from syncswitch.searcher.cli.imports import import_runs
 from syncswitch.searcher.cli.policy import policy
 from syncswitch.searcher.cli.profile import profile
+from syncswitch.searcher.cli.report import report
 from syncswitch.searcher.cli.run import run
 from syncswitch.searcher.cli.settings import settings
+from syncswitch.searcher.cli.status import status
 from syncswitch.searcher.cli.trials import trials
 from syncswitch.trainers.console import ProgramGroup
 
@@ -39,5 +41,18 @@ def main() -> None:
     """  # noqa: D301 (click wants the character itself)
 
 
-for _command in (run, evaluate, status, trials, settings, policy, import_runs, cost, profile, db):
+for _command in (
+    run,
+    evaluate,
+    status,
+    report,
+    trials,
+    settings,
+    policy,
+    import_runs,
+    cost,
+    profile,
+    db,
+    completion,
+):
     main.add_command(_command)

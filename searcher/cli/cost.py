@@ -17,6 +17,7 @@ from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
 from syncswitch.searcher.cli.rule_options import RULE_OPTIONS, rule_options
 from syncswitch.searcher.rules.by_name import make_rule
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.completion import complete_workload
 from syncswitch.trainers.console import (
     EXIT_OK,
     common_options,
@@ -62,7 +63,7 @@ class _Row:
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD")
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @click.option("--workers", type=click.IntRange(min=1), help="Only runs on this many workers.")
 @protocols_option("bsp,asp")
 @click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from syncswitch.searcher.cli.trainers.base import JobRequest, TrainerChoice
 from syncswitch.searcher.cli.trainers.choice import trainer_options
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED
+from syncswitch.trainers.completion import complete_policy, complete_workload
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -27,7 +29,12 @@ from syncswitch.trainers.console import (
     protocols_option,
     workers_option,
 )
-from syncswitch.trainers.run_options import ConditionsChoice, conditions_options, inject_option
+from syncswitch.trainers.run_options import (
+    ConditionsChoice,
+    conditions_options,
+    inject_option,
+    tensorboard_option,
+)
 
 if TYPE_CHECKING:
     from syncswitch.searcher.evaluated import EvaluatedSetting, EvaluationResult
@@ -36,8 +43,8 @@ __all__ = ["evaluate"]
 
 
 @click.command()
-@click.argument("policy_text", metavar="POLICY")
-@click.argument("reference", metavar="WORKLOAD")
+@click.argument("policy_text", metavar="POLICY", shell_complete=complete_policy)
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @workers_option(None, "Workers in the cluster. Default: as in the policy.")
 @protocols_option(None, "Protocols before and after the switch. Default: as in the policy.")
 @trainer_options
@@ -58,6 +65,7 @@ __all__ = ["evaluate"]
     help="The seeds of all runs derive from it.",
 )
 @jobs_option
+@tensorboard_option
 @common_options
 def evaluate(
     policy_text: str,
@@ -69,6 +77,7 @@ def evaluate(
     runs: int,
     seed: int,
     jobs: int,
+    tensorboard_folder: Path | None,
     storage_url: str,
     as_json: bool,
 ) -> int:
@@ -103,7 +112,16 @@ def evaluate(
     check_switch(job.identity, policy)
     try:
         result = evaluate_policy(
-            job, reference, policy, runs, trainer.kind, seed, storage_url, conditions, jobs
+            job,
+            reference,
+            policy,
+            runs,
+            trainer.kind,
+            seed,
+            storage_url,
+            conditions,
+            jobs,
+            tensorboard_folder,
         )
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")

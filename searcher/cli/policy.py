@@ -24,6 +24,7 @@ from syncswitch.searcher.cli.policy_selection import (
 )
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
 from syncswitch.searcher.cli.render import workers_text
+from syncswitch.trainers.completion import complete_alias, complete_workload
 from syncswitch.trainers.console import (
     EXIT_FAILED,
     EXIT_OK,
@@ -53,7 +54,13 @@ def policy() -> None:
 
 @policy.command()
 @selection_options
-@click.option("--alias", default="current", show_default=True, help="Which version, by its alias.")
+@click.option(
+    "--alias",
+    default="current",
+    show_default=True,
+    shell_complete=complete_alias,
+    help="Which version, by its alias.",
+)
 @common_options
 def lookup(
     reference: str,
@@ -92,7 +99,7 @@ def lookup(
 
 
 @policy.command(name="list")
-@click.argument("reference", metavar="[WORKLOAD]", required=False)
+@click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int:
     """Lists all versions, newest first."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.trainers.completion import complete_version, complete_workload
 from syncswitch.trainers.console import protocols_option, workers_option
 
 if TYPE_CHECKING:
@@ -88,12 +89,16 @@ def narrowing_options(function: _F) -> _F:
 
 def selection_options(function: _F) -> _F:
     """WORKLOAD and what narrows it."""
-    return click.argument("reference", metavar="WORKLOAD")(narrowing_options(function))
+    return click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)(
+        narrowing_options(function)
+    )
 
 
 def version_option(function: _F) -> _F:
     """`--version`."""
-    return click.option("--version", type=int, help="Default: the current one.")(function)
+    return click.option(
+        "--version", type=int, shell_complete=complete_version, help="Default: the current one."
+    )(function)
 
 
 def find(

@@ -20,6 +20,7 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
 )
 from syncswitch.storage.errors import PolicyError
+from syncswitch.trainers.completion import complete_alias, complete_version, complete_workload
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ _MOST_DIGITS = 1000  # int() refuses a few thousand
 
 
 @click.command(name="alias")
-@click.argument("reference", metavar="WORKLOAD")
-@click.argument("alias")
-@click.argument("version", type=int)
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+@click.argument("alias", shell_complete=complete_alias)
+@click.argument("version", type=int, shell_complete=complete_version)
 @narrowing_options
 @common_options
 def move_alias(
@@ -63,8 +64,14 @@ def move_alias(
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD")
-@click.option("--alias", default="current", show_default=True, help="Which alias to move.")
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+@click.option(
+    "--alias",
+    default="current",
+    show_default=True,
+    shell_complete=complete_alias,
+    help="Which alias to move.",
+)
 @narrowing_options
 @common_options
 def rollback(
@@ -84,7 +91,7 @@ def rollback(
 
 
 @click.command()
-@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1)
+@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_workload)
 @narrowing_options
 @common_options
 def diff(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.completion import complete_profile, complete_workload
 from syncswitch.trainers.console import (
     EXIT_OK,
     common_options,
@@ -51,7 +52,7 @@ def list_profiles(as_json: bool) -> int:
 
 
 @profile.command()
-@click.argument("source", metavar="NAME|FILE")
+@click.argument("source", metavar="NAME|FILE", shell_complete=complete_profile)
 @debug_option
 def show(source: str) -> int:
     """Prints a profile as JSON, with what it leaves to the defaults."""
@@ -62,7 +63,7 @@ def show(source: str) -> int:
 
 
 @profile.command()
-@click.argument("reference", metavar="WORKLOAD")
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @workers_option(None)
 @click.option(
     "--variation",
@@ -115,7 +116,7 @@ def calibrate(
 
 
 @profile.command()
-@click.argument("source", metavar="NAME|FILE")
+@click.argument("source", metavar="NAME|FILE", shell_complete=complete_profile)
 @workers_option(8)
 @click.option(
     "--worker-steps",

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from syncswitch.trainers.completion import complete_workload
+
 __all__ = ["nothing_found", "optional_workload", "selector_of"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -14,7 +16,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def optional_workload(function: _F) -> _F:
     """The argument `[WORKLOAD]`."""
-    return click.argument("reference", metavar="[WORKLOAD]", required=False)(function)
+    return click.argument(
+        "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
+    )(function)
 
 
 def selector_of(reference: str | None) -> str | None:

@@ -15,9 +15,11 @@ from syncswitch.searcher.cli.searching import search_for_policy
 from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.cli.trainers.choice import is_given, trainer_options
 from syncswitch.searcher.cli.trainers.command import UsersCommand
+from syncswitch.searcher.cli.usage import use_words
 from syncswitch.searcher.rules.by_name import make_rule
-from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.completion import complete_workload
 from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -28,7 +30,11 @@ from syncswitch.trainers.console import (
     protocols_option,
     workers_option,
 )
-from syncswitch.trainers.run_options import ConditionsChoice, conditions_options
+from syncswitch.trainers.run_options import (
+    ConditionsChoice,
+    conditions_options,
+    tensorboard_option,
+)
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchResult
@@ -37,7 +43,7 @@ __all__ = ["run"]
 
 
 @click.command()
-@click.argument("reference", metavar="[WORKLOAD]", required=False)
+@click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
     None,
     f"Workers in the cluster. Default: {TrainerChoice.default_workers}; of a command:"
@@ -94,6 +100,7 @@ __all__ = ["run"]
     help="Folder for the checkpoints that runs share; they are removed when the search is done.",
 )
 @jobs_option
+@tensorboard_option
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -121,6 +128,7 @@ def run(
     seed: int,
     checkpoint_folder: Path,
     jobs: int,
+    tensorboard_folder: Path | None,
     dry_run: bool,
     first_seconds: float | None,
     second_seconds: float | None,
@@ -169,7 +177,9 @@ def run(
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     try:
         called = reference or job.identity.name
-        result, current = search_for_policy(job, called, plan, storage_url, checkpoint_folder, jobs)
+        result, current = search_for_policy(
+            job, called, plan, storage_url, checkpoint_folder, jobs, tensorboard_folder
+        )
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command goes on")
         return EXIT_INTERRUPTED
@@ -194,43 +204,7 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
 
 def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:
     """The command line that uses this policy, with what it would not guess."""
-    fingerprint = job.identity.fingerprint[:12]
-    if job.identity.simulated_cluster is not None:
-        # On a real cluster it is another job, so the policy is tried there first.
-        policy = fingerprint if version is None else f"{fingerprint}@{version}"
-        words = ["syncswitch-search", "evaluate", policy, reference, *_as_found(conditions)]
-    elif not _is_loadable(job.reference):
-        words = ["syncswitch-search", "policy", "export", fingerprint]
-        words += [] if version is None else ["--version", str(version)]
-    else:
-        words = ["syncswitch-run", job.reference or reference]
-        words += [] if version is None else ["--policy", str(version)]
-        if job.identity.workers != TrainerChoice.default_workers:
-            words += ["--workers", str(job.identity.workers)]
-        words += _as_found(conditions)
+    words = use_words(job.identity, job.reference, reference, version, conditions)
     if is_given("storage_url"):
         words += ["--storage", str(click.get_current_context().params["storage_url"])]
     return shlex.join(words)
-
-
-def _as_found(conditions: RunConditions) -> list[str]:
-    """A policy is for the conditions under which it was found."""
-    usual = RunConditions()
-    words = []
-    if conditions.online != usual.online:
-        words += ["--online", conditions.online]
-    if conditions.switch_mechanism != usual.switch_mechanism:
-        words += ["--switch", conditions.switch_mechanism]
-    return words
-
-
-def _is_loadable(recorded_reference: str | None) -> bool:
-    """Whether there is something to train; an imported job is only a name."""
-    from syncswitch.trainers.workload import find_module
-
-    if recorded_reference is not None:
-        try:
-            find_module(recorded_reference)
-        except WorkloadError:
-            return False
-    return True

@@ -31,6 +31,7 @@ def search_for_policy(
     storage_url: str,
     checkpoints: Path,
     jobs: int = 1,
+    tensorboard_folder: Path | None = None,
 ) -> tuple[SearchResult, int | None]:
     """Searches, and shows how it goes on.
 
@@ -41,25 +42,28 @@ def search_for_policy(
         storage_url: Where everything is recorded.
         checkpoints: Folder for the checkpoints that runs share.
         jobs: How many runs to make at once.
+        tensorboard_folder: For the logs of the runs; None for none.
 
     Returns:
         The result, and the version that is used where none is named.
     """
     from syncswitch.searcher.policy_search import Search
     from syncswitch.storage.policies import CURRENT, PolicyRegistry
+    from syncswitch.trainers.tensorboard import logged
     from syncswitch.trainers.workload import normal_reference
 
     is_new = _is_new(study_name(job.identity, plan), storage_url)
     with _opened(job, storage_url, is_new, "search", jobs) as (database, trainers, reporter):
-        result = Search(
+        search = Search(
             database,
             job.identity,
             plan,
-            trainers,
+            lambda: logged(trainers(), tensorboard_folder, search.study_name),
             reference=job.reference or normal_reference(reference),
             reporter=reporter,
             checkpoints=checkpoints,
-        ).run()
+        )
+        result = search.run()
         aliases = PolicyRegistry(database).aliases(job.identity.fingerprint)
         return result, aliases.get(CURRENT)
 
@@ -74,6 +78,7 @@ def evaluate_policy(
     storage_url: str,
     conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
     jobs: int = 1,
+    tensorboard_folder: Path | None = None,
 ) -> EvaluationResult:
     """Evaluates a policy on a job, and shows how it goes on.
 
@@ -87,24 +92,27 @@ def evaluate_policy(
         storage_url: Where everything is recorded.
         conditions: Under which the job trains.
         jobs: How many runs to make at once.
+        tensorboard_folder: For the logs of the runs; None for none.
     """
     from syncswitch.searcher.evaluation import Evaluation
+    from syncswitch.trainers.tensorboard import logged
     from syncswitch.trainers.workload import normal_reference
 
     is_new = _is_untrained(job.identity, storage_url)
     with _opened(job, storage_url, is_new, "evaluation", jobs) as (database, trainers, reporter):
-        return Evaluation(
+        evaluation = Evaluation(
             database,
             job.identity,
             policy,
-            trainers,
+            lambda: logged(trainers(), tensorboard_folder, evaluation.study_name),
             runs=runs,
             trainer=trainer,
             base_seed=base_seed,
             conditions=conditions,
             reference=job.reference or normal_reference(reference),
             reporter=reporter,
-        ).run()
+        )
+        return evaluation.run()
 
 
 @contextlib.contextmanager

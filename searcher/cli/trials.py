@@ -15,6 +15,7 @@ from syncswitch.searcher.cli.reference import nothing_found, optional_workload, 
 from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.trial_events import print_events
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.completion import complete_study
 from syncswitch.trainers.console import EXIT_OK, common_options, print_table
 
 if TYPE_CHECKING:
@@ -57,7 +58,12 @@ _FORMATS = ("table", "csv", "json", "parquet")
     is_flag=True,
     help="One row per event instead: stragglers, failures and what was done about them.",
 )
-@click.option("--study", metavar="NAME", help="Only the runs of this search.")
+@click.option(
+    "--study",
+    metavar="NAME",
+    shell_complete=complete_study,
+    help="Only the runs of this search.",
+)
 @click.option("--number", type=click.IntRange(min=0), help="Only the run of this number in it.")
 @common_options
 def trials(

@@ -9,7 +9,7 @@ the search ends when one answer is sure enough, or when no run is worth its pric
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.decision import Decision, Observation, Progress, Rule
@@ -84,6 +84,12 @@ class AdaptiveRule(Rule):
         from syncswitch.searcher.rules.assessment import Assessment
 
         return Assessment(self, finished).outcomes(percent)
+
+    def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
+        """See `Rule.answers`; as is believed."""
+        from syncswitch.searcher.rules.assessment import Assessment
+
+        return Assessment(self, finished).answers()
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
         """See `Rule.progress`; a setting is accepted or rejected as soon as that is sure."""

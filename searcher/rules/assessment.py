@@ -68,6 +68,10 @@ class Assessment:
         accuracies = predicted(self._belief, self._grid.index(percent), _QUANTILES)
         return [(1 / len(_QUANTILES), accuracy) for accuracy in accuracies]
 
+    def answers(self) -> dict[float, float]:
+        """How likely each setting is to be the answer, as `Rule.answers`."""
+        return dict(zip(self._grid, map(float, self._belief.answers()), strict=True))
+
     def progress(self) -> Progress:
         """The brackets that are sure, and what is measured."""
         decision = self.decision()

@@ -65,6 +65,11 @@ class RunCosts:
         first = max(0.0, min(share, self.end) - self.prefixes.get(replicate, 0.0))
         return max(_LEAST_COST, first + max(0.0, self.end - share) * self.ratio)
 
+    def until(self, percent: float, share: float) -> float:
+        """What a run at a setting costs up to a share of W, where it inherits nothing."""
+        switch = percent / self.highest_percent
+        return min(switch, share) + max(0.0, share - switch) * self.ratio
+
 
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]

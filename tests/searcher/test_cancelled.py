@@ -99,7 +99,7 @@ def test_a_busy_database_cancels_nothing() -> None:
         return answer
 
     run = Run(0, 25.0, 1, None, 100, "bsp", is_speculative=True)
-    observer = RunObserver(run, SilentReporter(), lambda _: None, 0.0, is_decided=is_decided)
+    observer = RunObserver(run, SilentReporter(), lambda *_: None, 0.0, is_decided=is_decided)
     verdicts = [observer.on_evaluation(Evaluation(step, 1.0, 0.5, 1.0)) for step in (10, 20, 30)]
     assert verdicts == [Verdict.CONTINUE, Verdict.CONTINUE, Verdict.STOP]
     assert observer.is_cancelled

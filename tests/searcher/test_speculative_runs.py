@@ -84,8 +84,9 @@ class TestShown:
         (search,) = json.loads(invoke("status", "--json").stdout)
         counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
         assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
-        row = invoke("status").stdout.splitlines()[-1]
-        assert row.split()[5:7] == ["0", "1"]
+        shown = invoke("status").stdout
+        assert "3 of at most 8 runs, 1 lost or failed, 2 made in advance, 1 cancelled" in shown
+        assert "last failure: 25 %, run 1: the server was lost" in shown
 
 
 @pytest.mark.usefixtures("one_version")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.cli.trainers.local import named
+from syncswitch.trainers.completion import complete_profile
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.trial_check import check_length
@@ -31,6 +32,7 @@ class SimulatedCluster(TrainerChoice):
             metavar="NAME|FILE",
             default=DEFAULT_PROFILE,
             show_default=True,
+            shell_complete=complete_profile,
             help="What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
         ),
     )

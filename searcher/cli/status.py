@@ -1,0 +1,136 @@
+"""`syncswitch-search status`: how far each search and evaluation is, live on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.storage.errors import SyncSwitchError
+from syncswitch.trainers.console import EXIT_OK, common_options, print_json, stdout_console
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.status import SearchStatus
+    from syncswitch.searcher.status_reading import StatusReader
+
+__all__ = ["status"]
+
+
+@click.command()
+@optional_workload
+@click.option("--once", is_flag=True, help="Show it once, also on a terminal.")
+@click.option(
+    "--interval",
+    "interval_seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(0.2, 3600),
+    default=2.0,
+    show_default=True,
+    help="Between two looks at the database, on a terminal.",
+)
+@common_options
+def status(
+    reference: str | None, once: bool, interval_seconds: float, storage_url: str, as_json: bool
+) -> int:
+    """Shows how far each search and evaluation is, of WORKLOAD or of all.
+
+    Of each that is under way, and of those of a WORKLOAD that are not done: its runs and who makes
+    them, what is known of each setting and how likely it is the answer, what it cost and what is
+    to come. The others have a line each. What is to come is found by playing the search on with
+    likely results, as one searcher alone would go on; in brackets the range of eight cases of ten.
+
+    On a terminal this goes on until all is decided, or until Ctrl-C. It only reads the database;
+    the searchers may be anywhere.
+
+    With --json a list of all searches: costs are in trainings with the first protocol alone,
+    probabilities go from 0 to 1, what is not known is null. A run `in_flight` is lost where its
+    process is dead.
+    """
+    from syncswitch.searcher.status_reading import StatusReader
+
+    reader = StatusReader(storage_url, selector_of(reference))
+    is_brief = not as_json and reference is None
+    is_live = sys.stdout.isatty() and not once and not as_json
+    searches = reader.read(with_rest=not is_live, is_brief=is_brief)
+    if as_json:
+        print_json([_document(search) for search in searches])
+        return EXIT_OK
+    if not searches:
+        click.echo(nothing_found(reference))
+        return EXIT_OK
+    is_chosen = reference is not None
+    watched = {search.study for search in searches if search.is_under_way}
+    if is_chosen:
+        unfinished = {search.study for search in searches if not search.is_finished}
+        watched |= unfinished or {searches[-1].study}
+    if is_live and any(search.is_under_way for search in searches):
+        searches = _watch(reader, searches, watched, interval_seconds)
+    _print(*_parted(searches, watched))
+    return EXIT_OK
+
+
+def _watch(
+    reader: StatusReader,
+    searches: list[SearchStatus],
+    watched: set[str],
+    interval_seconds: float,
+) -> list[SearchStatus]:
+    """Redraws until nothing is under way, or somebody presses Ctrl-C; gives what was seen last."""
+    from rich.live import Live
+
+    from syncswitch.searcher.cli.status_view import Screen
+
+    note = ""
+    try:
+        with Live(console=stdout_console(), screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(Screen(*_parted(searches, watched), note), refresh=True)
+                if not note and not any(search.is_under_way for search in searches):
+                    return searches
+                time.sleep(interval_seconds)
+                try:
+                    searches, note = reader.read(), ""
+                    watched |= {search.study for search in searches if search.is_under_way}
+                except SyncSwitchError as error:
+                    # The database may come back; what was seen last stays.
+                    note = f"not up to date: {error}"
+    except KeyboardInterrupt:
+        return searches
+
+
+def _parted(
+    searches: Sequence[SearchStatus], watched: set[str]
+) -> tuple[list[SearchStatus], list[SearchStatus]]:
+    """Those to be shown in full, and the others."""
+    full = [search for search in searches if search.study in watched]
+    return full, [search for search in searches if search.study not in watched]
+
+
+def _print(full: Sequence[SearchStatus], others: Sequence[SearchStatus]) -> None:
+    from syncswitch.searcher.cli.status_view import details, search_table
+
+    console = stdout_console()
+    for search in full:
+        for part in details(search, console.width):
+            console.print(part)
+            console.print()
+    if others:
+        console.print(search_table(others))
+
+
+def _document(search: SearchStatus) -> dict[str, Any]:
+    """For programs."""
+    from syncswitch.storage.event_rows import condition_values
+
+    content = dataclasses.asdict(search)
+    del content["conditions"]
+    return {
+        **content,
+        **condition_values(search.conditions),
+        "in_flight_runs": sum(run.state == "running" for run in search.in_flight),
+    }

@@ -1,0 +1,303 @@
+"""How far a search is, what it knows, and what is to come; a pure function of what is stored."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from syncswitch.searcher.decision import Observation, Progress, Rule
+from syncswitch.searcher.observed import measures, observation
+from syncswitch.searcher.rest import RestOfSearch
+from syncswitch.searcher.result import cost_of
+from syncswitch.searcher.rules.by_name import stored_rule
+from syncswitch.searcher.rules.comparison import ComparisonRule
+from syncswitch.searcher.rules.costs import RunCosts
+from syncswitch.searcher.run_status import RunStatus, run_status
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.trials import SearchInfo, StoredTrial
+
+__all__ = ["SearchStatus", "SettingStatus", "finished_runs", "search_status"]
+
+_RECENT = timedelta(minutes=1)
+_LIVING = frozenset({"running", "lost"})
+
+
+@dataclass(frozen=True, slots=True)
+class SettingStatus:
+    """What is known of one setting.
+
+    Attributes:
+        switch_percent: The setting.
+        runs: Completed runs that count.
+        diverged_runs: How many of them diverged.
+        in_flight_runs: Runs under way.
+        mean_accuracy: None without a completed run.
+        standard_deviation: Of the accuracies; None for fewer than two runs.
+        accepted: Whether it keeps the accuracy; None as long as that is open.
+        answer_probability: How likely it is the answer, 0 to 1; None where the rule does not say.
+    """
+
+    switch_percent: float
+    runs: int
+    diverged_runs: int
+    in_flight_runs: int
+    mean_accuracy: float | None
+    standard_deviation: float | None
+    accepted: bool | None
+    answer_probability: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatus:
+    """How far a search is, or an evaluation, which has no bracket, answer or rest.
+
+    Costs are in trainings with the first protocol alone.
+
+    Attributes:
+        workload: Its name.
+        fingerprint: Of the workload.
+        workers: n.
+        simulated_cluster: Digest of its profile; None for a real one.
+        first_protocol: Before the switch.
+        second_protocol: After it.
+        conditions: Under which its runs train.
+        study: Name of the search.
+        strategy: Name of its rule.
+        state: `running`, `stopped`, `done` or `baseline diverged`.
+        is_under_way: Somebody makes it, or did a minute ago.
+        finished_runs: Completed.
+        most_runs: Of the longest search; None where the rule cannot say.
+        failed_runs: Lost ones included.
+        cancelled_runs: Stopped when the search was decided.
+        speculative_runs: Begun when they were only likely to be needed.
+        last_failure: Why a run failed last; None where none did.
+        lower_percent: The highest setting known to be too early.
+        upper_percent: The lowest setting known to be acceptable.
+        open_percent: The setting that is measured now.
+        target_accuracy: A; None until it is measured.
+        threshold: beta.
+        policy_version: Of the policy that it found.
+        switch_percent: The answer.
+        confidence: Of the answer, 0 to 1; None where the rule gives none.
+        cost: Of all runs so far; None where nobody knows the pace of those that ended.
+        wall_seconds: While at least one of these was under way.
+        rest: What is to come, of runs under way too; None where nobody asked, or none can say.
+        remaining_wall_seconds: The same at the pace so far.
+        settings: Those that were tried or may be the answer, the latest switch first.
+        in_flight: The runs under way.
+    """
+
+    workload: str
+    fingerprint: str
+    workers: int
+    simulated_cluster: str | None
+    first_protocol: str
+    second_protocol: str
+    conditions: RunConditions
+    study: str
+    strategy: str
+    state: str
+    is_under_way: bool
+    finished_runs: int
+    most_runs: int | None
+    failed_runs: int
+    cancelled_runs: int
+    speculative_runs: int
+    last_failure: str | None
+    lower_percent: float | None
+    upper_percent: float | None
+    open_percent: float | None
+    target_accuracy: float | None
+    threshold: float
+    policy_version: int | None
+    switch_percent: float | None
+    confidence: float | None
+    cost: float | None
+    wall_seconds: float
+    rest: RestOfSearch | None
+    remaining_wall_seconds: float | None
+    settings: tuple[SettingStatus, ...]
+    in_flight: tuple[RunStatus, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more will come of it."""
+        return self.state in {"done", "baseline diverged"}
+
+
+def search_status(
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    rows: Mapping[int, StoredTrial],
+    states: Mapping[int, str],
+    now: datetime,
+    *,
+    policy: TimingPolicy | None = None,
+    accuracies: Mapping[int, float] | None = None,
+    rest: RestOfSearch | None = None,
+    is_brief: bool = False,
+) -> SearchStatus:
+    """What the database has of a search, in the words that people need.
+
+    Args:
+        search: Its settings.
+        identity: Of the workload.
+        rows: Its trials by their number.
+        states: Of each trial as `liveness.state_of` has it.
+        now: Time zone aware.
+        policy: What it published; None as long as it has not.
+        accuracies: Of the last test of runs under way.
+        rest: What is to come after the completed runs, as `rest_of_search` has it.
+        is_brief: Leaves out the settings and the bracket of a search that has its policy.
+    """
+    rule = stored_rule(search)
+    finished = finished_runs(rows)
+    living = [number for number in rows if states[number] in _LIVING]
+    running = [number for number in living if states[number] == "running"]
+    progress = None if is_brief and policy else _progress(rule, finished)
+    state = _state(rule, progress, policy, is_running=bool(running))
+    spent = cost_of(rule, identity, finished, rows)
+    costs = RunCosts.of(finished, rule.highest_percent, rule.share_prefix)
+    pace = spent.wall_seconds / costs.paid if finished and costs.paid else None
+    is_search = progress is not None and not isinstance(rule, ComparisonRule)
+    bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
+    in_flight = tuple(
+        run_status(rows[n], states[n], now, costs, pace, (accuracies or {}).get(n)) for n in living
+    )
+    begun = math.fsum(run.cost for run in in_flight if run.state == "running")
+    paid = spent.bsp_multiples if finished else 0.0
+    rest = rest and rest.less(begun)
+    last_sign = _last_sign(rows)
+    is_recent = last_sign is not None and now - last_sign < _RECENT
+    is_over = state in {"done", "baseline diverged"}
+    return SearchStatus(
+        workload=policy.workload if policy else identity.name,
+        fingerprint=search.fingerprint,
+        workers=identity.workers,
+        simulated_cluster=identity.simulated_cluster,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+        # Those of its runs; before the first one nobody knows them.
+        conditions=next((row.conditions for row in rows.values()), RunConditions()),
+        study=search.study,
+        strategy=search.strategy,
+        state=state,
+        is_under_way=not is_over and (bool(running) or is_recent),
+        finished_runs=len(finished),
+        most_runs=rule.most_runs if rule.repeats else None,
+        failed_runs=spent.failed_trials - len(running),
+        cancelled_runs=spent.cancelled_trials,
+        speculative_runs=spent.speculative_trials,
+        last_failure=_last_failure(rows, states),
+        lower_percent=bracket[0] if bracket else None,
+        upper_percent=bracket[1] if bracket else None,
+        open_percent=progress.open_percent if progress else None,
+        target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
+        threshold=search.threshold,
+        policy_version=policy.version if policy else None,
+        switch_percent=policy.switch_percent if policy else None,
+        confidence=policy.confidence if policy else None,
+        cost=None if paid is None else paid + begun,
+        wall_seconds=spent.wall_seconds,
+        rest=rest,
+        remaining_wall_seconds=rest.cost * pace if rest and pace else None,
+        settings=_settings(rule, finished, progress, in_flight, is_over=is_over),
+        in_flight=in_flight,
+    )
+
+
+def finished_runs(rows: Mapping[int, StoredTrial]) -> list[Observation]:
+    """The completed trials of a search as its rule sees them."""
+    return [
+        observation(
+            row.switch_percent,
+            row.converged_accuracy,
+            diverged=bool(row.diverged),
+            trial_number=number,
+            replicate=row.replicate,
+            measured=measures(row, row),
+        )
+        for number, row in rows.items()
+        if row.state == "complete" and row.converged_accuracy is not None
+    ]
+
+
+def _progress(rule: Rule, finished: Sequence[Observation]) -> Progress | None:
+    """None where the baseline diverged."""
+    try:
+        return rule.progress(finished)
+    except UserError:
+        return None
+
+
+def _state(
+    rule: Rule, progress: Progress | None, policy: TimingPolicy | None, *, is_running: bool
+) -> str:
+    if policy is not None:
+        return "done"
+    if progress is None:
+        return "baseline diverged"
+    # An evaluation looks for no setting and publishes nothing.
+    if isinstance(rule, ComparisonRule) and progress.open_percent is None:
+        return "done"
+    return "running" if is_running else "stopped"
+
+
+def _settings(
+    rule: Rule,
+    finished: Sequence[Observation],
+    progress: Progress | None,
+    in_flight: Sequence[RunStatus],
+    *,
+    is_over: bool,
+) -> tuple[SettingStatus, ...]:
+    """Those that were tried, are being tried, or may be the answer."""
+    if progress is None:
+        return ()
+    summaries = {summary.switch_percent: summary for summary in progress.summaries}
+    # What a search has decided is no question of belief any more.
+    answers = {} if is_over else rule.answers(finished)
+    under_way = Counter(run.switch_percent for run in in_flight)
+    found = []
+    for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
+        summary = summaries.get(percent)
+        found.append(
+            SettingStatus(
+                switch_percent=percent,
+                runs=summary.runs if summary else 0,
+                diverged_runs=summary.diverged_runs if summary else 0,
+                in_flight_runs=under_way[percent],
+                mean_accuracy=summary.mean_accuracy if summary else None,
+                standard_deviation=summary.standard_deviation if summary else None,
+                accepted=summary.accepted if summary else None,
+                answer_probability=answers.get(percent),
+            )
+        )
+    return tuple(found)
+
+
+def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, str]) -> str | None:
+    failed = [
+        (row.ended_at or row.heartbeat_at or row.started_at, number)
+        for number, row in rows.items()
+        if states[number] in {"failed", "lost"} and not row.is_cancelled
+    ]
+    if not failed:
+        return None
+    number = max(failed, key=lambda one: (one[0] is not None, one))[1]
+    row = rows[number]
+    reason = row.failure or "its process is gone"
+    return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"
+
+
+def _last_sign(rows: Mapping[int, StoredTrial]) -> datetime | None:
+    """When somebody last wrote about a run; None without one."""
+    times = itertools.chain.from_iterable(
+        (row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values()
+    )
+    return max((time for time in times if time is not None), default=None)

@@ -1,0 +1,131 @@
+"""What `status` draws in a terminal of any size."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from syncswitch.searcher.cli.status_view import Screen
+from syncswitch.searcher.rest import RestOfSearch
+from syncswitch.searcher.run_status import RunStatus
+from syncswitch.searcher.status import SearchStatus, SettingStatus
+from syncswitch.storage.records import RunConditions
+
+RUN = RunStatus(
+    trial_number=3,
+    switch_percent=12.5,
+    replicate=1,
+    state="running",
+    speculative=True,
+    host="node-with-a-long-name.example.org",
+    process_id=4_194_304,
+    worker_steps=2480,
+    total_worker_steps=4000,
+    accuracy=0.9832,
+    cost=0.5,
+    elapsed_seconds=60.0,
+    remaining_seconds=4000.0,
+    silent_seconds=0.5,
+)
+SETTINGS = tuple(
+    SettingStatus(percent, 2, 0, 1, 0.9, 0.01, None, 1 / 6) for percent in (100, 50, 25, 12.5, 6.25)
+)
+SEARCH = SearchStatus(
+    workload="digits",
+    fingerprint="0" * 64,
+    workers=8,
+    simulated_cluster=None,
+    first_protocol="bsp",
+    second_protocol="asp",
+    conditions=RunConditions(),
+    study="digits-000000000000-00000000",
+    strategy="adaptive",
+    state="running",
+    is_under_way=True,
+    finished_runs=8,
+    most_runs=None,
+    failed_runs=1,
+    cancelled_runs=0,
+    speculative_runs=1,
+    last_failure="25 %, run 1: the server [was] lost",
+    lower_percent=0.0,
+    upper_percent=50.0,
+    open_percent=12.5,
+    target_accuracy=0.98,
+    threshold=0.01,
+    policy_version=None,
+    switch_percent=None,
+    confidence=None,
+    cost=2.5,
+    wall_seconds=120.0,
+    rest=RestOfSearch(3.0, 1.5, 0.5, 2.5),
+    remaining_wall_seconds=75.0,
+    settings=SETTINGS,
+    in_flight=(RUN, replace(RUN, trial_number=4, state="lost")),
+)
+
+
+def drawn(screen: Screen, width: int, height: int) -> list[str]:
+    """The lines on a terminal of this size."""
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=width, height=height, color_system=None)
+    console.print(screen, end="", height=height)
+    return file.getvalue().splitlines()
+
+
+@given(
+    width=st.integers(20, 200),
+    height=st.integers(4, 60),
+    watched=st.integers(0, 3),
+    others=st.integers(0, 3),
+    note=st.sampled_from(["", "not up to date: the database is busy " * 3]),
+)
+def test_it_fits_into_every_terminal(
+    width: int, height: int, watched: int, others: int, note: str
+) -> None:
+    lines = drawn(Screen([SEARCH] * watched, [SEARCH] * others, note), width, height)
+    assert len(lines) <= height
+    assert max(map(len, lines), default=0) <= width
+
+
+def test_all_of_a_search_fits_into_the_smallest_usual_terminal() -> None:
+    text = "\n".join(drawn(Screen([SEARCH], []), 80, 24))
+    for words in (
+        "digits, 8 workers, bsp,asp",
+        "switch between 0 and 50 %; target 0.9800",
+        "12.5 %, run 2  ██████░░░░  62 %",
+        "0.9832",
+        "67 min",
+        "cost so far 2.5 BSP trainings, in 2 min",
+        "to come about 1.5 (0.5 to 2.5) in 3 runs, about 75 s",
+        "100 % (BSP)",
+        "2 + 1",
+        "17 % ██",
+        "last failure: 25 %, run 1: the server [was] lost",
+    ):
+        assert words in text
+    assert "larger window" not in text
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_narrow_one_does_without_some_columns(width: int) -> None:
+    text = "\n".join(drawn(Screen([SEARCH], []), width, 40))
+    assert "made by" not in text
+    assert "12.5 %" in text
+    assert "lost" in text
+
+
+def test_what_matters_most_is_kept_in_a_low_one() -> None:
+    text = "\n".join(drawn(Screen([SEARCH], [SEARCH]), 80, 8))
+    assert "62 %" in text
+    assert "the answer?" not in text
+    assert "larger window" in text
+
+
+def test_the_note_is_always_there() -> None:
+    assert drawn(Screen([SEARCH], [], "not up to date"), 80, 6)[-1] == "not up to date"
