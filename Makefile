@@ -38,6 +38,9 @@ docs: $(INSTALLED)  ## The documentation as a site: build/site/index.html.
 pictures: $(INSTALLED)  ## Those of the documentation, anew; needs chromium and chromedriver.
 	$(BIN)/python docs/make_pictures.py
 
+notebooks: $(INSTALLED)  ## Strips what the notebooks showed.
+	$(BIN)/jupyter nbconvert --clear-output --inplace notebooks/*.ipynb
+
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.throughput
 	$(BIN)/python -m tests.benchmarks.simulator
