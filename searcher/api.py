@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
-from syncswitch.searcher.cli.trainers.base import JobRequest, plan_search
-from syncswitch.searcher.cli.trainers.choice import trainer_named
 from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.prefixes import DEFAULT_FOLDER
 from syncswitch.searcher.reporting import Reporter
 from syncswitch.searcher.rules.by_name import make_rule
+from syncswitch.searcher.trainer_kinds.base import JobRequest, plan_search
+from syncswitch.searcher.trainer_kinds.choice import trainer_named
 from syncswitch.storage.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError

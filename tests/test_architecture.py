@@ -49,6 +49,14 @@ def test_imports_go_one_way(layer: str) -> None:
             assert not (parts[0] == "syncswitch" and parts[1] in forbidden), f"{path}: {name}"
 
 
+def test_nothing_needs_the_command_line_but_itself() -> None:
+    for path in modules("searcher"):
+        if path.is_relative_to(ROOT / "searcher" / "cli"):
+            continue
+        for name in imports(path):
+            assert not name.startswith("syncswitch.searcher.cli"), f"{path}: {name}"
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_each_library_has_one_home(layer: str) -> None:
     for path in modules(layer):

@@ -23,7 +23,7 @@ from tests.program import PROGRAMS
 
 DOCS = ROOT / "docs"
 START = DOCS / "start.md"
-OTHERS = ("README.md", "examples/ddp_post_local_sgd/README.md")
+OTHERS = ("README.md", "examples/ddp_post_local_sgd/README.md", "notebooks/README.md")
 PAGES = [Page(path) for path in (*(ROOT / name for name in OTHERS), *sorted(DOCS.rglob("*.md")))]
 RUNNABLE = {"console", "python", "sql"}
 LANGUAGES = {*RUNNABLE, "json", "mermaid", "text"}

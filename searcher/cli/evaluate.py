@@ -11,10 +11,10 @@ import click
 
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.policy_selection import policy_named
-from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.searching import evaluate_policy
-from syncswitch.searcher.cli.trainers.base import JobRequest, TrainerChoice
-from syncswitch.searcher.cli.trainers.choice import trainer_options
+from syncswitch.searcher.trainer_kinds.base import JobRequest, TrainerChoice
+from syncswitch.searcher.trainer_kinds.choice import trainer_options
+from syncswitch.searcher.wording import conditions_text, workers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers.completion import complete_policy, complete_workload

@@ -23,7 +23,7 @@ from syncswitch.searcher.cli.policy_selection import (
     version_option,
 )
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
-from syncswitch.searcher.cli.render import workers_text
+from syncswitch.searcher.wording import workers_text
 from syncswitch.trainers.completion import complete_alias, complete_workload
 from syncswitch.trainers.console import (
     EXIT_FAILED,

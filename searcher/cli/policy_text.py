@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.cli.render import policy_sentence, workers_text
+from syncswitch.searcher.wording import policy_sentence, workers_text
 from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice, plan_search
-from syncswitch.searcher.cli.trainers.choice import is_given, trainer_options
-from syncswitch.searcher.cli.trainers.command import UsersCommand
-from syncswitch.searcher.cli.usage import use_words
 from syncswitch.searcher.rules.by_name import make_rule
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, TrainerChoice, plan_search
+from syncswitch.searcher.trainer_kinds.choice import is_given, trainer_options
+from syncswitch.searcher.trainer_kinds.command import UsersCommand
+from syncswitch.searcher.usage import use_words
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.completion import complete_workload

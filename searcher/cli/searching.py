@@ -12,10 +12,10 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records import RunConditions
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.cli.trainers.base import Job
     from syncswitch.searcher.evaluated import EvaluationResult
     from syncswitch.searcher.reporting import Reporter
     from syncswitch.searcher.result import SearchResult
+    from syncswitch.searcher.trainer_kinds.base import Job
     from syncswitch.storage.engine import Database
     from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
     from syncswitch.storage.trials import TrialStore

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.render import conditions_text, workers_text
+from syncswitch.searcher.wording import conditions_text, workers_text
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:

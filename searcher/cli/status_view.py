@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from syncswitch.searcher.cli.render import conditions_text, workers_text
+from syncswitch.searcher.wording import conditions_text, workers_text
 from syncswitch.storage.event_rows import condition_values
 
 if TYPE_CHECKING:

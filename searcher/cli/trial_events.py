@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.cli.render import conditions_text
+from syncswitch.searcher.wording import conditions_text
 from syncswitch.trainers.console import print_table
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.render import conditions_text, workers_text
 from syncswitch.searcher.cli.trial_events import print_events
+from syncswitch.searcher.wording import conditions_text, workers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.completion import complete_study
 from syncswitch.trainers.console import EXIT_OK, common_options, print_table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from syncswitch.searcher.cli.render import workers_text
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.table import (
     NONE,
@@ -16,6 +15,7 @@ from syncswitch.searcher.report.table import (
     table_of,
     value_text,
 )
+from syncswitch.searcher.wording import workers_text
 
 __all__ = [
     "evidence_table",

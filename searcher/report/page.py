@@ -6,10 +6,10 @@ import secrets
 import shlex
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.cli.usage import search_words, use_words
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.sections import Section, sections_of
 from syncswitch.searcher.report.text import headline, key_figures
+from syncswitch.searcher.usage import search_words, use_words
 from syncswitch.storage.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies import CURRENT, PolicyEntry

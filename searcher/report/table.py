@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.cli.render import conditions_text
 from syncswitch.searcher.report.data import ReportRun
+from syncswitch.searcher.wording import conditions_text
 from syncswitch.storage.event_rows import condition_values
 from syncswitch.storage.records import RunConditions
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from syncswitch.searcher.cli.render import policy_sentence
 from syncswitch.searcher.report.costs import setting_costs
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.phases import setting_phases
+from syncswitch.searcher.wording import policy_sentence
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
 
 __all__ = [

@@ -19,8 +19,8 @@ from command_line import OTHER, QUICK, Invoke, database_file
 from search_program import generated_job
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.cli.trainers.local import LocalTrainer
 from syncswitch.searcher.study import open_storage
+from syncswitch.searcher.trainer_kinds.local import LocalTrainer
 from syncswitch.trainers import console
 
 

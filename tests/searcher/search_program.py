@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.cli.trainers.local import LocalTrainer
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.trainer_kinds.local import LocalTrainer
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.trainer import Observer
 

@@ -17,9 +17,9 @@ from command_line import OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.cli.trainers.base import Job
-from syncswitch.searcher.cli.trainers.local import LocalTrainer
 from syncswitch.searcher.rules.by_name import STRATEGIES
+from syncswitch.searcher.trainer_kinds.base import Job
+from syncswitch.searcher.trainer_kinds.local import LocalTrainer
 from syncswitch.storage import engine
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers import console

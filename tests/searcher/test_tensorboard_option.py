@@ -10,8 +10,8 @@ from command_line import QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher import search
-from syncswitch.searcher.cli.trainers.base import Job
-from syncswitch.searcher.cli.trainers.local import LocalTrainer
+from syncswitch.searcher.trainer_kinds.base import Job
+from syncswitch.searcher.trainer_kinds.local import LocalTrainer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 

@@ -13,7 +13,7 @@ from generated_trainer import identity
 from stored import FINISHED, STUDY, add_search, publish
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.cli.usage import search_words, use_words
+from syncswitch.searcher.usage import search_words, use_words
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.records import RunConditions
 

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from syncswitch.searcher.cli.trainers.base import OwnOption, TrainerChoice
-from syncswitch.searcher.cli.trainers.command import UsersCommand
-from syncswitch.searcher.cli.trainers.local import LocalTrainer
-from syncswitch.searcher.cli.trainers.ray import RayCluster
-from syncswitch.searcher.cli.trainers.replay import RecordedRuns
-from syncswitch.searcher.cli.trainers.simulated import SimulatedCluster
+from syncswitch.searcher.trainer_kinds.base import OwnOption, TrainerChoice
+from syncswitch.searcher.trainer_kinds.command import UsersCommand
+from syncswitch.searcher.trainer_kinds.local import LocalTrainer
+from syncswitch.searcher.trainer_kinds.ray import RayCluster
+from syncswitch.searcher.trainer_kinds.replay import RecordedRuns
+from syncswitch.searcher.trainer_kinds.simulated import SimulatedCluster
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import EXIT_OK
 

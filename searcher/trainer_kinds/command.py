@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.cli.trainers.base import TrainerChoice
 from syncswitch.searcher.rules.by_name import STRATEGIES
+from syncswitch.searcher.trainer_kinds.base import TrainerChoice
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records import RunConditions, WorkloadIdentity
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
-from syncswitch.searcher.cli.trainers.local import named
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.trainer_kinds.local import named
 from syncswitch.trainers.completion import complete_profile
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.simulated import DEFAULT_PROFILE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
-from syncswitch.searcher.cli.trainers.local import named
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.trainer_kinds.local import named
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.recording import REPLAY

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import print_note
 from syncswitch.trainers.local import LocalCluster, choose_cluster, load_local_workload

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.searcher.cli.trainers.base import Job, JobRequest, OwnOption, TrainerChoice
-from syncswitch.searcher.cli.trainers.local import GPUS_PER_WORKER, named
+from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.trainer_kinds.local import GPUS_PER_WORKER, named
 from syncswitch.trainers.local import load_local_workload
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.ray_cluster.options import AUTO, PLACEMENTS, RayOptions
