@@ -92,7 +92,7 @@ def test_three_jobs_find_what_one_finds_and_say_so(
 
 @pytest.mark.slow
 def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
-    process = start(url, "--jobs", "3", delay_seconds=20)
+    process = start(url, "--jobs", "2", delay_seconds=20)
     children = children_under_way(process, url, 2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
 
 @pytest.mark.slow
 def test_jobs_do_not_outlive_the_first_one(url: str) -> None:
-    process = start(url, "--jobs", "3", delay_seconds=20)
+    process = start(url, "--jobs", "2", delay_seconds=20)
     children = children_under_way(process, url, 2)
     process.kill()
     process.communicate()
