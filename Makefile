@@ -9,7 +9,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py sto
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-trainers test-others lint dev docs pictures notebooks benchmark \
+.PHONY: demo test test-servers test-searcher test-others lint dev docs pictures notebooks benchmark \
 	benchmark-database benchmark-strategies benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -18,14 +18,21 @@ demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up,
 	cd $(DEMO) && ../$(BIN)/syncswitch-search policy lookup digits
 	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
 
-test: lint  ## Everything that has to pass; two halves side by side.
-	$(MAKE) --jobs 2 --output-sync=target test-trainers test-others
+# Much of the time servers and searches wait for something, so two cores have work for three parts.
+test: lint  ## Everything that has to pass; three parts side by side.
+	$(MAKE) --jobs 3 --output-sync=target test-servers test-searcher test-others
 
-test-trainers:
-	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 tests/trainers
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --durations 15
+SERVERS := tests/trainers/cluster tests/trainers/ray_cluster
+
+test-servers:
+	$(PYTEST) $(SERVERS)
+
+test-searcher:
+	$(PYTEST) tests/searcher
 
 test-others:
-	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 --ignore tests/trainers
+	$(PYTEST) $(addprefix --ignore ,$(SERVERS) tests/searcher)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

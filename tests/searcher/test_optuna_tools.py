@@ -141,6 +141,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+# What it asks of a database, Optuna's command line asks as well.
+@pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
 @pytest.mark.slow
 def test_optunas_dashboard_shows_the_search(
     browser: Any, dashboard: str, any_url: str, policy: TimingPolicy, tmp_path: Path
