@@ -23,7 +23,7 @@ from syncswitch.storage.trials import TrialStore
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, beat_seconds=0.0, orphan_seconds=0.5)
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
 PLAN = SearchPlan(PaperRule(settings=3, runs=2))
 
 

@@ -16,7 +16,7 @@ from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
 from syncswitch.storage.analysis.summaries import setting_statistics
 from syncswitch.storage.engine import Database, open_database
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, beat_seconds=0.0)
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
