@@ -85,6 +85,8 @@ def main() -> None:
     cpus, nodes = int(sys.argv[1]), int(sys.argv[2])
     isolate_network()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # A worker for each CPU, in case somebody needs it.
+    os.environ["RAY_prestart_worker_first_driver"] = "0"
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(
