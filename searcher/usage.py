@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.rules.by_name import STRATEGIES
 from syncswitch.searcher.trainer_kinds.base import TrainerChoice
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records import RunConditions, WorkloadIdentity
+from syncswitch.trainers.recording import REPLAY
 
 if TYPE_CHECKING:
     from syncswitch.storage.trials import SearchInfo
 
-__all__ = ["is_loadable", "search_words", "use_words"]
+__all__ = ["is_loadable", "replay_words", "search_words", "use_words"]
 
+_USUAL_SETTINGS = 5  # of `run`
 _FLAGS = ("share_prefix", "early_stop")
 _VALUES = ("baseline_runs", "least_runs", "budget", "target_runs")
 
@@ -51,8 +55,10 @@ def use_words(
 
 def search_words(
     identity: WorkloadIdentity, called: str, search: SearchInfo, conditions: RunConditions
-) -> list[str]:
+) -> list[str] | None:
     """Makes a search again, or goes on with it; options of the trainer itself are not known.
+
+    None for what `run` does not make, such as an evaluation.
 
     Args:
         identity: The job.
@@ -60,16 +66,39 @@ def search_words(
         search: The search.
         conditions: Under which its runs train.
     """
+    if search.strategy not in STRATEGIES:
+        return None
     protocols = f"{identity.first_protocol},{identity.second_protocol}"
-    strategy = search.strategy if search.strategy in STRATEGIES else "paper"
-    words = ["syncswitch-search", "run", called, "--trainer", search.trainer]
+    # The kind may say more, for example `local/threads, 1 GPU`.
+    trainer = search.trainer.partition(",")[0].partition("/")[0]
+    words = ["syncswitch-search", "run", called, "--trainer", trainer]
     words += ["--workers", str(identity.workers), "--protocols", protocols]
-    words += ["--strategy", strategy, "--settings", str(search.settings)]
+    words += ["--strategy", search.strategy, "--settings", str(search.settings)]
     words += ["--runs", str(search.runs), "--threshold", f"{search.threshold:g}"]
     if search.target_accuracy is not None:
         words += ["--target-accuracy", f"{search.target_accuracy!r}"]
     words += ["--seed", str(search.base_seed)]
     return [*words, *_rule_words(search.options), *_as_found(conditions)]
+
+
+def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> list[str] | None:
+    """Searches among recorded runs; the databases are not named yet.
+
+    None where not even the first two switch points of a search are recorded: a replay refuses what
+    is not.
+
+    Args:
+        identity: The job.
+        recorded: Settings of which there is a whole undisturbed run, in percent.
+    """
+    halvings = (100 / 2**n for n in range(_USUAL_SETTINGS + 1))
+    settings = sum(1 for _ in itertools.takewhile(recorded.__contains__, halvings)) - 1
+    if settings < 1:
+        return None
+    words = ["syncswitch-search", "run", identity.name, "--trainer", REPLAY]
+    words += ["--workers", str(identity.workers), "--protocols"]
+    words += [f"{identity.first_protocol},{identity.second_protocol}"]
+    return [*words, "--settings", str(settings)]
 
 
 def is_loadable(loaded_from: str | None) -> bool:

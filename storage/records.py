@@ -75,7 +75,8 @@ class WorkloadIdentity:
     def cluster(self) -> str:
         """Size, kind and protocols in words, for example `4 simulated workers, bsp,asp`."""
         kind = "" if self.simulated_cluster is None else "simulated "
-        return f"{self.workers} {kind}workers, {self.first_protocol},{self.second_protocol}"
+        noun = "worker" if self.workers == 1 else "workers"
+        return f"{self.workers} {kind}{noun}, {self.first_protocol},{self.second_protocol}"
 
     @property
     def fingerprint(self) -> str:
@@ -336,7 +337,8 @@ class TimingPolicy:
 
         Whether the cluster is simulated, the workload alone knows.
         """
-        return f"{self.workers} workers, {self.first_protocol},{self.second_protocol}"
+        noun = "worker" if self.workers == 1 else "workers"
+        return f"{self.workers} {noun}, {self.first_protocol},{self.second_protocol}"
 
     @property
     def speed_up(self) -> float | None:

@@ -23,7 +23,7 @@ class SettingCost:
         shared_seconds: That runs did not need to train because they began with a checkpoint of
             another run.
         stopped_seconds: That runs were spared because their accuracy was known early.
-        lost_runs: That failed or died and were made again; nobody counted their time.
+        lost_runs: That failed or whose process died; nobody counted their time.
     """
 
     setting_percent: float

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from syncswitch.searcher.estimates import Estimate, mean
+from syncswitch.searcher.estimates import mean
 from syncswitch.searcher.report.search_path import PathStep
 from syncswitch.searcher.result import SearchCost
+from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.storage.analysis.search_costs import StudyCost
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT, SettingStatistics
 from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
@@ -17,7 +18,10 @@ from syncswitch.storage.records import RunConditions, RunEvent, TimingPolicy, Wo
 from syncswitch.storage.trials import SearchInfo, StoredTrial
 from syncswitch.trainers.recording import RecordedRun
 
-__all__ = ["Acceptance", "ReportData", "ReportRun"]
+__all__ = ["Acceptance", "MeanSeconds", "ReportData", "ReportRun"]
+
+# Who needs more trainings than this to save what a search cost saves nothing that counts.
+_LONGEST_PAYBACK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class ReportRun:
             is not complete, or whose beginning is lost.
         events: What happened to it, in order.
         outcome: `whole`, `stopped` (early, its accuracy was known), `diverged`, `cancelled` (no
-            longer needed), `failed` (and made again), `running` or `lost` (its process died).
+            longer needed), `failed`, `running` or `lost` (its process died).
     """
 
     trial: StoredTrial
@@ -74,6 +78,19 @@ class Acceptance:
     def least_accuracy(self) -> float:
         """The lowest mean accuracy that is accepted."""
         return self.target_accuracy - self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class MeanSeconds:
+    """Mean training time of whole runs.
+
+    Attributes:
+        value: The mean.
+        half: Of its 95 % interval (Student's); None for a single run.
+    """
+
+    value: float
+    half: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +159,16 @@ class ReportData:
         return self.policy.policy.study == self.search.study
 
     @property
+    def is_evaluation(self) -> bool:
+        """What is shown compares switch points and looks for none."""
+        return self.search is not None and self.search.strategy == ComparisonRule().name
+
+    @property
+    def unplaced_runs(self) -> int:
+        """Completed runs that count for no setting, so that no figure compares them."""
+        return sum(run.is_complete and run.trial.setting_percent is None for run in self.runs)
+
+    @property
     def compared(self) -> tuple[ReportRun, ...]:
         """The completed runs that count for a setting, under the conditions of the report."""
         return tuple(
@@ -163,8 +190,8 @@ class ReportData:
         """The compared runs of one setting."""
         return tuple(run for run in self.compared if run.trial.setting_percent == setting_percent)
 
-    def whole_seconds(self, setting_percent: float) -> Estimate | None:
-        """Training time of a whole run at a setting with its 95 % interval.
+    def whole_seconds(self, setting_percent: float) -> MeanSeconds | None:
+        """Training time of a whole run at a setting.
 
         Of a run that was stopped early it is what the whole would have taken; diverged runs are
         left out. None where no time is known.
@@ -173,17 +200,22 @@ class ReportData:
 
     @property
     def baseline_seconds(self) -> float | None:
-        """One training with the first protocol alone: measured, else as the search estimates it."""
+        """One training with the first protocol alone, everywhere on the page.
+
+        As the policy has it; where it says nothing, the mean of the runs, else an estimate.
+        """
+        if self.answer is not None and self.answer.baseline_seconds:
+            return self.answer.baseline_seconds
         measured = self.whole_seconds(BASELINE_PERCENT)
         if measured is not None and measured.value > 0:
             return measured.value
-        if self.cost is not None and self.cost.baseline_seconds:
-            return self.cost.baseline_seconds
-        return None if self.answer is None else self.answer.baseline_seconds
+        return self.cost.baseline_seconds or None if self.cost is not None else None
 
     @property
     def baseline_is_estimated(self) -> bool:
         """No run with the first protocol alone says `baseline_seconds`."""
+        if self.answer is not None and self.answer.baseline_seconds:
+            return False
         return self.whole_seconds(BASELINE_PERCENT) is None
 
     @property
@@ -194,25 +226,28 @@ class ReportData:
     @property
     def speed_up(self) -> float | None:
         """Times as fast as the first protocol alone; None where either time is unknown."""
-        if self.answer is None or not self.policy_seconds:
+        if not self.policy_seconds or not self.baseline_seconds:
             return None
-        baseline = self.answer.baseline_seconds or self.baseline_seconds
-        return baseline / self.policy_seconds if baseline else None
+        return self.baseline_seconds / self.policy_seconds
 
     @property
     def recurrences_to_pay_back(self) -> float | None:
         """Trainings with the policy that save what its search cost.
 
-        Infinite where the policy saves nothing; None where that is not known. As the paper's
-        "amortized cost" (Tables IV to VI): search cost / (1 - time with the policy).
+        Infinite where the policy saves nothing that counts; None where that is not known. As the
+        paper's "amortized cost" (Tables IV to VI): search cost / (1 - time with the policy).
         """
         if not self.is_found_here or self.cost is None or self.speed_up is None:
             return None
         assert self.policy_seconds is not None  # or there were no speed-up
         saved = self.policy_seconds * (self.speed_up - 1)
-        return self.cost.paid_seconds / saved if saved > 0 else math.inf
+        times = self.cost.paid_seconds / saved if saved > 0 else math.inf
+        return times if times <= _LONGEST_PAYBACK else math.inf
 
 
-def _mean_of(values: Iterable[float | None]) -> Estimate | None:
+def _mean_of(values: Iterable[float | None]) -> MeanSeconds | None:
     known = [value for value in values if value is not None]
-    return mean(known) if known else None
+    if not known:
+        return None
+    found = mean(known)
+    return MeanSeconds(found.value, found.high - found.value if len(known) > 1 else None)

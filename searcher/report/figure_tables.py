@@ -21,13 +21,14 @@ from syncswitch.searcher.report.table import (
 )
 
 __all__ = [
+    "accuracy_table",
     "cost_table",
     "curve_table",
     "event_table",
     "path_table",
     "payback_table",
     "phase_table",
-    "setting_table",
+    "time_table",
 ]
 
 _VERDICTS = {
@@ -39,15 +40,13 @@ _VERDICTS = {
 }
 
 
-def setting_table(data: ReportData) -> Table:
-    """Accuracy and time of each setting."""
+def accuracy_table(data: ReportData) -> Table:
+    """Accuracy of each setting."""
     rows = []
     for one in data.settings:
         half = None
         if one.mean_accuracy is not None and one.upper_accuracy is not None:
             half = one.upper_accuracy - one.mean_accuracy
-        seconds = data.whole_seconds(one.setting_percent)
-        baseline = data.baseline_seconds
         rows.append(
             (
                 percent_text(one.setting_percent),
@@ -55,13 +54,28 @@ def setting_table(data: ReportData) -> Table:
                 str(one.diverged_runs),
                 accuracy_text(one.mean_accuracy),
                 accuracy_text(half),
+            )
+        )
+    columns = ("switch at", "runs", "diverged", "accuracy", "± (95 %)")
+    return table_of("Accuracy of the settings", columns, rows)
+
+
+def time_table(data: ReportData) -> Table:
+    """Training time of each setting."""
+    rows = []
+    baseline = data.baseline_seconds
+    for one in data.settings:
+        seconds = data.whole_seconds(one.setting_percent)
+        rows.append(
+            (
+                percent_text(one.setting_percent),
                 seconds_text(seconds.value if seconds else None),
-                seconds_text(seconds.high - seconds.value if seconds else None),
+                seconds_text(seconds.half if seconds else None),
                 NONE if seconds is None or not baseline else f"{seconds.value / baseline:.2f}",
             )
         )
-    columns = ("switch at", "runs", "diverged", "accuracy", "± (95 %)", "seconds", "± (95 %)")
-    return table_of("Settings", (*columns, f"time / {data.first}"), rows)
+    columns = ("switch at", "seconds", "± (95 %)", f"time / {data.first}")
+    return table_of("Training time of the settings", columns, rows)
 
 
 def path_table(data: ReportData) -> Table:
@@ -113,7 +127,15 @@ def curve_table(data: ReportData) -> Table:
 
 def cost_table(data: ReportData) -> Table:
     """What the search cost, by setting."""
-    columns = ("switch at", "runs", "needed s", "in vain s", "shared s", "stopped s", "made again")
+    columns = (
+        "switch at",
+        "runs",
+        "needed s",
+        "in vain s",
+        "shared s",
+        "stopped s",
+        "lost or failed",
+    )
     return table_of(
         "Training time of the search",
         columns,

@@ -15,7 +15,6 @@ from syncswitch.searcher.report.table import (
     table_of,
     value_text,
 )
-from syncswitch.searcher.wording import workers_text
 
 __all__ = [
     "evidence_table",
@@ -56,7 +55,7 @@ def identity_table(data: ReportData) -> Table:
         ("workload", job.name),
         ("loaded from", data.reference),
         ("fingerprint", job.fingerprint),
-        ("cluster", f"{workers_text(job.workers, job.simulated_cluster)} workers"),
+        ("cluster", job.cluster.partition(",")[0]),
         ("protocols", f"{job.first_protocol},{job.second_protocol}"),
         ("length", f"{job.total_worker_steps:,} worker-steps"),
         ("data set", job.data_set),

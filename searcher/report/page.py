@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.sections import Section, sections_of
 from syncswitch.searcher.report.text import headline, key_figures
-from syncswitch.searcher.usage import search_words, use_words
+from syncswitch.searcher.usage import replay_words, search_words, use_words
 from syncswitch.storage.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies import CURRENT, PolicyEntry
@@ -19,11 +19,15 @@ from syncswitch.trainers.schedule import percent_to_worker_steps
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from syncswitch.storage.trials import SearchInfo
-
 __all__ = ["page_of"]
 
 _COMMAND = "command"
+# What a search has to be given again, for nobody recorded it.
+_OWN_OPTIONS = {
+    _COMMAND: "--command, --total-steps and what else the command needs",
+    REPLAY: "--recordings",
+}
+_OTHER_OPTIONS = "options of the trainer itself, such as --profile or --launcher"
 _HIDDEN = "***"  # a password
 
 
@@ -56,7 +60,7 @@ def page_of(data: ReportData) -> str:
         headline=headline(data),
         key_figures=key_figures(data),
         use=_use(data),
-        search_again=None if data.search is None else _search_line(data, data.search),
+        search_again=_search_again(data),
         sections=sections_of(data),
         figure_json=_figure_json,
         plotly=Markup(get_plotlyjs()),
@@ -78,14 +82,30 @@ def _use(data: ReportData) -> tuple[str, str] | None:
         return _use_of(data.policy, data)
     if data.trouble is not None:
         return None
-    if data.search is not None:
-        return "Go on with it:", _search_line(data, data.search)
-    job = data.identity
-    words = ["syncswitch-search", "run", job.name, "--trainer", REPLAY]
-    words += ["--workers", str(job.workers), "--protocols"]
-    words += [f"{job.first_protocol},{job.second_protocol}", "--recordings", data.place]
+    return _replay(data) if data.search is None else _search_again(data, "Go on with it")
+
+
+def _replay(data: ReportData) -> tuple[str, str] | None:
+    """A search among the recorded runs; None where they do not suffice."""
+    replays = {one.study for one in data.searches if one.trainer == REPLAY}
+    recorded = {
+        run.trial.setting_percent
+        for run in data.runs
+        if run.whole is not None
+        and run.trial.setting_percent is not None
+        and run.trial.conditions.is_undisturbed
+        and run.trial.study not in replays
+    }
+    words = replay_words(data.identity, recorded)
+    if words is None:
+        return None
+    also = "nothing is trained"
+    if _HIDDEN in data.place:
+        also += "; add --recordings with the URL of this database"
+    else:
+        words += ["--recordings", data.place]
     line = shlex.join([*words, "--storage", "sqlite:///replayed.db"])
-    return "Search among the recorded runs (nothing is trained):", line
+    return f"Search among the recorded runs ({also}):", line
 
 
 def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
@@ -101,9 +121,17 @@ def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
     return "Train with it:" if words[0] == "syncswitch-run" else "Take it along as a file:", line
 
 
-def _search_line(data: ReportData, search: SearchInfo) -> str:
-    """Makes a search again, or goes on with it."""
-    return _line(search_words(data.identity, data.reference, search, data.conditions), data)
+def _search_again(
+    data: ReportData, what: str = "To make the search again, or to go on with it"
+) -> tuple[str, str] | None:
+    """Why and how; None where there is no search that `run` makes."""
+    if data.search is None:
+        return None
+    words = search_words(data.identity, data.reference, data.search, data.conditions)
+    if words is None:
+        return None
+    own = _OWN_OPTIONS.get(data.search.trainer, _OTHER_OPTIONS)
+    return f"{what}; give again what is not recorded ({own}):", _line(words, data)
 
 
 def _line(words: list[str], data: ReportData) -> str:

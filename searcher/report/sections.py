@@ -51,7 +51,7 @@ _FIGURES = (
         "Accuracy against switch point",
         figures.accuracy_by_switch,
         text.accuracy_sentence,
-        (figure_tables.setting_table,),
+        (figure_tables.accuracy_table,),
     ),
     _Kind(
         "search",
@@ -72,7 +72,7 @@ _FIGURES = (
         "Training time",
         figures.training_time,
         text.time_sentence,
-        (figure_tables.setting_table,),
+        (figure_tables.time_table,),
     ),
     _Kind(
         "cost",

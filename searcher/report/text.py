@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from syncswitch.searcher.report.costs import setting_costs
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.phases import setting_phases
+from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.wording import policy_sentence
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
+from syncswitch.storage.trials import SearchInfo
 
 __all__ = [
     "accuracy_sentence",
@@ -34,7 +37,10 @@ def headline(data: ReportData) -> str:
     if data.search is None:
         return f"{_number(complete, 'run')} of {name} recorded; nobody has searched for its policy."
     if data.trouble is not None:
-        return f"The search for {name} has no answer: {data.trouble}."
+        end = "cannot go on" if data.is_evaluation else "has no answer"
+        return f"The {_what(data)} for {name} {end}: {data.trouble}."
+    if data.is_evaluation:
+        return _evaluation_headline(data, data.search)
     made = _number(len(data.path), "run")
     running = sum(run.outcome == "running" for run in data.search_runs)
     state = f"is under way ({running} running)" if running else "was stopped and can go on"
@@ -44,6 +50,18 @@ def headline(data: ReportData) -> str:
     return (
         f"The search for {name} {state}: after {made} the earliest switch that keeps the accuracy"
         f" lies above {lower:g} % and is at most {upper:g} %."
+    )
+
+
+def _evaluation_headline(data: ReportData, evaluation: SearchInfo) -> str:
+    """An evaluation has runs at given settings, and neither bracket nor answer."""
+    complete = sum(run.is_complete for run in data.search_runs)
+    running = sum(run.outcome == "running" for run in data.search_runs)
+    under_way = f", {running} under way" if running else ""
+    return (
+        f"An evaluation of a policy for {data.identity.name} at"
+        f" {_points(stored_rule(evaluation).grid())}, which looks for no switch point:"
+        f" {_number(complete, 'run')} complete{under_way}."
     )
 
 
@@ -63,13 +81,15 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
         about = "about " if data.cost.is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
         cost = f"{about}{data.cost.bsp_multiples:.1f}"
-        figures.append((cost, f"{data.first} trainings: the cost of the search{so_far}"))
+        words = f"{data.first} trainings: the cost of the {_what(data)}{so_far}"
+        figures.append((cost, words))
     recurrences = data.recurrences_to_pay_back
     if recurrences is not None:
         times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
         figures.append((times, "trainings until that is paid back"))
     if answer is not None and answer.confidence is not None:
-        sure = "sure that this is the earliest switch that keeps it"
+        tried = _points({run.switch_percent for run in answer.evidence})
+        sure = f"sure that this is the earliest of the switch points tried ({tried}) that keeps it"
         figures.append((f"{100 * answer.confidence:.0f} %", sure))
     return figures
 
@@ -91,6 +111,11 @@ def accuracy_sentence(data: ReportData) -> str:
     """For accuracy against switch point."""
     diverged = sum(bool(run.trial.diverged) for run in data.compared)
     lost = f" Diverged, and at the bottom: {_number(diverged, 'run')}." if diverged else ""
+    if data.unplaced_runs:
+        lost += (
+            f" Left out: {_number(data.unplaced_runs, 'complete run')}, for nobody said when"
+            " importing for which switch point (stands_for_percent)."
+        )
     if data.acceptance is None:
         return f"Each point is a run; further left means an earlier switch.{lost}"
     accepted = data.acceptance
@@ -113,10 +138,11 @@ def path_sentence(data: ReportData) -> str:
     unasked = "but turned out not to be needed" if data.is_found_here else "not asked for so far"
     also = f", and {vain} were made in advance, {unasked}" if vain else ""
     last = needed[-1] if needed else data.path[-1]
+    ends = f"above {last.lower_percent:g} % and at most {last.upper_percent:g} %"
+    band = "It ended" if data.is_found_here else "The answer could still lie"
     return (
-        f"The search asked for {_number(len(needed), 'run')}{also}. The band is where the answer"
-        f" could still lie: at the end above {last.lower_percent:g} % and at most"
-        f" {last.upper_percent:g} %."
+        f"The search asked for {_number(len(needed), 'run')}{also}. The band is what was known of"
+        f" the answer after each run. {band} {ends}."
     )
 
 
@@ -141,6 +167,8 @@ def time_sentence(data: ReportData) -> str:
         return "Shorter is better; nothing is known of the first protocol alone to compare with."
     about = "about " if data.baseline_is_estimated else ""
     base = f"{data.first} alone takes {about}{data.baseline_seconds:,.1f} s"
+    if data.answer is not None and data.answer.baseline_seconds:
+        base += " (as the policy says; bars are means of all runs)"
     if data.speed_up is None:
         return f"Shorter is better: {base}."
     saved = 100 * (1 - 1 / data.speed_up)
@@ -160,13 +188,14 @@ def cost_sentence(data: ReportData) -> str:
     unit = (
         f", which is {about}{multiples:.1f} trainings with {data.first} alone" if multiples else ""
     )
-    sentence = f"The search trained for {data.cost.paid_seconds:,.1f} s{unit}."
+    sentence = f"The {_what(data)} trained for {data.cost.paid_seconds:,.1f} s{unit}."
     if spared:
         sentence += f" Shared starts and early stops spared it {spared:,.1f} s."
     if vain:
         sentence += f" {vain:,.1f} s went into runs that were made in advance and not needed."
     if lost:
-        sentence += f" {_number(lost, 'run')} failed and were made again; nobody knows their time."
+        were, their = ("was", "its") if lost == 1 else ("were", "their")
+        sentence += f" {_number(lost, 'run')} {were} lost or failed; nobody knows {their} time."
     return sentence
 
 
@@ -212,6 +241,15 @@ def events_sentence(data: ReportData) -> str:
         f"{_number(number, 'event')} in {_number(len(runs), 'run')}: stragglers, failures and what"
         " was done about them. A line is a run from its start to its end."
     )
+
+
+def _what(data: ReportData) -> str:
+    return "evaluation" if data.is_evaluation else "search"
+
+
+def _points(percents: Iterable[float]) -> str:
+    """For example `100, 50, 25 %`."""
+    return ", ".join(f"{percent:.6g}" for percent in sorted(percents, reverse=True)) + " %"
 
 
 def _number(count: int, what: str) -> str:

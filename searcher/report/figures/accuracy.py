@@ -18,6 +18,7 @@ from syncswitch.searcher.report.figures.style import (
     SwitchAxis,
     figure_of,
     level,
+    nothing_compared,
     plain,
     switch_title,
 )
@@ -46,9 +47,9 @@ def accuracy_by_switch(data: ReportData) -> Figure:
     Raises:
         UserError: No run is complete and sound, or plotly is missing.
     """
-    runs = data.compared
-    if not runs:
-        raise UserError(f"no run of {data.identity.name} is complete yet")
+    runs, reason = data.compared, nothing_compared(data)
+    if reason is not None:
+        raise UserError(reason)
     accuracies = [run.trial.converged_accuracy or 0.0 for run in runs if run.is_sound]
     if not accuracies:
         raise UserError(f"every run of {data.identity.name} diverged, so there is no accuracy")
@@ -207,7 +208,7 @@ def accuracy_over_time(data: ReportData) -> Figure:
     """
     curves = drawn_curves(data)
     if not curves:
-        raise UserError("no run has a recorded curve of accuracy")
+        raise UserError(nothing_compared(data) or "no run has a recorded curve of accuracy")
     traces = [trace for curve in curves for trace in _curve_traces(curve, data)]
     level_of = data.acceptance
     return figure_of(

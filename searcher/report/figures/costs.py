@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.report.costs import setting_costs
-from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.data import MeanSeconds, ReportData
 from syncswitch.searcher.report.figures.style import (
     FIRST,
     INK,
@@ -15,6 +16,7 @@ from syncswitch.searcher.report.figures.style import (
     SECOND,
     figure_of,
     level,
+    nothing_compared,
     plain,
     switch_title,
 )
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["payback", "search_cost", "training_time"]
 
-_LONGEST_PAYBACK = 10_000
 _PARTS = (
     ("needed_seconds", "trained for the answer", FIRST, ""),
     ("vain_seconds", "trained in vain", SECOND, "x"),
@@ -39,8 +40,8 @@ def training_time(data: ReportData) -> Figure:
     """Mean training time of each setting, relative to the first protocol alone.
 
     As Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the setting's mean
-    (Student's). A run that was stopped early counts with what the whole would have taken. Where
-    nothing is known of the first protocol alone, the bars are in seconds.
+    (Student's); a single run has none. A run that was stopped early counts with what the whole
+    would have taken. Where nothing is known of the first protocol alone, the bars are in seconds.
 
     Raises:
         UserError: No training time is known, or plotly is missing.
@@ -51,22 +52,19 @@ def training_time(data: ReportData) -> Figure:
         if (seconds := data.whole_seconds(one.setting_percent)) is not None
     ]
     if not times:
-        raise UserError(f"no training time of {data.identity.name} is known yet")
+        raise UserError(
+            nothing_compared(data) or f"no training time of {data.identity.name} is known yet"
+        )
     baseline = data.baseline_seconds
     unit = baseline / 100 if baseline else 1.0
     answer = None if data.answer is None else data.answer.switch_percent
-    highest = max(seconds.high / unit for _, seconds in times)
+    highest = max((seconds.value + (seconds.half or 0.0)) / unit for _, seconds in times)
     top = 1.12 * max(highest, 100.0 if baseline else 0.0)
     bars = {
         "type": "bar",
         "name": "training time",
         "x": [f"{percent:.4g}" for percent, _ in times],
         "y": [seconds.value / unit for _, seconds in times],
-        "error_y": {
-            "type": "data",
-            "array": [(seconds.high - seconds.value) / unit for _, seconds in times],
-            "color": INK,
-        },
         "text": [_bar_text(seconds.value, baseline) for _, seconds in times],
         "textposition": "inside",
         "insidetextanchor": "start",
@@ -82,12 +80,35 @@ def training_time(data: ReportData) -> Figure:
     title = f"percent of the time with {first} alone" if baseline else "training time in seconds"
     shapes = [level(100, f"{first} alone", QUIET, "dash", above=True, at="end")] if baseline else []
     return figure_of(
-        [bars],
+        [bars, *_whiskers(times, unit)],
         x={"title": switch_title(data), "type": "category"},
         y={"title": title, "range": [0, top]},
         shapes=shapes,
         showlegend=False,
     )
+
+
+def _whiskers(times: Sequence[tuple[float, MeanSeconds]], unit: float) -> list[dict[str, Any]]:
+    """Of the settings with more than one run; on the bars, the others would get one of length 0."""
+    known = [(percent, mean.value, mean.half) for percent, mean in times if mean.half is not None]
+    if not known:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "95 % interval",
+            "x": [f"{percent:.4g}" for percent, _, _ in known],
+            "y": [value / unit for _, value, _ in known],
+            "error_y": {
+                "type": "data",
+                "array": [half / unit for _, _, half in known],
+                "color": INK,
+            },
+            "marker": {"opacity": 0},
+            "hoverinfo": "skip",
+        }
+    ]
 
 
 def _bar_text(seconds: float, baseline: float | None) -> str:
@@ -101,7 +122,7 @@ def search_cost(data: ReportData) -> Figure:
         UserError: There is no search, nothing of it was trained yet, or plotly is missing.
     """
     if data.search is None:
-        raise UserError(f"no search for {data.identity.name} is recorded here, so it cost nothing")
+        raise UserError(f"no search of {data.identity.name} is recorded here")
     costs = setting_costs(data)
     if not any(cost.paid_seconds for cost in costs):
         raise UserError("the search has trained nothing yet whose time is known")
@@ -145,7 +166,7 @@ def payback(data: ReportData) -> Figure:
     recurrences = data.recurrences_to_pay_back
     if recurrences is None or data.cost is None or data.policy_seconds is None:
         raise UserError("it is not known what the search cost, or what its policy saves")
-    if math.isinf(recurrences) or recurrences > _LONGEST_PAYBACK:
+    if math.isinf(recurrences):
         raise UserError(
             f"the policy is not faster than {data.first} alone by anything that counts, so the"
             " search is not paid back"

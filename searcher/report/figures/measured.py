@@ -13,6 +13,7 @@ from syncswitch.searcher.report.figures.style import (
     QUIET,
     SECOND,
     figure_of,
+    nothing_compared,
     plain,
     switch_title,
 )
@@ -36,7 +37,9 @@ def phases(data: ReportData) -> Figure:
     timed = [one for one in found if one.worker_steps_per_second is not None]
     stale = [one for one in found if one.mean_staleness is not None]
     if not timed:
-        raise UserError("the runs say nothing of their throughput or staleness")
+        raise UserError(
+            nothing_compared(data) or "the runs say nothing of their throughput or staleness"
+        )
     traces = _bars(data, timed, "worker_steps_per_second", "y", 0)
     split = {}
     if stale:

@@ -25,6 +25,7 @@ __all__ = [
     "SwitchAxis",
     "figure_of",
     "level",
+    "nothing_compared",
     "plain",
     "switch_title",
 ]
@@ -130,6 +131,20 @@ def level(
 def plain(text: str) -> str:
     """A text of the user's: plotly would read part of it as HTML."""
     return html.escape(text)
+
+
+def nothing_compared(data: ReportData) -> str | None:
+    """Why no run is compared; None where runs are."""
+    if data.compared:
+        return None
+    name, unplaced = data.identity.name, data.unplaced_runs
+    if not unplaced:
+        return f"no run of {name} is complete yet"
+    runs = "run" if unplaced == 1 else "runs"
+    return (
+        f"{unplaced:,} complete {runs} of {name} cannot be compared, for nobody said when importing"
+        " them for which switch point they count (stands_for_percent)"
+    )
 
 
 def switch_title(data: ReportData) -> str:

@@ -44,11 +44,16 @@ def search_path(data: ReportData) -> Figure:
     acceptable.
 
     Raises:
-        UserError: There is no search, no run of it is complete, or plotly is missing.
+        UserError: There is no search, or an evaluation instead, no run of it is complete, or plotly
+            is missing.
     """
     steps = data.path
     if data.search is None:
-        raise UserError(f"no search for {data.identity.name} is recorded here, only runs")
+        raise UserError(f"no search of {data.identity.name} is recorded here, only runs")
+    if data.is_evaluation:
+        raise UserError(
+            f"{data.search.study} is an evaluation: it compares switch points and looks for none"
+        )
     if not steps:
         raise UserError("no run of the search is complete yet")
     ends = [end for step in steps for end in (step.lower_percent, step.upper_percent)]

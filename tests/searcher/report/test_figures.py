@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from stored import FINISHED, Made, add_imported, add_search, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
+from syncswitch.searcher.report.figure_tables import accuracy_table, time_table
 from syncswitch.searcher.report.figures.style import SwitchAxis
+from syncswitch.searcher.report.text import accuracy_sentence, key_figures
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 
@@ -82,10 +84,20 @@ def test_curves_are_those_of_the_first_protocol_the_policy_and_the_earliest_swit
 
 
 def test_training_times_are_relative_to_the_first_protocol_alone(finished: ReportData) -> None:
-    (bars,) = figures.training_time(finished).data
+    bars, whiskers = figures.training_time(finished).data
     assert list(bars.x) == ["100", "50"]
     assert list(bars.y) == pytest.approx([100, 70])
     assert list(bars.text) == ["100 %", "70 %"]
+    assert list(whiskers.x) == ["100", "50"]
+
+
+def test_a_single_run_has_no_interval(database: Database) -> None:
+    add_search(database, FINISHED[:3])
+    data = load_report(database, "generated")
+    _, whiskers = figures.training_time(data).data
+    assert list(whiskers.x) == ["100"]
+    assert accuracy_table(data).rows[1] == ("50 %", "1", "0", "0.9520", "-")
+    assert time_table(data).rows[1] == ("50 %", "70.0", "-", "0.70")
 
 
 def test_the_cost_is_that_of_each_setting(finished: ReportData) -> None:
@@ -192,8 +204,31 @@ def test_a_figure_is_drawn_or_says_why_not(
         else:
             assert any(trace.x is not None and len(trace.x) for trace in figure.data)
             found.add(draw.__name__)
-    assert found == drawn
+    assert found == drawn, reasons
     assert all(reason and "\n" not in reason for reason in reasons)
+
+
+def test_imported_runs_without_a_setting_are_not_said_to_be_under_way(
+    database: Database, tmp_path: Path
+) -> None:
+    data = load_report(database, add_imported(database, tmp_path))
+    assert "Left out: 1 complete run, for nobody said" in accuracy_sentence(data)
+    unplaced = replace(data.runs[1], trial=replace(data.runs[1].trial, setting_percent=None))
+    only = replace(data, runs=(unplaced,), settings=())
+    for draw in (figures.accuracy_by_switch, figures.training_time, figures.phases):
+        with pytest.raises(UserError, match="1 complete run of recorded cannot be compared, for"):
+            draw(only)
+
+
+def test_a_search_that_takes_too_many_trainings_to_pay_back_never_does(
+    finished: ReportData,
+) -> None:
+    assert finished.policy is not None
+    policy = replace(finished.policy.policy, training_seconds=99.99)
+    data = replace(finished, policy=replace(finished.policy, policy=policy))
+    assert ("never", "trainings until that is paid back") in key_figures(data)
+    with pytest.raises(UserError, match="is not paid back"):
+        figures.payback(data)
 
 
 def test_what_is_missing_is_named(finished: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,18 @@ from stored import (
 )
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.report import load_report
+from syncswitch.searcher.report import figures, load_report, page_of
 from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.figure_tables import time_table
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.phases import setting_phases
-from syncswitch.searcher.report.text import headline
+from syncswitch.searcher.report.text import (
+    cost_sentence,
+    headline,
+    key_figures,
+    path_sentence,
+    time_sentence,
+)
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
@@ -109,6 +116,7 @@ def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> N
     assert costs[50].shared_seconds == pytest.approx(50)
     assert costs[50].needed_seconds == pytest.approx(20)
     assert costs[50].lost_runs == 1
+    assert "1 run was lost or failed; nobody knows its time." in cost_sentence(data)
     fork = data.runs[1].whole
     assert fork is not None
     assert [phase.protocol for phase in fork.phases] == ["bsp", "asp"]
@@ -163,6 +171,49 @@ def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
     assert data.trouble is not None
     assert "the learning rate is too high" in data.trouble
     assert len(data.path) == 1
+
+
+def test_the_policy_has_the_baseline_of_the_whole_page(database: Database) -> None:
+    publish(database, add_search(database), baseline_seconds=80.0)
+    data = load_report(database, "generated")
+    assert data.baseline_seconds == pytest.approx(80)
+    assert not data.baseline_is_estimated
+    assert data.speed_up == pytest.approx(80 / 70)
+    assert [row[-1] for row in time_table(data).rows] == ["1.25", "0.88", "-"]
+    assert "BSP alone takes 80.0 s (as the policy says; bars are means" in time_sentence(data)
+
+
+def test_a_policy_is_the_earliest_of_what_was_tried(database: Database) -> None:
+    publish(database, add_search(database), confidence=0.99)
+    sure = dict(key_figures(load_report(database, "generated")))["99 %"]
+    assert sure == "sure that this is the earliest of the switch points tried (100 %) that keeps it"
+
+
+def test_a_finished_search_has_no_place_where_its_answer_could_lie(database: Database) -> None:
+    info = add_search(database)
+    assert "could still lie above 25 % and at most 50 %." in path_sentence(
+        load_report(database, "generated")
+    )
+    publish(database, info)
+    said = path_sentence(load_report(database, "generated"))
+    assert said.endswith("after each run. It ended above 25 % and at most 50 %.")
+
+
+def test_an_evaluation_has_no_bracket_and_no_search(database: Database) -> None:
+    wanted = [[100.0, 0], [50.0, 0], [50.0, 1]]
+    options = {"percents": [100.0, 50.0], "wanted": wanted}
+    runs = (Made(100.0), Made(50.0), Made(50.0, end="running"))
+    add_search(database, runs, strategy="comparison", options=options, study="evaluation-1")
+    data = load_report(database, "generated", study="evaluation-1")
+    assert headline(data) == (
+        "An evaluation of a policy for generated at 100, 50 %, which looks for no switch point:"
+        " 2 runs complete, 1 under way."
+    )
+    with pytest.raises(UserError, match="evaluation-1 is an evaluation: it compares switch points"):
+        figures.search_path(data)
+    page = page_of(data)
+    assert "could still lie" not in page
+    assert "syncswitch-search run" not in page
 
 
 def test_a_policy_that_saves_nothing_is_never_paid_back(database: Database) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from generated_trainer import identity
 from stored import EVENTS, FINISHED, STUDY, Made, add_search, publish
 
+from syncswitch.searcher.cli import main
 from syncswitch.searcher.report import ReportData, load_report, page_of
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import UserError
@@ -88,6 +94,38 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: str) -> None:
     assert all(str(link["href"]).startswith("#") for link in elements.of("a"))
     (policy,) = [meta for meta in elements.of("meta") if "http-equiv" in meta]
     assert str(policy["content"]).startswith("default-src 'none'; script-src 'nonce-")
+
+
+def test_a_replay_is_offered_only_where_it_works_and_without_a_password(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_search(database)
+    data = load_report(database, "generated")
+    recorded = replace(data, search=None, cost=None, path=(), searches=())
+    words, line = re.findall(
+        r"<p>(Search among.*?)</p>.*?<pre[^>]*>(.*?)</pre>", page_of(recorded), re.DOTALL
+    )[0]
+    assert words == "Search among the recorded runs (nothing is trained):"
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(main, shlex.split(html.unescape(line))[1:])
+    assert ran.exit_code == 0, ran.output
+    assert "with BSP for the first 50 %" in ran.stdout
+    secret = replace(recorded, place="postgresql+psycopg://me:***@host/runs")
+    page = Elements(page_of(secret)).text
+    assert "add --recordings with the URL of this database" in page
+    assert "--trainer replay --workers 4 --protocols bsp,asp --settings 2 --storage" in page
+    few = replace(recorded, runs=data.runs[:2])
+    assert "--trainer replay" not in page_of(few)
+
+
+def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
+    assert finished.search is not None
+    search = replace(finished.search, trainer="command")
+    job = replace(finished.identity, workers=1)
+    page = Elements(page_of(replace(finished, search=search, identity=job))).text
+    assert "give again what is not recorded (--command, --total-steps" in page
+    assert "1 worker, bsp,asp" in page
+    assert "1 workers" not in page
 
 
 def test_the_figures_are_in_the_page(page: str) -> None:

@@ -13,7 +13,7 @@ from generated_trainer import identity
 from stored import FINISHED, STUDY, add_search, publish
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.usage import search_words, use_words
+from syncswitch.searcher.usage import replay_words, search_words, use_words
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.records import RunConditions
 
@@ -114,11 +114,37 @@ def test_the_search_is_made_again_with_what_it_was_made_with(filled_url: str) ->
 
     info = search_info(JOB, options={"share_prefix": True, "baseline_runs": 3}, base_seed=5)
     words = search_words(JOB, "jobs.py:it", info, RunConditions(online="elastic"))
-    assert " ".join(words) == (
+    assert " ".join(words or ()) == (
         "syncswitch-search run jobs.py:it --trainer local --workers 4 --protocols bsp,asp"
         " --strategy paper --settings 2 --runs 2 --threshold 0.01 --seed 5 --share-prefix"
         " --baseline-runs 3 --online elastic"
     )
+
+
+def test_what_run_does_not_make_is_not_offered() -> None:
+    from stored import search_info
+
+    assert search_words(JOB, "it", search_info(JOB, strategy="comparison"), RunConditions()) is None
+
+
+def test_the_trainer_is_named_as_run_has_it() -> None:
+    from stored import search_info
+
+    info = search_info(JOB, trainer="local/threads, 1 GPU")
+    words = search_words(JOB, "it", info, RunConditions())
+    assert words is not None
+    assert words[3:5] == ["--trainer", "local"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "settings"),
+    [({50.0}, None), ({100.0}, None), ({100.0, 50.0, 12.5}, "1"), ({100.0, 50.0, 25.0}, "2")],
+)
+def test_a_replay_is_offered_where_its_runs_are_recorded(
+    recorded: set[float], settings: str | None
+) -> None:
+    words = replay_words(JOB, recorded)
+    assert (words and words[-1]) == settings
 
 
 @pytest.mark.parametrize(
