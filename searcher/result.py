@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from syncswitch.searcher.decision import Decided, Observation, Rule, SettingSummary
-from syncswitch.storage.analysis.search_costs import covered_seconds
+from syncswitch.storage.analysis.search_costs import covered_seconds, span_of
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import StoredTrial
 
-__all__ = ["SearchCost", "SearchResult", "SettingResult", "cost_of", "draft_policy", "settings_of"]
+__all__ = [
+    "SearchCost",
+    "SearchResult",
+    "SettingResult",
+    "cost_of",
+    "draft_policy",
+    "settings_of",
+    "wall_seconds_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +51,9 @@ class SearchCost:
         failed_trials: Runs that were interrupted or failed, and made again.
         speculative_trials: Runs that began when they were only likely to be needed.
         cancelled_trials: Runs that were under way when the search was decided without them.
-        wall_seconds: Time during which at least one run was under way. Breaks between the parts of
-            a resumed search do not count, and runs side by side count once.
+        wall_seconds: Time during which at least one run was under way, as far as was reported.
+            Breaks between the parts of a resumed search do not count, and runs side by side count
+            once.
     """
 
     paid_seconds: float
@@ -109,12 +118,14 @@ def cost_of(
         failed_trials=len(rows) - len(completed) - len(cancelled),
         speculative_trials=sum(row.speculative for row in rows.values()),
         cancelled_trials=len(cancelled),
-        wall_seconds=covered_seconds(
-            (row.started_at, row.ended_at)
-            for row in rows.values()
-            if row.started_at is not None and row.ended_at is not None
-        ),
+        wall_seconds=wall_seconds_of(rows.values()),
     )
+
+
+def wall_seconds_of(rows: Iterable[StoredTrial]) -> float:
+    """Time during which at least one of these runs was under way, as far as was reported."""
+    spans = (span_of(row.started_at, row.ended_at, row.heartbeat_at, row.failure) for row in rows)
+    return covered_seconds(span for span in spans if span is not None)
 
 
 def draft_policy(

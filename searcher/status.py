@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from syncswitch.searcher.decision import Observation, Progress, Rule
 from syncswitch.searcher.observed import measures, observation
 from syncswitch.searcher.rest import RestOfSearch
-from syncswitch.searcher.result import cost_of
+from syncswitch.searcher.result import cost_of, wall_seconds_of
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.searcher.rules.costs import RunCosts
@@ -24,6 +24,8 @@ from syncswitch.storage.trials import SearchInfo, StoredTrial
 __all__ = ["SearchStatus", "SettingStatus", "finished_runs", "search_status"]
 
 _RECENT = timedelta(minutes=1)
+# From its registration to its first run: a big model and a cluster have to be made.
+_STARTING = timedelta(minutes=3)
 _LIVING = frozenset({"running", "lost"})
 
 
@@ -68,7 +70,7 @@ class SearchStatus:
         conditions: Under which its runs train.
         study: Name of the search.
         strategy: Name of its rule.
-        state: `running`, `stopped`, `done` or `baseline diverged`.
+        state: `starting`, `running`, `stopped`, `done` or `baseline diverged`.
         is_under_way: Somebody makes it, or did a minute ago.
         finished_runs: Completed.
         most_runs: Of the longest search; None where the rule cannot say.
@@ -85,9 +87,9 @@ class SearchStatus:
         switch_percent: The answer.
         confidence: Of the answer, 0 to 1; None where the rule gives none.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
-        wall_seconds: While at least one of these was under way.
+        wall_seconds: While at least one run was under way, as far as was reported.
         rest: What is to come, of runs under way too; None where nobody asked, or none can say.
-        remaining_wall_seconds: The same at the pace so far.
+        remaining_wall_seconds: The same at the pace of the completed runs.
         settings: Those that were tried or may be the answer, the latest switch first.
         in_flight: The runs under way.
     """
@@ -137,6 +139,7 @@ def search_status(
     states: Mapping[int, str],
     now: datetime,
     *,
+    registered_at: datetime | None = None,
     policy: TimingPolicy | None = None,
     accuracies: Mapping[int, float] | None = None,
     rest: RestOfSearch | None = None,
@@ -150,6 +153,7 @@ def search_status(
         rows: Its trials by their number.
         states: Of each trial as `liveness.state_of` has it.
         now: Time zone aware.
+        registered_at: When it began.
         policy: What it published; None as long as it has not.
         accuracies: Of the last test of runs under way.
         rest: What is to come after the completed runs, as `rest_of_search` has it.
@@ -160,10 +164,12 @@ def search_status(
     living = [number for number in rows if states[number] in _LIVING]
     running = [number for number in living if states[number] == "running"]
     progress = None if is_brief and policy else _progress(rule, finished)
-    state = _state(rule, progress, policy, is_running=bool(running))
+    is_new = not rows and registered_at is not None and now - registered_at < _STARTING
+    state = _state(rule, progress, policy, is_running=bool(running), is_new=is_new)
     spent = cost_of(rule, identity, finished, rows)
     costs = RunCosts.of(finished, rule.highest_percent, rule.share_prefix)
-    pace = spent.wall_seconds / costs.paid if finished and costs.paid else None
+    completed_seconds = wall_seconds_of(rows[run.trial_number] for run in finished)
+    pace = completed_seconds / costs.paid if finished and costs.paid else None
     is_search = progress is not None and not isinstance(rule, ComparisonRule)
     bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
     in_flight = tuple(
@@ -187,7 +193,7 @@ def search_status(
         study=search.study,
         strategy=search.strategy,
         state=state,
-        is_under_way=not is_over and (bool(running) or is_recent),
+        is_under_way=not is_over and (bool(running) or is_recent or is_new),
         finished_runs=len(finished),
         most_runs=rule.most_runs if rule.repeats else None,
         failed_runs=spent.failed_trials - len(running),
@@ -236,7 +242,12 @@ def _progress(rule: Rule, finished: Sequence[Observation]) -> Progress | None:
 
 
 def _state(
-    rule: Rule, progress: Progress | None, policy: TimingPolicy | None, *, is_running: bool
+    rule: Rule,
+    progress: Progress | None,
+    policy: TimingPolicy | None,
+    *,
+    is_running: bool,
+    is_new: bool,
 ) -> str:
     if policy is not None:
         return "done"
@@ -245,6 +256,8 @@ def _state(
     # An evaluation looks for no setting and publishes nothing.
     if isinstance(rule, ComparisonRule) and progress.open_percent is None:
         return "done"
+    if is_new:
+        return "starting"
     return "running" if is_running else "stopped"
 
 
@@ -262,7 +275,7 @@ def _settings(
     summaries = {summary.switch_percent: summary for summary in progress.summaries}
     # What a search has decided is no question of belief any more.
     answers = {} if is_over else rule.answers(finished)
-    under_way = Counter(run.switch_percent for run in in_flight)
+    under_way = Counter(run.switch_percent for run in in_flight if run.state == "running")
     found = []
     for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
         summary = summaries.get(percent)

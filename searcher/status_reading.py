@@ -55,7 +55,8 @@ class StatusReader:
             for search in searches:
                 status = self._finished.get(search.study)
                 status = status or _read(database, search, with_rest=with_rest, is_brief=is_brief)
-                if status.is_finished:
+                # Runs under way are cancelled only after the policy was published.
+                if status.is_finished and not status.in_flight:
                     self._finished[search.study] = status
                 found.append(status)
             return found
@@ -69,7 +70,8 @@ def _read(
     assert workload is not None  # every search refers to one
     # Before the trials: a search that is decided in between has all of them.
     policy = registry.published(search.fingerprint, search.study)
-    rows = TrialStore(database).numbered(search.study)
+    store = TrialStore(database)
+    rows = store.numbered(search.study)
     states = {number: state_of(row) for number, row in rows.items()}
     is_running = "running" in states.values()
     return search_status(
@@ -78,6 +80,7 @@ def _read(
         rows,
         states,
         datetime.now(timezone.utc),
+        registered_at=None if rows else store.registered_at(search.study),
         policy=policy,
         is_brief=is_brief,
         accuracies=running_accuracies(database, search.study) if is_running else {},

@@ -14,7 +14,7 @@ from syncswitch.storage.models import SearchRow
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.trial_values import SearchInfo
 
-__all__ = ["read_searches", "write_search"]
+__all__ = ["read_registration", "read_searches", "write_search"]
 
 _FIELDS = tuple(SearchInfo.__dataclass_fields__)
 
@@ -67,6 +67,11 @@ def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
         query = query.where(is_workload(workload))
     query = query.order_by(SearchRow.registered_at, SearchRow.study)
     return [_search_info(row) for row in session.scalars(query)]
+
+
+def read_registration(session: Session, study: str) -> datetime | None:
+    """When a search was registered; None where it was not."""
+    return session.scalar(select(SearchRow.registered_at).where(SearchRow.study == study))
 
 
 def _as_json(search: SearchInfo) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import ColumnElement, update
 from sqlalchemy.orm import Session
 
@@ -28,7 +30,7 @@ from syncswitch.storage.records import (
     TrialSpec,
     WorkloadIdentity,
 )
-from syncswitch.storage.search_rows import read_searches, write_search
+from syncswitch.storage.search_rows import read_registration, read_searches, write_search
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.stored_trials import read_trials
 from syncswitch.storage.trial_rows import (
@@ -256,6 +258,11 @@ class TrialStore:
         """Searches in the order in which they were registered; `workload` as in `trials`."""
         with self._database.session(read_only=True) as session:
             return read_searches(session, workload)
+
+    def registered_at(self, study: str) -> datetime | None:
+        """When a search was registered; None where it was not."""
+        with self._database.session(read_only=True) as session:
+            return read_registration(session, study)
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
         """What the complete trials of a search left, by replicate, percent and trial number."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "complete_alias",
+    "complete_compared",
     "complete_policy",
     "complete_policy_choice",
     "complete_profile",
@@ -57,6 +58,16 @@ def complete_policy_choice(
 ) -> list[CompletionItem]:
     """Aliases and versions of the workload that stands before, or of all, else files."""
     return _matching(_choices(context, _workload_of(context)), incomplete, or_files=True)
+
+
+def complete_compared(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Policies; where a workload stands before, its aliases and versions; else files."""
+    before = context.params.get(parameter.name or "") or ()
+    if not before or "@" in before[0] or before[0].endswith(".json"):
+        return complete_policy(context, parameter, incomplete)
+    return _matching(_choices(context, before[0]), incomplete, or_files=True)
 
 
 def complete_alias(

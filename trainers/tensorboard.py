@@ -21,7 +21,7 @@ _BACK = frozenset({"restored", "returned"})
 
 
 def check_tensorboard(folder: Path) -> None:
-    """Makes sure that logs can be written, before anything is trained; makes the folder.
+    """Makes sure that logs can be written, before anything is trained; makes no folder.
 
     Raises:
         UserError: The package is missing, or the folder cannot be made or written.
@@ -31,14 +31,14 @@ def check_tensorboard(folder: Path) -> None:
             "--tensorboard needs the package tensorboard, which is missing; run:"
             " pip install 'syncswitch[tensorboard]'"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    # The first log makes it.
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not os.path.isdir(there):
         raise UserError(
-            f"--tensorboard is {str(folder)!r}, which cannot be made ({error.strerror}); name a"
-            " folder that can be written"
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
+            f"--tensorboard is {str(folder)!r}, which cannot be made ({str(there)!r} is no folder);"
+            " name a folder that can be written"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
         raise UserError(
             f"--tensorboard is {str(folder)!r}, which cannot be written; name another folder"
         )
@@ -122,7 +122,9 @@ class _RunLog:
         self._file = EventFile(folder)
         self._has_begun = False
         self._away: set[int] = set()
-        self._last = (0, 0.0)  # worker-step and training time of the last evaluation
+        # Worker-step and training time of the last evaluation. Where a fork began nobody tells: its
+        # first throughput would be the mean over what it inherited.
+        self._last = None if spec.fork_from else (0, 0.0)
         if not spec.resume:
             self._begin(0)
 
@@ -133,7 +135,7 @@ class _RunLog:
         values = {"accuracy/test": evaluation.accuracy, "time/training_seconds": seconds}
         if math.isfinite(evaluation.training_loss):
             values["loss/training"] = evaluation.training_loss
-        before, seconds_before = self._last
+        before, seconds_before = self._last or (step, seconds)
         if seconds > seconds_before and step > before:
             values["throughput/worker_steps_per_second"] = (step - before) / (
                 seconds - seconds_before

@@ -20,7 +20,12 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
 )
 from syncswitch.storage.errors import PolicyError
-from syncswitch.trainers.completion import complete_alias, complete_version, complete_workload
+from syncswitch.trainers.completion import (
+    complete_alias,
+    complete_compared,
+    complete_version,
+    complete_workload,
+)
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json
 
 if TYPE_CHECKING:
@@ -91,7 +96,7 @@ def rollback(
 
 
 @click.command()
-@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_workload)
+@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_compared)
 @narrowing_options
 @common_options
 def diff(

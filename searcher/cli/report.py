@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from syncswitch.searcher.cli.policy_selection import Selection
+from syncswitch.trainers.completion import complete_study, complete_workload
 from syncswitch.trainers.console import (
     EXIT_OK,
     common_options,
@@ -22,12 +23,13 @@ _STANDARD_OUTPUT = Path("-")
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD")
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @workers_option(None, "Only the job on this many workers.")
 @protocols_option(None, "Only the job with these. Protocols before and after the switch.")
 @click.option(
     "--study",
     metavar="NAME",
+    shell_complete=complete_study,
     help="Search to show. Default: the one that found the current policy, else the newest.",
 )
 @click.option(

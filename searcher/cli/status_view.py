@@ -117,7 +117,8 @@ def _heading(search: SearchStatus) -> Text:
 
 
 def _state(search: SearchStatus) -> str:
-    if search.state == "stopped" and search.is_under_way:
+    is_lost = any(run.state == "lost" for run in search.in_flight)
+    if search.state == "stopped" and search.is_under_way and not is_lost:
         return "between two runs"
     return search.state
 
@@ -129,8 +130,13 @@ def _counts(search: SearchStatus) -> str:
         ("made in advance", search.speculative_runs),
         ("cancelled", search.cancelled_runs),
     )
-    words = [f"{search.finished_runs}{of} runs", *(f"{n} {what}" for what, n in more if n)]
+    named = _runs(search.most_runs or search.finished_runs)
+    words = [f"{search.finished_runs}{of} {named}", *(f"{n} {what}" for what, n in more if n)]
     return ", ".join(words)
+
+
+def _runs(number: int) -> str:
+    return "run" if number == 1 else "runs"
 
 
 def _answer(search: SearchStatus) -> str:
@@ -156,7 +162,7 @@ def _outlook(search: SearchStatus) -> Text:
     if rest is not None:
         lines.append(
             f"to come about {rest.cost:.1f} ({rest.low_cost:.1f} to {rest.high_cost:.1f}) in"
-            f" {rest.runs:.0f} runs"
+            f" {rest.runs:.0f} {_runs(round(rest.runs))}"
         )
         if search.remaining_wall_seconds is not None:
             lines[-1] += f", about {_duration(search.remaining_wall_seconds)}"

@@ -14,11 +14,11 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
 from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
-from syncswitch.storage.models import PolicyRow, SearchRow, WorkloadRow
+from syncswitch.storage.models import PolicyRow, SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.selection import is_workload
 from syncswitch.storage.trial_values import CANCELLED
 
-__all__ = ["StudyCost", "covered_seconds", "study_costs"]
+__all__ = ["StudyCost", "covered_seconds", "span_of", "study_costs"]
 
 _FACTS = TRIAL_FACTS.c
 
@@ -54,7 +54,9 @@ class StudyCost:
     bsp_multiples: Annotated[
         float | None, "search cost: paid seconds over baseline seconds; null without these"
     ]
-    wall_seconds: Annotated[float, "time during which at least one run was under way"]
+    wall_seconds: Annotated[
+        float, "time during which at least one run was under way, as far as was reported"
+    ]
     policy_version: Annotated[int | None, "that it published; null while it has not"]
 
 
@@ -93,6 +95,22 @@ def study_costs(
         )
         for row in rows
     ]
+
+
+def span_of(
+    started_at: datetime | None,
+    ended_at: datetime | None,
+    heartbeat_at: datetime | None,
+    failure: str | None,
+) -> tuple[datetime, datetime] | None:
+    """From when to when a run is known to have been under way; None where nobody knows.
+
+    A failure may be written hours after the process died, so the last report ends a failed run, as
+    one that goes on. The arguments are columns of a trial.
+    """
+    has_times = failure is None or failure == CANCELLED
+    end = (ended_at if has_times else None) or heartbeat_at or ended_at
+    return None if started_at is None or end is None else (started_at, end)
 
 
 def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
@@ -170,10 +188,16 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
 
 
 def _wall_seconds(session: Session, wanted: Select[Any]) -> dict[str, float]:
-    query = select(_FACTS.study, _FACTS.started_at, _FACTS.ended_at).where(
-        _FACTS.study.in_(wanted), _FACTS.started_at.is_not(None), _FACTS.ended_at.is_not(None)
-    )
+    query = select(
+        TrialRow.study,
+        TrialRow.started_at,
+        TrialRow.ended_at,
+        TrialRow.heartbeat_at,
+        TrialRow.failure,
+    ).where(TrialRow.study.in_(wanted))
     spans: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
-    for study, start, end in session.execute(query):
-        spans[study].append((start, end))
+    for study, start, end, heartbeat, failure in session.execute(query):
+        span = span_of(start, end, heartbeat, failure)
+        if study is not None and span is not None:
+            spans[study].append(span)
     return {study: covered_seconds(of_study) for study, of_study in spans.items()}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from command_line import Invoke
+from terminal import Terminal
 
 from syncswitch.searcher.cli import main
 from syncswitch.trainers.runner import main as run_main
@@ -58,6 +59,12 @@ def test_policies_searches_profiles_and_protocols(invoke: Invoke) -> None:
     assert offered("generated --policy", "", program="syncswitch-run") == ["current", "1"]
     assert offered("policy alias generated", "cur") == ["current"]
     assert offered("policy alias generated current", "") == ["1"]
+    assert offered("policy diff", "gen") == ["generated"]
+    assert offered("policy diff generated", "") == ["current", "1"]
+    assert offered("policy diff generated 1", "cur") == ["current"]
+    assert offered("policy diff generated@1", "generated@c") == ["generated@current"]
+    assert offered("report", "gen") == ["generated"]
+    assert offered("report generated --study", "gen") == offered("trials --study", "gen")
     (study,) = offered("trials --study", "gen")
     assert study.startswith("generated-")
     assert offered("profile show", "uni") == ["uniform"]
@@ -109,13 +116,6 @@ def test_it_imports_nothing_heavy(invoke: Invoke) -> None:
 
 
 ASK = {
-    "bash": """
-eval "$(syncswitch-search completion bash)"
-complete -p syncswitch-run
-COMP_WORDS=(syncswitch-search status gen); COMP_CWORD=2
-_syncswitch_search_completion syncswitch-search gen status
-echo "${COMPREPLY[@]}"
-""",
     "zsh": """
 eval "$(syncswitch-search completion zsh)"
 print -- ${_comps[syncswitch-run]}
@@ -134,11 +134,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("shell", list(ASK))
-def test_in_a_real_shell(invoke: Invoke, tmp_path: Path, shell: str) -> None:
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"no {shell} here; on Debian: apt-get install {shell}")
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A search path that begins with both programs."""
     modules = {
         "syncswitch-search": "syncswitch.searcher.cli",
         "syncswitch-run": "syncswitch.trainers.runner",
@@ -147,6 +145,14 @@ def test_in_a_real_shell(invoke: Invoke, tmp_path: Path, shell: str) -> None:
         program = tmp_path / name
         program.write_text(PROGRAM.format(python=sys.executable, module=module))
         program.chmod(0o755)
+    return f"{tmp_path}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("shell", list(ASK))
+def test_in_a_real_shell(invoke: Invoke, tmp_path: Path, path: str, shell: str) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"no {shell} here; on Debian: apt-get install {shell}")
     script = tmp_path / "ask"
     script.write_text(ASK[shell])
     done = subprocess.run(
@@ -154,13 +160,37 @@ def test_in_a_real_shell(invoke: Invoke, tmp_path: Path, shell: str) -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        env={**os.environ, "PATH": path, "HOME": str(tmp_path)},
     )
     assert done.stderr == ""
     registered, reply = done.stdout.splitlines()
-    assert registered in {
-        "complete -o nosort -F _syncswitch_run_completion syncswitch-run",
-        "_syncswitch_run_completion",
-        "digits",
-    }
+    assert registered in {"_syncswitch_run_completion", "digits"}
     assert reply == "generated"
+
+
+def test_in_a_bash_at_which_somebody_types(invoke: Invoke, tmp_path: Path, path: str) -> None:
+    (tmp_path / "rc").write_text("PS1='ready> '\neval \"$(syncswitch-search completion bash)\"\n")
+    (tmp_path / "my_job.py").touch()
+    bash = Terminal(
+        ["bash", "--noprofile", "--rcfile", str(tmp_path / "rc"), "-i"],
+        PATH=path,
+        HOME=str(tmp_path),
+        INPUTRC="/dev/null",
+        COLUMNS="200",
+    )
+    url = os.environ["SYNCSWITCH_STORAGE"]
+    bash.wait_for("ready> ")
+    bash.type(f"cd {tmp_path}; stty columns 200\n")
+    for typed, rest in (
+        ("syncswitch-search evaluate generated@c", "urrent "),
+        (f"syncswitch-search status --storage {url} gen", "erated "),
+        (f"syncswitch-search status --storage={url} gen", "erated "),
+        ("syncswitch-search run digits --protocols=ssp:3,b", "sp "),
+        ("syncswitch-run my_", "job.py "),
+    ):
+        bash.text = ""
+        bash.type(f"{typed}\t")
+        bash.wait_for(f"{typed}{rest}")
+        bash.type("\x15")  # forgets the line
+    bash.type("exit\n")
+    bash.end()

@@ -24,7 +24,7 @@ from syncswitch.searcher.study import SearchStudy
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records import Evaluation, TrialSpec
-from syncswitch.storage.trials import Owner, SearchInfo, StoredTrial, TrialStore
+from syncswitch.storage.trials import CANCELLED, Owner, SearchInfo, StoredTrial, TrialStore
 
 JOB = identity()
 RULE = AdaptiveRule(settings=3)
@@ -124,14 +124,54 @@ class TestPure:
     def test_a_run_whose_process_is_dead_is_no_run_under_way(
         self, rows: dict[int, StoredTrial]
     ) -> None:
-        states = {0: "complete", 1: "lost"}
-        status = search_status(SEARCH, JOB, rows, states, NOW)
+        states, now = {0: "complete", 1: "lost"}, datetime.now(timezone.utc)
+        status = search_status(SEARCH, JOB, rows, states, now)
         assert (status.state, status.failed_runs) == ("stopped", 1)
         assert status.last_failure == "12.5 %, run 1: its process is gone"
         assert [run.remaining_seconds for run in status.in_flight] == [None]
+        assert [setting.in_flight_runs for setting in status.settings] == [0] * 4
         assert status.is_under_way
-        much_later = NOW + timedelta(minutes=5)
+        much_later = now + timedelta(minutes=5)
         assert not search_status(SEARCH, JOB, rows, states, much_later).is_under_way
+
+    def test_dead_time_is_no_pace_and_time_under_way_counts(
+        self, rows: dict[int, StoredTrial]
+    ) -> None:
+        def span(number: int, state: str, start: int, end: int | None, beat: int) -> StoredTrial:
+            start_at, beat_at = NOW + timedelta(seconds=start), NOW + timedelta(seconds=beat)
+            ended_at = None if end is None else NOW + timedelta(seconds=end)
+            return replace(
+                rows[number],
+                state=state,
+                failure="its process was gone" if state == "failed" else None,
+                started_at=start_at,
+                heartbeat_at=beat_at,
+                ended_at=ended_at,
+            )
+
+        complete, running = span(0, "complete", 0, 30, 29), span(1, "running", 30, None, 40)
+        # Found dead ten hours later.
+        lost = replace(span(1, "failed", 40, 36_000, 60), trial_number=2)
+        states = {0: "complete", 1: "running", 2: "failed"}
+        status = search_status(
+            SEARCH,
+            JOB,
+            {0: complete, 1: running, 2: lost},
+            states,
+            NOW + timedelta(seconds=41),
+            rest=RestOfSearch(3, 2.0, 2.0, 2.0),
+        )
+        assert status.wall_seconds == 60
+        assert status.rest is not None
+        assert status.remaining_wall_seconds == pytest.approx(30 * status.rest.cost)
+
+    def test_a_new_search_is_starting(self) -> None:
+        began = NOW - timedelta(minutes=2)
+        status = search_status(SEARCH, JOB, {}, {}, NOW, registered_at=began)
+        assert (status.state, status.is_under_way) == ("starting", True)
+        later = NOW + timedelta(minutes=2)
+        status = search_status(SEARCH, JOB, {}, {}, later, registered_at=began)
+        assert (status.state, status.is_under_way) == ("stopped", False)
 
     def test_what_is_paid_of_the_rest_is_no_rest(self, rows: dict[int, StoredTrial]) -> None:
         states = {0: "complete", 1: "running"}
@@ -208,3 +248,20 @@ def test_a_database_that_vanishes_is_noticed(url: str) -> None:
         reader.read()
     away.rename(database_file(url))
     assert reader.read()
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_done_search_is_read_until_its_last_run_has_ended(url: str, invoke: Invoke) -> None:
+    assert invoke("run", "generated", "--strategy", "paper", "--settings", "1").exit_code == 0
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        (search,) = store.searches()
+        number = max(store.numbered(search.study)) + 1
+        spec = TrialSpec(JOB, 12.5, 7, 9)
+        store.begin(search.study, number, spec, Owner.current(), speculative=True)
+        reader = StatusReader(url)
+        (status,) = reader.read()
+        assert (status.state, len(status.in_flight)) == ("done", 1)
+        store.fail(search.study, number, CANCELLED)
+    (status,) = reader.read()
+    assert (status.in_flight, status.cancelled_runs) == ((), 1)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
-import select
 import signal
 import subprocess
 import sys
@@ -16,53 +13,15 @@ from pathlib import Path
 
 import pytest
 from command_line import database_file
+from generated_trainer import identity
+from terminal import PATIENCE_SECONDS, Terminal
 
 from syncswitch.searcher.status_reading import StatusReader
+from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.trials import SearchInfo, TrialStore
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("search_program.py"))]
-PATIENCE_SECONDS = 120
-
-
-class Terminal:
-    """A program on a terminal of 80 columns and 24 lines, and all that it wrote there."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._fd, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [*PROGRAM, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
-        )
-        os.close(theirs)
-        self.text = ""
-
-    def wait_for(self, words: str) -> None:
-        """Reads until these words come."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while words not in self.text:
-            assert time.monotonic() < until, self.text
-            assert self._read(), self.text
-
-    def end(self) -> int:
-        """Reads until the program has ended; gives its exit status."""
-        while self._read():
-            pass
-        os.close(self._fd)
-        return self.process.wait(PATIENCE_SECONDS)
-
-    def _read(self) -> bool:
-        if not select.select([self._fd], [], [], 1.0)[0]:
-            return self.process.poll() is None
-        try:
-            # Without what moves the cursor and colours the text.
-            told = os.read(self._fd, 65536).decode(errors="replace")
-        except OSError:  # nobody has the other end any more
-            return False
-        self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", told)
-        return True
 
 
 @pytest.fixture
@@ -93,7 +52,7 @@ def is_running(url: str) -> bool:
 
 
 def test_it_ends_with_the_search(url: str, search: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    terminal = Terminal("status", "--interval", "0.2", "--storage", url)
+    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
     terminal.wait_for("paper, running: 0 of at most 3 runs")
     terminal.wait_for(f":{search.pid}")
     terminal.wait_for("to come about")
@@ -108,7 +67,7 @@ def test_it_ends_with_the_search(url: str, search: subprocess.Popen[bytes], tmp_
 
 @pytest.mark.usefixtures("search")
 def test_it_outlives_its_database_and_ends_with_ctrl_c(url: str) -> None:
-    terminal = Terminal("status", "--interval", "0.2", "--storage", url)
+    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
     terminal.wait_for("100 %, run 1")
     path = database_file(url)
     away = path.rename(path.with_name("away.db"))
@@ -119,3 +78,17 @@ def test_it_outlives_its_database_and_ends_with_ctrl_c(url: str) -> None:
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 0
     assert "Traceback" not in terminal.text
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_it_waits_for_the_first_run_of_a_new_search(url: str) -> None:
+    job = identity()
+    info = SearchInfo("new", job.fingerprint, "paper", 3, 5, 0.01, None, "local", 0)
+    with open_database(url, create=True) as database:
+        TrialStore(database).register(job, "generated", info)
+    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+    terminal.wait_for("paper, starting: 0 of at most")
+    terminal.text = ""
+    terminal.wait_for("starting")  # it looked again
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0

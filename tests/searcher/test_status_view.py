@@ -129,3 +129,17 @@ def test_what_matters_most_is_kept_in_a_low_one() -> None:
 
 def test_the_note_is_always_there() -> None:
     assert drawn(Screen([SEARCH], [], "not up to date"), 80, 6)[-1] == "not up to date"
+
+
+def test_a_search_whose_searcher_is_dead_is_not_between_two_runs() -> None:
+    between = replace(SEARCH, state="stopped", in_flight=())
+    dead = replace(between, in_flight=(replace(RUN, state="lost"),))
+    assert "adaptive, between two runs" in "\n".join(drawn(Screen([between], []), 80, 24))
+    assert "adaptive, stopped" in "\n".join(drawn(Screen([dead], []), 80, 24))
+
+
+def test_one_run_is_one_run() -> None:
+    search = replace(SEARCH, finished_runs=1, rest=RestOfSearch(1.2, 1.5, 0.5, 2.5))
+    text = "\n".join(drawn(Screen([search], []), 80, 24))
+    assert "running: 1 run," in text
+    assert "in 1 run," in text

@@ -32,6 +32,13 @@ def test_each_run_of_a_search_has_a_folder(invoke: Invoke, tmp_path: Path) -> No
     assert folders(tmp_path / "logs") == sorted(RUNS)
 
 
+def test_what_is_refused_leaves_no_folder(invoke: Invoke, tmp_path: Path) -> None:
+    words = ["--tensorboard", str(tmp_path / "logs"), "--settings", "many"]
+    result = invoke("run", "digits", *words)
+    assert result.exit_code == 2
+    assert not (tmp_path / "logs").exists()
+
+
 @pytest.mark.usefixtures("one_version")
 def test_each_run_of_an_evaluation_has_a_folder(invoke: Invoke, tmp_path: Path) -> None:
     words = ["evaluate", "generated", "digits", "--workers", "8", "--runs", "1"]

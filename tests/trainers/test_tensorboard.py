@@ -198,6 +198,15 @@ def test_where_there_was_nothing_to_resume_it_begins(
     assert hyper_parameters(found)["switch_percent"] == 12.5
 
 
+def test_the_throughput_of_a_fork_is_its_own(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    # It inherited 50 worker-steps that took 0.1 s.
+    own = (Evaluation(100, 0.6, 0.5, 1.0), Evaluation(200, 1.6, 0.5, 1.0))
+    fork = replace(SPEC, fork_from=Path("checkpoint"))
+    TensorBoardTrainer(ScriptedTrainer(*own), tmp_path).train(fork)
+    found = read(tmp_path / run_folder_name(SPEC))
+    assert scalars(found, "throughput/worker_steps_per_second") == [(200, 100)]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -255,7 +264,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_tensorboard(tmp_path / "new" / "folder")
-    assert (tmp_path / "new" / "folder").is_dir()
+    assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="which cannot be made"):
         check_tensorboard(tmp_path / "file" / "folder")

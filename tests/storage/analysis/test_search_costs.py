@@ -5,9 +5,11 @@ from datetime import datetime, timedelta, timezone
 
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from syncswitch.storage.analysis.search_costs import covered_seconds, study_costs
 from syncswitch.storage.engine import Database
+from syncswitch.storage.models import TrialRow
 from syncswitch.storage.records import TrialRecord, WorkloadIdentity
 from syncswitch.storage.trials import CANCELLED, Owner, SearchInfo, TrialStore
 from tests.storage.filled import OWNER, complete
@@ -82,6 +84,21 @@ def test_a_cancelled_run_is_paid_and_has_not_failed(
     assert 9 + 5 <= one.wall_seconds < 20
     rows = store.numbered("digits-1").values()
     assert one.paid_seconds == sum(row.paid_seconds or 0.0 for row in rows)
+
+
+def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    complete(store, "digits-1", 0, record)
+    store.begin("digits-1", 1, record.spec, OWNER)
+    with database.session() as session:
+        lost = session.scalars(select(TrialRow).where(TrialRow.trial_number == 1)).one()
+        lost.started_at = record.ended_at
+        lost.heartbeat_at = record.ended_at + timedelta(seconds=7)
+    before = (record.ended_at - record.started_at).total_seconds()
+    assert study_costs(database)[0].wall_seconds == before + 7
+    store.fail("digits-1", 1, "its process is gone")
+    assert study_costs(database)[0].wall_seconds == before + 7
 
 
 def test_searches_are_kept_apart(
