@@ -86,7 +86,7 @@ def main() -> None:
     isolate_network()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # A worker for each CPU, in case somebody needs it.
-    os.environ["RAY_prestart_worker_first_driver"] = "0"
+    os.environ["RAY_prestart_worker_first_driver"] = "0"  # noqa: SIM112 (as Ray spells it)
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(
