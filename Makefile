@@ -9,7 +9,7 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py sto
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-servers test-searcher test-others lint dev docs pictures notebooks benchmark \
+.PHONY: demo test test-servers test-searches test-others lint dev docs pictures notebooks benchmark \
 	benchmark-database benchmark-strategies benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -19,20 +19,21 @@ demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up,
 	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
 
 # Much of the time servers and searches wait for something, so two cores have work for three parts.
-test: lint  ## Everything that has to pass; three parts side by side.
-	$(MAKE) --jobs 3 --output-sync=target test-servers test-searcher test-others
+test: lint  ## Everything that has to pass; three parts of a length.
+	$(MAKE) --jobs 3 --output-sync=target test-servers test-searches test-others
 
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --durations 15
-SERVERS := tests/trainers/cluster tests/trainers/ray_cluster
+SERVERS := tests/trainers/cluster tests/trainers/ray_cluster tests/test_main_job.py
+SEARCHES := tests/searcher tests/test_docs.py tests/test_site.py
 
 test-servers:
 	$(PYTEST) $(SERVERS)
 
-test-searcher:
-	$(PYTEST) tests/searcher
+test-searches:
+	$(PYTEST) $(SEARCHES)
 
 test-others:
-	$(PYTEST) $(addprefix --ignore ,$(SERVERS) tests/searcher)
+	$(PYTEST) $(addprefix --ignore ,$(SERVERS) $(SEARCHES))
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Makes the pictures of this folder: `python docs/make_pictures.py`, two minutes on two cores.
+"""Makes the pictures of this folder: `python docs/make_pictures.py`, a minute on two cores.
 
 A real search is made in a temporary folder. Its programs run on a terminal of their own, and what
 they print there becomes an SVG; the report becomes a PNG, photographed by a headless Chromium.

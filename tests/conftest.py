@@ -84,7 +84,8 @@ def administrator(postgresql_server: str) -> Iterator[Engine]:
 def make_database(administrator: Engine, name: str, template: str = "template1") -> str:
     """An empty database, or a copy; gives its URL."""
     with administrator.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        # The other strategy writes all of it to the log, and takes three times as long.
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"))
     # As users write it: without the driver.
     url = administrator.url.set(drivername="postgresql", database=name)
     return url.render_as_string(hide_password=False)
