@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from syncswitch.searcher.decision import Observation, RunCost
 from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.trials import StoredTrial
 
-__all__ = ["Job", "MeasuredRun", "measures", "observation"]
+__all__ = ["Job", "MeasuredRun", "finished_runs", "measures", "observation"]
 
 
 class Job(Protocol):
@@ -109,6 +110,22 @@ def observation(
         plateau_accuracy=plateau_accuracy,
         cost=RunCost(**values) if values else None,
     )
+
+
+def finished_runs(rows: Mapping[int, StoredTrial]) -> list[Observation]:
+    """The completed trials of a search as its rule sees them."""
+    return [
+        observation(
+            row.switch_percent,
+            row.converged_accuracy,
+            diverged=bool(row.diverged),
+            trial_number=number,
+            replicate=row.replicate,
+            measured=measures(row, row),
+        )
+        for number, row in rows.items()
+        if row.state == "complete" and row.converged_accuracy is not None
+    ]
 
 
 def _whole_seconds(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from syncswitch.searcher.decision import Observation, Progress, Rule
-from syncswitch.searcher.observed import measures, observation
+from syncswitch.searcher.observed import finished_runs
 from syncswitch.searcher.rest import RestOfSearch
 from syncswitch.searcher.result import cost_of, wall_seconds_of
 from syncswitch.searcher.rules.by_name import stored_rule
@@ -21,12 +21,13 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, StoredTrial
 
-__all__ = ["SearchStatus", "SettingStatus", "finished_runs", "search_status"]
+__all__ = ["SearchStatus", "SettingStatus", "search_status"]
 
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)
 _LIVING = frozenset({"running", "lost"})
+_OVER = frozenset({"done", "baseline diverged"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class SearchStatus:
     @property
     def is_finished(self) -> bool:
         """Nothing more will come of it."""
-        return self.state in {"done", "baseline diverged"}
+        return self.state in _OVER
 
 
 def search_status(
@@ -180,7 +181,7 @@ def search_status(
     rest = rest and rest.less(begun)
     last_sign = _last_sign(rows)
     is_recent = last_sign is not None and now - last_sign < _RECENT
-    is_over = state in {"done", "baseline diverged"}
+    is_over = state in _OVER
     return SearchStatus(
         workload=policy.workload if policy else identity.name,
         fingerprint=search.fingerprint,
@@ -215,22 +216,6 @@ def search_status(
         settings=_settings(rule, finished, progress, in_flight, is_over=is_over),
         in_flight=in_flight,
     )
-
-
-def finished_runs(rows: Mapping[int, StoredTrial]) -> list[Observation]:
-    """The completed trials of a search as its rule sees them."""
-    return [
-        observation(
-            row.switch_percent,
-            row.converged_accuracy,
-            diverged=bool(row.diverged),
-            trial_number=number,
-            replicate=row.replicate,
-            measured=measures(row, row),
-        )
-        for number, row in rows.items()
-        if row.state == "complete" and row.converged_accuracy is not None
-    ]
 
 
 def _progress(rule: Rule, finished: Sequence[Observation]) -> Progress | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from syncswitch.searcher.liveness import state_of
+from syncswitch.searcher.observed import finished_runs
 from syncswitch.searcher.rest import RestOfSearch, rest_of_search
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.rules.comparison import ComparisonRule
-from syncswitch.searcher.status import SearchStatus, finished_runs, search_status
+from syncswitch.searcher.status import SearchStatus, search_status
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies import PolicyRegistry

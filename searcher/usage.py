@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.by_name import STRATEGIES
 from syncswitch.searcher.trainer_kinds.base import TrainerChoice
 from syncswitch.storage.errors import WorkloadError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["is_loadable", "replay_words", "search_words", "use_words"]
 
-_USUAL_SETTINGS = 5  # of `run`
 _FLAGS = ("share_prefix", "early_stop")
 _VALUES = ("baseline_runs", "least_runs", "budget", "target_runs")
 
@@ -91,7 +91,7 @@ def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> lis
         identity: The job.
         recorded: Settings of which there is a whole undisturbed run, in percent.
     """
-    halvings = (100 / 2**n for n in range(_USUAL_SETTINGS + 1))
+    halvings = (100 / 2**n for n in range(AdaptiveRule().settings + 1))
     settings = sum(1 for _ in itertools.takewhile(recorded.__contains__, halvings)) - 1
     if settings < 1:
         return None

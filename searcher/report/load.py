@@ -15,6 +15,7 @@ from syncswitch.searcher.report.choice import (
 )
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.search_path import history_of
+from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.storage.analysis.event_table import events
 from syncswitch.storage.analysis.row_stream import row_blocks
 from syncswitch.storage.analysis.search_costs import study_costs
@@ -34,8 +35,6 @@ from syncswitch.trainers.recording import RecordedRun, whole_runs
 from syncswitch.trainers.workload import normal_reference
 
 __all__ = ["load_report"]
-
-_USUAL_THRESHOLD = 0.01  # of `run`, where no search says another
 
 
 def load_report(
@@ -170,5 +169,5 @@ def _acceptance(
     for setting in settings:
         if setting.setting_percent == BASELINE_PERCENT and setting.mean_accuracy is not None:
             origin = "mean of the first protocol alone, and what a search lets be lost by default"
-            return Acceptance(setting.mean_accuracy, _USUAL_THRESHOLD, origin)
+            return Acceptance(setting.mean_accuracy, AdaptiveRule().threshold, origin)
     return None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from syncswitch.searcher.course import course_of
 from syncswitch.searcher.decision import Observation, Rule
+from syncswitch.searcher.observed import finished_runs
 from syncswitch.searcher.result import SearchCost, cost_of
 from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.searcher.status import finished_runs
 from syncswitch.searcher.stopping import StopRule
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
 from syncswitch.storage.errors import UserError
