@@ -65,6 +65,9 @@ def search(
     runs: int = 5,
     threshold: float = 0.01,
     target_accuracy: float | None = None,
+    criterion: Literal["kept", "mean"] | None = None,
+    keep: float | None = None,
+    uses: int | None = None,
     seed: int = 0,
     online: Literal["none", "greedy", "elastic"] = "none",
     switch: Literal["hot", "restart"] = "hot",
@@ -98,6 +101,10 @@ def search(
         runs: R, runs of each setting; but for the paper's rule, at most.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: A, the accuracy to keep, 0 to 1; None to measure it.
+        criterion: What makes a switch point good: `kept`, enough of the later runs with it keep the
+            accuracy, or `mean`, their mean does; None for what the strategy does.
+        keep: So large a share is enough, above 0.5 and below 1; None for 0.95.
+        uses: How often the policy will be used; None for 30.
         seed: The seeds of all runs derive from it.
         online: What is done about stragglers: none, greedy or elastic.
         switch: hot or restart.
@@ -132,6 +139,9 @@ def search(
         runs=runs,
         threshold=threshold,
         target_accuracy=target_accuracy,
+        criterion=criterion,
+        keep=keep,
+        uses=uses,
         **strategy_options,
     )
     if tensorboard is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 __all__ = [
+    "CRITERIA",
     "Decided",
     "Decision",
     "NextRun",
@@ -27,6 +28,9 @@ __all__ = [
     "mean_accuracy",
     "summary_of",
 ]
+
+CRITERIA = ("kept", "mean")
+"""See `Rule.criterion`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +105,21 @@ class Decided:
     Attributes:
         switch_percent: The timing policy.
         target_accuracy: A, what candidates were compared with.
-        confidence: Probability that this is the earliest acceptable setting; None where the rule
-            does not say.
+        confidence: Where the rule's criterion is `kept`, the probability that this setting keeps
+            the accuracy often enough; else that it is the earliest acceptable one. None where the
+            rule does not say.
+        kept_share: Expected share of later runs with this policy that lose at most beta.
+        baseline_kept_share: The same of the first protocol alone.
+        reason: Why the answer is the first protocol alone, as a short clause such as
+            `saves no time`.
     """
 
     switch_percent: float
     target_accuracy: float
     confidence: float | None = None
+    kept_share: float | None = None
+    baseline_kept_share: float | None = None
+    reason: str | None = None
 
 
 Decision = NextRun | Wait | Decided
@@ -186,6 +198,15 @@ class Rule(ABC):
     @abstractmethod
     def most_runs(self) -> int:
         """Runs of the longest search in which none diverges."""
+
+    @property
+    def criterion(self) -> str:
+        """What makes a setting acceptable.
+
+        `mean`: its mean accuracy loses at most beta, as in the paper. `kept`: a later run loses at
+        most beta with enough probability.
+        """
+        return "mean"
 
     @property
     def repeats(self) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from syncswitch.searcher.decision import Rule
+from syncswitch.searcher.decision import CRITERIA, Rule
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED, RunConditions, WorkloadIdentity
@@ -50,6 +50,7 @@ class SearchPlan:
         _require(1 <= rule.settings <= 30, "--settings", rule.settings, "a whole number, 1 to 30")
         _require(rule.runs >= 1, "--runs", rule.runs, "a whole number of 1 or more")
         _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
+        _check_criterion(rule)
         _check_options(rule.options)
         target = rule.target_accuracy
         if target is not None and "baseline_runs" in rule.options:
@@ -92,7 +93,10 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "base_seed": plan.base_seed,
     }
     # Only what was asked for, so that the names of searches do not change with every new option.
-    options = {name: value for name, value in rule.options.items() if name not in _FIRST_WRITERS}
+    unnamed = {*_FIRST_WRITERS, "criterion"}
+    options = {name: value for name, value in rule.options.items() if name not in unnamed}
+    if rule.criterion != "mean":
+        content["criterion"] = rule.criterion
     if plan.warm_start:
         options["warm_start"] = True
     if options:
@@ -113,8 +117,19 @@ def replicate_seed(base_seed: int, replicate: int) -> int:
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
+def _check_criterion(rule: Rule) -> None:
+    criterion, keep = rule.criterion, rule.options.get("keep")
+    _require(criterion in CRITERIA, "--criterion", criterion, " or ".join(CRITERIA))
+    if keep is None:
+        return
+    if criterion != "kept":
+        raise UserError("--keep is for --criterion kept; leave one of them out")
+    allowed = "a share above 0.5 and below 1, such as 0.95"
+    _require(0.5 < keep < 1, "--keep", keep, allowed)
+
+
 def _check_options(options: Mapping[str, Any]) -> None:
-    for name in ("baseline_runs", "least_runs", "target_runs"):
+    for name in ("uses", "baseline_runs", "least_runs", "target_runs"):
         value = options.get(name, 1)
         _require(value >= 1, f"--{name.replace('_', '-')}", value, "a whole number of 1 or more")
     budget = options.get("budget", 1.0)

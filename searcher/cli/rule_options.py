@@ -7,13 +7,23 @@ from typing import Any, TypeVar
 
 import click
 
+from syncswitch.searcher.decision import CRITERIA
 from syncswitch.searcher.rules.by_name import DEFAULT_STRATEGY, STRATEGIES
 
 __all__ = ["RULE_OPTIONS", "rule_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-RULE_OPTIONS = ("baseline_runs", "least_runs", "budget", "share_prefix", "early_stop")
+RULE_OPTIONS = (
+    "criterion",
+    "keep",
+    "uses",
+    "baseline_runs",
+    "least_runs",
+    "budget",
+    "share_prefix",
+    "early_stop",
+)
 """Parameters that not every strategy has; None where nothing was asked for."""
 
 
@@ -47,6 +57,26 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         default=0.01,
         show_default=True,
         help="Accuracy that may be lost against the target (beta).",
+    ),
+    click.option(
+        "--criterion",
+        type=click.Choice(CRITERIA),
+        help="What makes a switch point good (adaptive): kept = later runs with it keep the"
+        " accuracy, --keep of them or nearly as many as of the first protocol's own runs; mean ="
+        " their mean does, as in the paper. Default: kept.",
+    ),
+    click.option(
+        "--keep",
+        metavar="SHARE",
+        type=float,
+        help="Share of later runs that have to keep the accuracy, unless the first protocol alone"
+        " keeps it more seldom (adaptive). Default: 0.95.",
+    ),
+    click.option(
+        "--uses",
+        type=int,
+        help="How often the policy will be used: more uses are worth a dearer search (adaptive)."
+        " Default: 30.",
     ),
     click.option(
         "--baseline-runs",

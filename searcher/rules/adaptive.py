@@ -22,6 +22,11 @@ class AdaptiveRule(Rule):
     """As many runs as the answer needs, and no more.
 
     Attributes:
+        criterion: `kept`: a setting is good if enough of the later runs with it lose at most beta;
+            `mean`: if its mean accuracy loses at most beta, as in the paper.
+        keep: So large a share of later runs is enough, and so is the share of the first protocol's
+            own runs less five points (`kept`).
+        uses: How often the policy will be used: more uses are worth a dearer search.
         target_runs: How many runs stand behind `target_accuracy`: so sure is it.
         least_runs: Runs that the answer itself needs.
         budget: The most that the search may cost, in trainings with the first protocol alone;
@@ -42,6 +47,9 @@ class AdaptiveRule(Rule):
 
     share_prefix: bool = True
     early_stop: bool = True
+    criterion: str = "kept"
+    keep: float = 0.95
+    uses: int = 30
     target_runs: int = 5
     least_runs: int = 1
     budget: float | None = None
