@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.searcher.decision import Rule
-from syncswitch.searcher.observed import MeasuredRun, measures
+from syncswitch.searcher.observed import (
+    measures,
+    planned_switch_worker_step,
+    read_whole_runs,
+)
 from syncswitch.searcher.observer import RunObserver
 from syncswitch.searcher.prefixes import Prefix, Prefixes
 from syncswitch.searcher.reporting import Reporter, Run
@@ -24,8 +28,7 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 from syncswitch.storage.trial_values import CANCELLED
-from syncswitch.storage.trials import Owner, StoredTrial, TrialStore
-from syncswitch.trainers.schedule import switch_worker_step
+from syncswitch.storage.trials import Owner, TrialStore
 from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["RunMaker"]
@@ -33,10 +36,9 @@ __all__ = ["RunMaker"]
 
 @dataclass(frozen=True)
 class _Made:
-    """What came of a run; `inherited` are the evaluations of the part before its own."""
+    """What came of a run."""
 
     record: TrialRecord
-    inherited: tuple[Evaluation, ...]
     is_cancelled: bool
 
 
@@ -96,7 +98,7 @@ class RunMaker:
         self._reporter.on_run(run)
         try:
             made = self._trained(claim, run, trainer)
-            record, inherited = made.record, made.inherited
+            record = made.record
             _check(record)
             if made.is_cancelled:
                 self._store.cancel(self._study.name, claim.number, record, CANCELLED)
@@ -112,7 +114,7 @@ class RunMaker:
             self._study.fail(claim.number)
             return
         self._reporter.on_finished(run, record)
-        measured = self._measured(record, record.spec, (*inherited, *record.evaluations))
+        measured = self.measured(claim.number)
         self._study.note_result(claim.number, record.diverged, record.training_seconds, measured)
         self._study.complete(claim.number, record.converged_accuracy)
 
@@ -141,7 +143,7 @@ class RunMaker:
                 self._prefixes.distrust(spec.fork_from)
                 self._reporter.on_failed(run, str(error))
             else:
-                return _Made(record, prefix.evaluations, observer.is_cancelled)
+                return _Made(record, observer.is_cancelled)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
         return TrialSpec(
@@ -170,7 +172,8 @@ class RunMaker:
             is_candidate = spec.switch_percent < self._rule.highest_percent
             target = self._rule.progress(finished).target_accuracy
             # What measures the target is never hopeless.
-            stop = self._stop_rule(target if is_candidate else None)
+            boundaries = self._identity.learning_rate_boundaries
+            stop = StopRule.of(self._rule, boundaries, target if is_candidate else None)
         return RunObserver(
             run,
             self._reporter,
@@ -178,27 +181,16 @@ class RunMaker:
             self._beat_seconds,
             stop=stop,
             inherited=prefix.evaluations,
-            switch_worker_step=_switch_worker_step(spec),
+            switch_worker_step=planned_switch_worker_step(spec),
             is_decided=self._is_decided,
         )
 
-    def _stop_rule(self, target_accuracy: float | None = None) -> StopRule:
-        boundaries = self._identity.learning_rate_boundaries
-        return StopRule.of(self._rule, boundaries, target_accuracy)
-
-    def _measured(
-        self, run: MeasuredRun, spec: TrialSpec, evaluations: Sequence[Evaluation]
-    ) -> dict[str, Any]:
-        plateau = None
-        if not run.stopped_early and not run.diverged:
-            plateau = self._stop_rule().plateau_accuracy(evaluations, _switch_worker_step(spec))
-        return measures(run, self._identity, plateau)
-
-    def measured(self, row: StoredTrial) -> dict[str, Any]:
-        """What the study keeps of a run that is recorded and was not told."""
-        spec = TrialSpec(self._identity, row.switch_percent, row.seed or 0, row.replicate)
-        evaluations = self._prefixes.evaluations(row.trial_number or 0, 100.0)
-        return self._measured(row, spec, evaluations)
+    def measured(self, number: int) -> dict[str, Any]:
+        """What the study keeps of a recorded run: read again, as all see it who look later."""
+        rows = self._store.numbered(self._study.name)
+        whole = read_whole_runs(self._store, self._rule, self._study.name, rows)
+        row = rows[number]
+        return measures(self._rule, self._identity, row, whole.get(row.trial_id))
 
     def _run_of(self, claim: Claim) -> Run:
         return Run(
@@ -221,12 +213,6 @@ class RunMaker:
             reason = " ".join(str(error).split()) or type(error).__name__
             self._store.fail(self._study.name, number, reason[:500])
             self._study.fail(number)
-
-
-def _switch_worker_step(spec: TrialSpec) -> int:
-    """Where the second protocol begins; 0 where it never does."""
-    switch = switch_worker_step(spec)
-    return 0 if switch >= spec.identity.total_worker_steps else switch
 
 
 def _check(record: TrialRecord) -> None:

@@ -1,81 +1,69 @@
-"""From what a run measured to what a rule sees of it."""
+"""From what a run measured to what a rule sees of it: for the search and whoever looks at it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from syncswitch.searcher.decision import Observation, RunCost
-from syncswitch.storage.records import PhaseRecord
-from syncswitch.storage.trials import StoredTrial
+from syncswitch.searcher.decision import Observation, Rule, RunCost
+from syncswitch.searcher.stopping import StopRule
+from syncswitch.storage.engine import Database
+from syncswitch.storage.records import PhaseRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.study_tables import given_up_trials
+from syncswitch.storage.trials import StoredTrial, TrialStore
+from syncswitch.trainers.recording import RecordedRun, whole_runs
+from syncswitch.trainers.schedule import switch_worker_step
 
-__all__ = ["Job", "MeasuredRun", "finished_runs", "measures", "observation"]
-
-
-class Job(Protocol):
-    """What was trained: a `WorkloadIdentity`, or a stored trial of it."""
-
-    @property
-    def total_worker_steps(self) -> int:
-        """W."""
-
-    @property
-    def first_protocol(self) -> str:
-        """Before the switch."""
-
-    @property
-    def second_protocol(self) -> str:
-        """After it."""
+__all__ = [
+    "measures",
+    "observation",
+    "observations_of",
+    "planned_switch_worker_step",
+    "read_observations",
+    "read_whole_runs",
+]
 
 
-class MeasuredRun(Protocol):
-    """A completed run, just recorded or read again."""
-
-    @property
-    def phases(self) -> Sequence[PhaseRecord]:
-        """Of the run itself, without what it inherited."""
-
-    @property
-    def worker_steps(self) -> int:
-        """Done at the end, those of a fork's prefix included."""
-
-    @property
-    def training_seconds(self) -> float | None:
-        """Of the whole run."""
-
-    @property
-    def inherited_seconds(self) -> float | None:
-        """The part that a fork did not pay for itself."""
-
-    @property
-    def diverged(self) -> bool | None:
-        """Whether the training blew up."""
-
-    @property
-    def stopped_early(self) -> bool | None:
-        """Whether it was not made to its end."""
-
-
-def measures(run: MeasuredRun, job: Job, plateau_accuracy: float | None = None) -> dict[str, Any]:
+def measures(
+    rule: Rule, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
+) -> dict[str, Any]:
     """What Optuna's study keeps of a run beside its accuracy, as JSON values.
 
     Args:
-        run: Completed.
-        job: What it trained.
-        plateau_accuracy: What the run would have measured had it been stopped; None where it would
-            not have been.
+        rule: Of the search.
+        identity: The job.
+        row: The run, completed.
+        whole: The same from its first worker-step on; None where a part of it is not known, or
+            the rule stops no run.
     """
-    W = job.total_worker_steps
-    paid = (run.training_seconds or 0.0) - (run.inherited_seconds or 0.0)
+    W = identity.total_worker_steps
+    paid = (row.training_seconds or 0.0) - (row.inherited_seconds or 0.0)
     return {
         "paid_seconds": max(0.0, paid),
-        "first_seconds": _whole_seconds(run.phases, job.first_protocol, W),
-        "second_seconds": _whole_seconds(run.phases, job.second_protocol, W),
-        "reached_percent": min(100.0, 100.0 * run.worker_steps / W),
-        "stopped_early": bool(run.stopped_early),
-        "plateau_accuracy": plateau_accuracy,
+        "first_seconds": _whole_seconds(row.phases, identity.first_protocol, W),
+        "second_seconds": _whole_seconds(row.phases, identity.second_protocol, W),
+        "reached_percent": min(100.0, 100.0 * row.worker_steps / W),
+        "stopped_early": bool(row.stopped_early),
+        "plateau_accuracy": _plateau_accuracy(rule, identity, row, whole),
     }
+
+
+def _plateau_accuracy(
+    rule: Rule, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
+) -> float | None:
+    """What a run that was made to its end would have measured had it been stopped."""
+    if whole is None or not rule.early_stop or row.stopped_early or row.diverged:
+        return None
+    spec = TrialSpec(identity, row.switch_percent, row.seed or 0, row.replicate)
+    stop = StopRule.of(rule, identity.learning_rate_boundaries)
+    return stop.plateau_accuracy(whole.evaluations, planned_switch_worker_step(spec))
+
+
+def planned_switch_worker_step(spec: TrialSpec) -> int:
+    """Where the second protocol begins; 0 where it never does."""
+    switch = switch_worker_step(spec)
+    return 0 if switch >= spec.identity.total_worker_steps else switch
 
 
 def observation(
@@ -112,8 +100,20 @@ def observation(
     )
 
 
-def finished_runs(rows: Mapping[int, StoredTrial]) -> list[Observation]:
-    """The completed trials of a search as its rule sees them."""
+def observations_of(
+    rule: Rule,
+    identity: WorkloadIdentity,
+    rows: Mapping[int, StoredTrial],
+    whole: Mapping[int, RecordedRun],
+) -> list[Observation]:
+    """The completed runs of a search as its rule sees them.
+
+    Args:
+        rule: Of the search.
+        identity: Its job.
+        rows: Its runs by their number in it.
+        whole: What `read_whole_runs` has of them.
+    """
     return [
         observation(
             row.switch_percent,
@@ -121,11 +121,52 @@ def finished_runs(rows: Mapping[int, StoredTrial]) -> list[Observation]:
             diverged=bool(row.diverged),
             trial_number=number,
             replicate=row.replicate,
-            measured=measures(row, row),
+            measured=measures(rule, identity, row, whole.get(row.trial_id)),
         )
-        for number, row in rows.items()
+        for number, row in sorted(rows.items())
         if row.state == "complete" and row.converged_accuracy is not None
     ]
+
+
+def read_observations(
+    database: Database,
+    rule: Rule,
+    identity: WorkloadIdentity,
+    study: str,
+    rows: Mapping[int, StoredTrial],
+) -> list[Observation]:
+    """The completed runs of a search as its rule sees them, for whoever only looks.
+
+    Args:
+        database: Holds them.
+        rule: Of the search.
+        identity: Its job.
+        study: Its name.
+        rows: Its runs by their number in it, read before.
+    """
+    given_up = given_up_trials(database, study)
+    counted = {number: row for number, row in rows.items() if number not in given_up}
+    whole = read_whole_runs(TrialStore(database), rule, study, rows)
+    return observations_of(rule, identity, counted, whole)
+
+
+def read_whole_runs(
+    store: TrialStore, rule: Rule, study: str, rows: Mapping[int, StoredTrial]
+) -> dict[int, RecordedRun]:
+    """The completed runs of a search from their first worker-step on, by `trial_id`.
+
+    There are none where the rule stops no run: then nobody needs to look at their curves.
+
+    Args:
+        store: Holds them.
+        rule: Of the search.
+        study: Its name.
+        rows: Its runs, read before.
+    """
+    complete = [row for row in rows.values() if row.state == "complete"]
+    if not (complete and rule.early_stop):
+        return {}
+    return whole_runs(complete, store.curves(complete[0].fingerprint, study=study))
 
 
 def _whole_seconds(

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study import SearchStudy, owner_of
-from syncswitch.storage.trials import StoredTrial, TrialStore
+from syncswitch.storage.trials import TrialStore
 
 __all__ = ["Patience", "Repairer"]
 
@@ -56,7 +56,7 @@ class Repairer:
         study: SearchStudy,
         store: TrialStore,
         patience: Patience,
-        measured: Callable[[StoredTrial], Mapping[str, Any]],
+        measured: Callable[[int], Mapping[str, Any]],
     ) -> None:
         """Takes the two accounts.
 
@@ -64,7 +64,7 @@ class Repairer:
             study: Optuna's.
             store: Ours.
             patience: How long to wait for what.
-            measured: What the study keeps of a recorded run.
+            measured: What the study keeps of the recorded run with this number.
         """
         self._measured = measured
         self._study = study
@@ -86,7 +86,10 @@ class Repairer:
             lost = trial.number in self._study.abandoned or self._is_orphan(trial)
         elif row.state == "complete" and row.converged_accuracy is not None:
             self._study.note_result(
-                trial.number, bool(row.diverged), row.training_seconds, self._measured(row)
+                trial.number,
+                bool(row.diverged),
+                row.training_seconds,
+                self._measured(trial.number),
             )
             self._study.complete(trial.number, row.converged_accuracy)
             return False

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from syncswitch.searcher.course import course_of
 from syncswitch.searcher.decision import Observation, Progress, Rule
-from syncswitch.searcher.observed import finished_runs
 from syncswitch.searcher.rest import RestOfSearch
 from syncswitch.searcher.result import cost_of, wall_seconds_of
 from syncswitch.searcher.rules.by_name import stored_rule
@@ -137,6 +137,7 @@ def search_status(
     search: SearchInfo,
     identity: WorkloadIdentity,
     rows: Mapping[int, StoredTrial],
+    finished: Sequence[Observation],
     states: Mapping[int, str],
     now: datetime,
     *,
@@ -152,6 +153,7 @@ def search_status(
         search: Its settings.
         identity: Of the workload.
         rows: Its trials by their number.
+        finished: Those that are completed, as `observations_of` has them.
         states: Of each trial as `liveness.state_of` has it.
         now: Time zone aware.
         registered_at: When it began.
@@ -161,10 +163,10 @@ def search_status(
         is_brief: Leaves out the settings and the bracket of a search that has its policy.
     """
     rule = stored_rule(search)
-    finished = finished_runs(rows)
     living = [number for number in rows if states[number] in _LIVING]
     running = [number for number in living if states[number] == "running"]
-    progress = None if is_brief and policy else _progress(rule, finished)
+    needed = None if is_brief and policy else _needed(rule, finished)
+    progress = None if needed is None else rule.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
     state = _state(rule, progress, policy, is_running=bool(running), is_new=is_new)
     spent = cost_of(rule, identity, finished, rows)
@@ -213,15 +215,18 @@ def search_status(
         wall_seconds=spent.wall_seconds,
         rest=rest,
         remaining_wall_seconds=rest.cost * pace if rest and pace else None,
-        settings=_settings(rule, finished, progress, in_flight, is_over=is_over),
+        settings=_settings(rule, needed or (), progress, in_flight, is_over=is_over),
         in_flight=in_flight,
     )
 
 
-def _progress(rule: Rule, finished: Sequence[Observation]) -> Progress | None:
-    """None where the baseline diverged."""
+def _needed(rule: Rule, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
+    """The runs that the search asked for; None where its baseline diverged.
+
+    Others were made in advance, and it does not look at them.
+    """
     try:
-        return rule.progress(finished)
+        return course_of(rule, finished).runs
     except UserError:
         return None
 
@@ -248,7 +253,7 @@ def _state(
 
 def _settings(
     rule: Rule,
-    finished: Sequence[Observation],
+    needed: Sequence[Observation],
     progress: Progress | None,
     in_flight: Sequence[RunStatus],
     *,
@@ -259,7 +264,7 @@ def _settings(
         return ()
     summaries = {summary.switch_percent: summary for summary in progress.summaries}
     # What a search has decided is no question of belief any more.
-    answers = {} if is_over else rule.answers(finished)
+    answers = {} if is_over else rule.answers(needed)
     under_way = Counter(run.switch_percent for run in in_flight if run.state == "running")
     found = []
     for percent in sorted({*summaries, *answers, *under_way}, reverse=True):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+from syncswitch.searcher.decision import Observation, Rule
 from syncswitch.searcher.liveness import state_of
-from syncswitch.searcher.observed import finished_runs
+from syncswitch.searcher.observed import read_observations
 from syncswitch.searcher.rest import RestOfSearch, rest_of_search
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.rules.comparison import ComparisonRule
@@ -13,8 +14,8 @@ from syncswitch.searcher.status import SearchStatus, search_status
 from syncswitch.storage.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies import PolicyRegistry
-from syncswitch.storage.running_accuracies import running_accuracies
-from syncswitch.storage.trials import SearchInfo, StoredTrial, TrialStore
+from syncswitch.storage.study_tables import running_accuracies
+from syncswitch.storage.trials import SearchInfo, TrialStore
 
 __all__ = ["LEAST_RUNS", "StatusReader"]
 
@@ -75,26 +76,27 @@ def _read(
     rows = store.numbered(search.study)
     states = {number: state_of(row) for number, row in rows.items()}
     is_running = "running" in states.values()
+    rule = stored_rule(search)
+    finished = read_observations(database, rule, workload.identity, search.study, rows)
     return search_status(
         search,
         workload.identity,
         rows,
+        finished,
         states,
         datetime.now(timezone.utc),
         registered_at=None if rows else store.registered_at(search.study),
         policy=policy,
         is_brief=is_brief,
         accuracies=running_accuracies(database, search.study) if is_running else {},
-        rest=_rest(search, rows) if with_rest and is_running and policy is None else None,
+        rest=_rest(rule, finished) if with_rest and is_running and policy is None else None,
     )
 
 
-def _rest(search: SearchInfo, rows: dict[int, StoredTrial]) -> RestOfSearch | None:
+def _rest(rule: Rule, finished: list[Observation]) -> RestOfSearch | None:
     """None for an evaluation, before it can be foreseen, and where the baseline diverged."""
-    rule = stored_rule(search)
     if isinstance(rule, ComparisonRule):
         return None
-    finished = finished_runs(rows)
     if rule.repeats is None and len(finished) < LEAST_RUNS:
         return None
     try:

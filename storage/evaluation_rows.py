@@ -75,12 +75,15 @@ def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list
     return [_evaluation(*values) for values in session.execute(query)]
 
 
-def read_curves(session: Session, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
+def read_curves(
+    session: Session, fingerprint: str, study: str | None = None
+) -> dict[int, tuple[Evaluation, ...]]:
     """Evaluations of the complete trials of a workload by their `trial_id`.
 
     Args:
         session: Reads.
         fingerprint: Of the workload.
+        study: Only of this search; None for all of the workload.
     """
     query = (
         select(TrialRow.trial_id, *_COLUMNS)
@@ -88,6 +91,8 @@ def read_curves(session: Session, fingerprint: str) -> dict[int, tuple[Evaluatio
         .where(TrialRow.fingerprint == fingerprint, TrialRow.state == "complete")
         .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
     )
+    if study is not None:
+        query = query.where(TrialRow.study == study)
     return {
         trial_id: tuple(
             _evaluation(*values)

@@ -249,10 +249,17 @@ class TrialStore:
         with self._database.session(read_only=True) as session:
             return read_events(session, study, trial_number)
 
-    def curves(self, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
-        """Evaluations of all complete trials of a workload by `trial_id`, in order; one query."""
+    def curves(
+        self, fingerprint: str, *, study: str | None = None
+    ) -> dict[int, tuple[Evaluation, ...]]:
+        """Evaluations of the complete trials of a workload by `trial_id`, in order; one query.
+
+        Args:
+            fingerprint: Of the workload.
+            study: Only of this search.
+        """
         with self._database.session(read_only=True) as session:
-            return read_curves(session, fingerprint)
+            return read_curves(session, fingerprint, study)
 
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
         """Searches in the order in which they were registered; `workload` as in `trials`."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from syncswitch.searcher.liveness import state_of
+from syncswitch.searcher.observed import read_observations
 from syncswitch.searcher.report.choice import (
     only_job,
     shown_conditions,
@@ -14,8 +15,9 @@ from syncswitch.searcher.report.choice import (
     shown_search,
 )
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
-from syncswitch.searcher.report.search_path import history_of
+from syncswitch.searcher.report.search_path import SearchHistory, history_of
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
+from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.storage.analysis.event_table import events
 from syncswitch.storage.analysis.row_stream import row_blocks
 from syncswitch.storage.analysis.search_costs import study_costs
@@ -29,7 +31,7 @@ from syncswitch.storage.engine import Database, opened
 from syncswitch.storage.event_rows import condition_values
 from syncswitch.storage.inspection import shown
 from syncswitch.storage.policies import EvidenceTrial, PolicyEntry, PolicyRegistry
-from syncswitch.storage.records import RunConditions, RunEvent
+from syncswitch.storage.records import RunConditions, RunEvent, WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, StoredTrial, TrialStore
 from syncswitch.trainers.recording import RecordedRun, whole_runs
 from syncswitch.trainers.workload import normal_reference
@@ -74,7 +76,7 @@ def load_report(
         conditions = shown_conditions(trials, search)
         statistics = setting_statistics(read, fingerprint=fingerprint)
         settings = tuple(one for one in statistics if _is_under(one, conditions))
-        history = history_of(search, job.identity, trials, whole) if search else None
+        history = _history(read, search, job.identity, trials) if search else None
         happened = _events(read, fingerprint)
         return ReportData(
             identity=job.identity,
@@ -97,6 +99,21 @@ def load_report(
             cost=history.cost if history else None,
             software=policy.policy.software if policy else _software(read, complete),
         )
+
+
+def _history(
+    database: Database,
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    trials: Sequence[StoredTrial],
+) -> SearchHistory:
+    rows = {
+        trial.trial_number: trial
+        for trial in trials
+        if trial.study == search.study and trial.trial_number is not None
+    }
+    finished = read_observations(database, stored_rule(search), identity, search.study, rows)
+    return history_of(search, identity, rows, finished)
 
 
 def _events(database: Database, fingerprint: str) -> dict[int, list[RunEvent]]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from syncswitch.searcher.course import course_of
 from syncswitch.searcher.decision import Observation, Rule
-from syncswitch.searcher.observed import finished_runs
 from syncswitch.searcher.result import SearchCost, cost_of
 from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.searcher.stopping import StopRule
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, StoredTrial
-from syncswitch.trainers.recording import RecordedRun
 
-__all__ = ["PathStep", "SearchHistory", "history_of", "kind_of", "observations_of"]
+__all__ = ["PathStep", "SearchHistory", "history_of", "kind_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,52 +63,21 @@ class SearchHistory:
     cost: SearchCost
 
 
-def observations_of(
-    rule: Rule,
-    identity: WorkloadIdentity,
-    rows: Mapping[int, StoredTrial],
-    whole: Mapping[int, RecordedRun],
-) -> list[Observation]:
-    """The completed runs of a search as its rule saw them, with what a stop would change.
-
-    Args:
-        rule: Of the search.
-        identity: Its job.
-        rows: Its runs by their number in it.
-        whole: Those of them that are complete from their first worker-step on, by `trial_id`.
-    """
-    stop = StopRule.of(rule, identity.learning_rate_boundaries)
-
-    def plateau(number: int) -> float | None:
-        run = whole.get(rows[number].trial_id)
-        if run is None or run.stopped_early or run.diverged:
-            return None
-        return stop.plateau_accuracy(run.evaluations, run.switch_worker_step)
-
-    return [replace(run, plateau_accuracy=plateau(run.trial_number)) for run in finished_runs(rows)]
-
-
 def history_of(
     search: SearchInfo,
     identity: WorkloadIdentity,
-    trials: Iterable[StoredTrial],
-    whole: Mapping[int, RecordedRun],
+    rows: Mapping[int, StoredTrial],
+    finished: Sequence[Observation],
 ) -> SearchHistory:
     """What a search did so far.
 
     Args:
         search: Of this job.
         identity: The job.
-        trials: Runs of the job, those of other searches included.
-        whole: Those that are complete from their first worker-step on, by `trial_id`.
+        rows: Its trials by their number in it.
+        finished: What the search completed, as `read_observations` has it.
     """
     rule = stored_rule(search)
-    rows = {
-        trial.trial_number: trial
-        for trial in trials
-        if trial.study == search.study and trial.trial_number is not None
-    }
-    finished = observations_of(rule, identity, rows, whole)
     trouble, target = None, search.target_accuracy
     try:
         needed = course_of(rule, finished).runs

@@ -15,6 +15,8 @@ from command_line import Invoke, database_file
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher import status_reading
+from syncswitch.searcher.decision import Observation
+from syncswitch.searcher.observed import observations_of
 from syncswitch.searcher.plan import SearchPlan, study_name
 from syncswitch.searcher.rest import RestOfSearch
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
@@ -93,6 +95,10 @@ def rows_of(url: str) -> dict[int, StoredTrial]:
         return TrialStore(database).numbered(STUDY)
 
 
+def finished(rows: dict[int, StoredTrial]) -> list[Observation]:
+    return observations_of(RULE, JOB, rows, {})
+
+
 @pytest.mark.usefixtures("our_tables")
 class TestPure:
     @pytest.fixture
@@ -112,12 +118,12 @@ class TestPure:
             started_at=began,
             heartbeat_at=NOW,
         )
-        status = search_status(SEARCH, JOB, {1: run}, {1: "running"}, NOW)
+        status = search_status(SEARCH, JOB, {1: run}, [], {1: "running"}, NOW)
         (found,) = status.in_flight
         assert found.cost == pytest.approx(0.25)
         assert found.remaining_seconds == pytest.approx(100 * 0.75 * 0.3 / 0.25)
         later = search_status(
-            SEARCH, JOB, {1: run}, {1: "running"}, NOW + timedelta(seconds=30)
+            SEARCH, JOB, {1: run}, [], {1: "running"}, NOW + timedelta(seconds=30)
         ).in_flight[0]
         assert later.remaining_seconds == pytest.approx(found.remaining_seconds - 30)
 
@@ -125,14 +131,14 @@ class TestPure:
         self, rows: dict[int, StoredTrial]
     ) -> None:
         states, now = {0: "complete", 1: "lost"}, datetime.now(timezone.utc)
-        status = search_status(SEARCH, JOB, rows, states, now)
+        status = search_status(SEARCH, JOB, rows, finished(rows), states, now)
         assert (status.state, status.failed_runs) == ("stopped", 1)
         assert status.last_failure == "12.5 %, run 1: its process is gone"
         assert [run.remaining_seconds for run in status.in_flight] == [None]
         assert [setting.in_flight_runs for setting in status.settings] == [0] * 4
         assert status.is_under_way
         much_later = now + timedelta(minutes=5)
-        assert not search_status(SEARCH, JOB, rows, states, much_later).is_under_way
+        assert not search_status(SEARCH, JOB, rows, finished(rows), states, much_later).is_under_way
 
     def test_dead_time_is_no_pace_and_time_under_way_counts(
         self, rows: dict[int, StoredTrial]
@@ -157,6 +163,7 @@ class TestPure:
             SEARCH,
             JOB,
             {0: complete, 1: running, 2: lost},
+            finished({0: complete}),
             states,
             NOW + timedelta(seconds=41),
             rest=RestOfSearch(3, 2.0, 2.0, 2.0),
@@ -167,16 +174,16 @@ class TestPure:
 
     def test_a_new_search_is_starting(self) -> None:
         began = NOW - timedelta(minutes=2)
-        status = search_status(SEARCH, JOB, {}, {}, NOW, registered_at=began)
+        status = search_status(SEARCH, JOB, {}, [], {}, NOW, registered_at=began)
         assert (status.state, status.is_under_way) == ("starting", True)
         later = NOW + timedelta(minutes=2)
-        status = search_status(SEARCH, JOB, {}, {}, later, registered_at=began)
+        status = search_status(SEARCH, JOB, {}, [], {}, later, registered_at=began)
         assert (status.state, status.is_under_way) == ("stopped", False)
 
     def test_what_is_paid_of_the_rest_is_no_rest(self, rows: dict[int, StoredTrial]) -> None:
         states = {0: "complete", 1: "running"}
         rest = RestOfSearch(3, 2.0, 0.1, 4.0)
-        status = search_status(SEARCH, JOB, rows, states, NOW, rest=rest)
+        status = search_status(SEARCH, JOB, rows, finished(rows), states, NOW, rest=rest)
         (run,) = status.in_flight
         assert status.rest == rest.less(run.cost)
         assert status.rest is not None
@@ -184,7 +191,7 @@ class TestPure:
 
     def test_a_diverged_baseline(self, rows: dict[int, StoredTrial]) -> None:
         row = replace(rows[0], diverged=True)
-        status = search_status(SEARCH, JOB, {0: row}, {0: "complete"}, NOW)
+        status = search_status(SEARCH, JOB, {0: row}, finished({0: row}), {0: "complete"}, NOW)
         assert (status.state, status.is_finished) == ("baseline diverged", True)
         assert status.settings == ()
 

@@ -111,6 +111,8 @@ def test_the_curves_of_a_workload_are_those_of_its_complete_trials(
         }
     )
     assert store.curves("f" * 64) == {}
+    of_one_search = store.curves(identity.fingerprint, study="digits-2")
+    assert of_one_search == {ids["digits-2", 0]: record.evaluations}
 
 
 def test_the_curves_of_imported_runs_are_among_them(filled: Database) -> None:

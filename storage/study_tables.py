@@ -1,4 +1,4 @@
-"""How accurate the runs under way are, from Optuna's tables: ours have what is complete alone."""
+"""What Optuna's tables say of a search and ours do not; only reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlalchemy import String, and_, cast, column, func, select, table
 from syncswitch.storage.engine import Database
 from syncswitch.storage.inspection import holds_studies
 
-__all__ = ["running_accuracies"]
+__all__ = ["given_up_trials", "running_accuracies"]
 
 _STUDIES = table("studies", column("study_id"), column("study_name"))
 _TRIALS = table("trials", column("trial_id"), column("study_id"), column("number"), column("state"))
@@ -20,7 +20,7 @@ _VALUES = table(
 
 
 def running_accuracies(database: Database, study: str) -> dict[int, float]:
-    """The last test accuracy of each running trial, by its number; only reads.
+    """The last test accuracy of each running trial, by its number; ours have complete ones alone.
 
     A trial that was not tested yet is left out.
 
@@ -51,3 +51,22 @@ def running_accuracies(database: Database, study: str) -> dict[int, float]:
             for number, accuracy in session.execute(query)
             if accuracy is not None  # what is not finite
         }
+
+
+def given_up_trials(database: Database, study: str) -> set[int]:
+    """Numbers of the trials that a search has as failed, and never counts.
+
+    One may be complete in our tables all the same: its searcher was silent for so long that others
+    took it for lost, and made the run again.
+
+    Args:
+        database: Holds the study.
+        study: Its name.
+    """
+    query = (
+        select(_TRIALS.c.number)
+        .join(_STUDIES, _STUDIES.c.study_id == _TRIALS.c.study_id)
+        .where(_STUDIES.c.study_name == study, cast(_TRIALS.c.state, String) == "FAIL")
+    )
+    with database.session(read_only=True) as session:
+        return set(session.scalars(query)) if holds_studies(session.connection()) else set()
