@@ -9,8 +9,8 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py sto
 	storage/*/*/*.py trainers/*.py trainers/*/*.py))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-servers test-searches test-others lint dev docs pictures notebooks benchmark \
-	benchmark-database benchmark-strategies benchmark-parallel benchmark-failures clean
+.PHONY: demo test test-servers test-searches test-others test-random lint dev docs pictures \
+	notebooks benchmark benchmark-database benchmark-strategies benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -34,6 +34,12 @@ test-searches:
 
 test-others:
 	$(PYTEST) $(addprefix --ignore ,$(SERVERS) $(SEARCHES))
+
+# `make test` tries the same examples every time.
+EXAMPLES := 200
+test-random: $(INSTALLED)  ## Every property, on examples drawn anew and many more of them: minutes.
+	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -p no:cacheprovider --timeout 3600 \
+		-m hypothesis --hypothesis-profile random
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

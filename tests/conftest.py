@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
+import random
 import shutil
 import signal
 import tempfile
@@ -15,6 +17,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.engine import open_database
@@ -22,12 +26,24 @@ from syncswitch.storage.engine import open_database
 # Deadlines of single examples mean nothing on a busy machine, and the tests of a contract run in
 # several classes on purpose.
 settings.register_profile(
-    "tests",
+    "same",
     deadline=None,
+    derandomize=True,
     max_examples=10,
     suppress_health_check=[HealthCheck.differing_executors],
 )
-settings.load_profile("tests")
+settings.load_profile("same")
+# `make test-random`: what fails is kept in .hypothesis/, and tried first the next time.
+settings.register_profile(
+    "random",
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+    max_examples=int(os.environ.get("EXAMPLES", "200")),
+    print_blob=True,
+)
+# Else examples hold numbers out of whatever modules are imported by then: those of a test alone
+# would not be those of all tests.
+providers._get_local_constants = providers.Constants  # type: ignore[attr-defined]
 
 # Programs that are started here inherit what is ignored, as it is behind `make test &`.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,6 +58,12 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays: looking for garbage in it again and again takes a quarter."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Before all fixtures: here Keras takes seeds from where none is given, of weights too."""
+    random.seed(0)
 
 
 @contextmanager

@@ -18,7 +18,16 @@ from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.trainer import Observer
 
 
-class MeetingTrainer(GeneratedTrainer):
+class SlowTrainer(GeneratedTrainer):
+    """Takes the seconds of GENERATED_DELAY_SECONDS: `0 60` for none in the first run, then 60."""
+
+    def _sleep(self, spec: TrialSpec, observer: Observer) -> None:
+        delays = os.environ.get("GENERATED_DELAY_SECONDS", "0").split()
+        self.delay_seconds = float(delays[min(len(self.runs), len(delays)) - 1])
+        super()._sleep(spec, observer)
+
+
+class MeetingTrainer(SlowTrainer):
     """Its first run goes on once so many processes have each begun one.
 
     GENERATED_MEETING names the number of processes and a folder: `3:FOLDER`.
@@ -35,13 +44,11 @@ class MeetingTrainer(GeneratedTrainer):
 
 
 def generated_job(choice: TrainerChoice, request: JobRequest) -> Job:
-    """Stands for `LocalTrainer.job`; the environment says how long a run takes."""
-    delay_seconds = float(os.environ.get("GENERATED_DELAY_SECONDS", "0"))
+    """Stands for `LocalTrainer.job`; the environment says what befalls a run."""
     failures = int(os.environ.get("GENERATED_FAILURES", "0"))
     diverges_below_percent = float(os.environ.get("GENERATED_DIVERGES_BELOW_PERCENT", "0"))
-    kind = MeetingTrainer if "GENERATED_MEETING" in os.environ else GeneratedTrainer
+    kind = MeetingTrainer if "GENERATED_MEETING" in os.environ else SlowTrainer
     trainer = kind(
-        delay_seconds=delay_seconds,
         failures=failures,
         diverges_below_percent=diverges_below_percent,
     )

@@ -155,7 +155,6 @@ def changed(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     file.write_text(json.dumps(document))
 
 
-@settings(deadline=None)
 @given(policy=policies)
 def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
     content = json.loads(json.dumps(policy_to_dict(policy)))

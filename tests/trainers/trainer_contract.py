@@ -142,7 +142,7 @@ class TrainerContract:
         assert self.virtual_time or record.training_seconds <= wall
         assert record.training_seconds == pytest.approx(sum(p.seconds for p in record.phases))
         assert record.inherited_seconds == 0.0
-        assert 0 < record.switch_overhead_seconds < 0.5
+        assert 0 < record.switch_overhead_seconds < record.training_seconds
 
     def test_the_record_says_what_when_and_with_what(self, make_trainer: MakeTrainer) -> None:
         spec = self.spec(50.0, replicate=3)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import entropy, multivariate_normal
@@ -259,7 +259,6 @@ def predictive(belief: Belief, index: int) -> tuple[Floats, Floats]:
     return mean, belief.particles.sd * math.sqrt(1 + 1 / belief.effective_runs)
 
 
-@settings(max_examples=10)
 @given(HISTORIES, INDEXES)
 def test_nobody_can_expect_to_change_his_mind(data: list[Datum], index: int) -> None:
     """The expected belief after one more run is the belief before it."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
@@ -79,7 +79,6 @@ def pairs() -> st.SearchStrategy[tuple[JobFacts, JobFacts]]:
     return jobs.flatmap(like)
 
 
-@settings(deadline=None)
 @given(pair=pairs())
 def test_a_distance_is_the_same_in_both_directions(pair: tuple[JobFacts, JobFacts]) -> None:
     one, other = pair
@@ -88,7 +87,6 @@ def test_a_distance_is_the_same_in_both_directions(pair: tuple[JobFacts, JobFact
     assert not_compared(one, other) == not_compared(other, one)
 
 
-@settings(deadline=None)
 @given(pair=pairs())
 def test_it_is_zero_if_and_only_if_everything_known_is_equal(
     pair: tuple[JobFacts, JobFacts],
@@ -105,7 +103,6 @@ def test_it_is_zero_if_and_only_if_everything_known_is_equal(
     assert {difference.field for difference in differences(one, other)} == differ
 
 
-@settings(deadline=None)
 @given(wanted=jobs, near=jobs, far=jobs)
 def test_the_size_of_the_cluster_decides_before_everything_else(
     wanted: JobFacts, near: JobFacts, far: JobFacts
@@ -115,7 +112,6 @@ def test_the_size_of_the_cluster_decides_before_everything_else(
     assert distance(wanted, near) < distance(wanted, far)
 
 
-@settings(deadline=None)
 @given(wanted=jobs, found=candidates)
 def test_what_is_suggested_is_comparable_and_the_least_different(
     wanted: JobFacts, found: list[Candidate]
@@ -129,7 +125,6 @@ def test_what_is_suggested_is_comparable_and_the_least_different(
         assert distance(wanted, best.facts).size == smallest
 
 
-@settings(deadline=None)
 @given(wanted=jobs, found=candidates, order=st.randoms())
 def test_the_order_of_the_candidates_does_not_matter(
     wanted: JobFacts, found: list[Candidate], order: Any
@@ -142,7 +137,6 @@ def test_the_order_of_the_candidates_does_not_matter(
     assert ranked(wanted, shuffled) == ranked(wanted, found)
 
 
-@settings(deadline=None)
 @given(wanted=jobs, found=candidates)
 def test_a_ranking_holds_what_is_comparable_from_near_to_far(
     wanted: JobFacts, found: list[Candidate]
@@ -176,7 +170,6 @@ def test_to_be_related_is_mutual(changes: dict[str, Any]) -> None:
     assert is_related(other, other)
 
 
-@settings(deadline=None)
 @given(wanted=jobs, dates=st.lists(times, min_size=1, max_size=5))
 def test_of_equally_near_ones_the_newest_is_suggested(
     wanted: JobFacts, dates: list[datetime]

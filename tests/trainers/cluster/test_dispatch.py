@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.dispatch import Dispatcher, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
 from syncswitch.trainers.segment_steps import Ticket
+from tests.properties import more_examples
 
 from ..test_schedule import segments, trial
 
@@ -82,7 +83,7 @@ class FakeCluster:
     percent=st.integers(0, 100),
     pair=st.sampled_from(PAIRS),
 )
-@settings(max_examples=80)
+@more_examples(8)
 def test_every_worker_step_is_done_once_and_none_beyond_the_end(
     W: int, workers: int, percent: int, pair: tuple[str, str]
 ) -> None:
@@ -101,7 +102,7 @@ def test_every_worker_step_is_done_once_and_none_beyond_the_end(
 
 
 @given(W=st.integers(1, 60), workers=st.integers(1, 5))
-@settings(max_examples=40)
+@more_examples(4)
 def test_rounds_are_full_but_the_last(W: int, workers: int) -> None:
     with FakeCluster(workers) as cluster:
         cluster.run("bsp", W)

@@ -228,10 +228,6 @@ class TestTheSwitch:
         in_asp = set(range(103)) - set(range(bsp.start_worker_step, bsp.end_worker_step))
         assert sorted(pushes) == [(step, pytest.approx(eta(step))) for step in sorted(in_asp)]
 
-    def test_is_fast_and_starts_no_new_threads(self, make_trainer: MakeTrainer) -> None:
-        record = make_trainer(DENSE, 4).train(spec_of(DENSE, 4, 50.0))
-        assert 0 < record.switch_overhead_seconds < 0.5
-
 
 class TestForks:
     @pytest.mark.parametrize("percent", [10.0, 37.0, 93.0])

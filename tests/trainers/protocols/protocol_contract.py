@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import (
@@ -16,6 +16,7 @@ from syncswitch.trainers.protocols import (
     SyncProtocol,
     choose_protocol,
 )
+from tests.properties import more_examples
 
 # Workers beyond the fewest that the protocol can do with.
 MORE_WORKERS = st.integers(0, 5)
@@ -178,13 +179,13 @@ class ProtocolContract:
             assert one.groups == ()
 
     @given(MORE_WORKERS, EVENTS)
-    @settings(max_examples=100)
+    @more_examples(10)
     def test_no_order_of_events_blocks_the_cluster(self, more: int, events: list[Event]) -> None:
         for one in self.clusters(more):
             one.follow(events)
 
     @given(MORE_WORKERS, EVENTS, st.integers(0, 100))
-    @settings(max_examples=50)
+    @more_examples(5)
     def test_the_last_members_to_stay_are_never_blocked(
         self, more: int, events: list[Event], choice: int
     ) -> None:
@@ -200,7 +201,7 @@ class ProtocolContract:
                 one.push(last)
 
     @given(MORE_WORKERS, EVENTS)
-    @settings(max_examples=50)
+    @more_examples(5)
     def test_an_empty_cluster_starts_again_when_somebody_joins(
         self, more: int, events: list[Event]
     ) -> None:
@@ -212,7 +213,7 @@ class ProtocolContract:
             assert one.join(0) == [0]
 
     @given(MORE_WORKERS, EVENTS)
-    @settings(max_examples=50)
+    @more_examples(5)
     def test_what_cannot_happen_changes_nothing(self, more: int, events: list[Event]) -> None:
         for one in self.clusters(more):
             for kind, choice in events:
@@ -226,7 +227,7 @@ class ProtocolContract:
                 one.follow([(kind, choice)])
 
     @given(MORE_WORKERS, EVENTS)
-    @settings(max_examples=50)
+    @more_examples(5)
     def test_a_push_without_a_step_is_refused(self, more: int, events: list[Event]) -> None:
         for one in self.clusters(more):
             one.follow(events)
@@ -235,7 +236,7 @@ class ProtocolContract:
                     one.protocol.on_push(worker, one.now_seconds)
 
     @given(MORE_WORKERS, EVENTS)
-    @settings(max_examples=50)
+    @more_examples(5)
     def test_the_same_events_give_the_same_answers(self, more: int, events: list[Event]) -> None:
         for one, other in zip(self.clusters(more), self.clusters(more), strict=True):
             for event in events:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import BSP, Exchange
+from tests.properties import more_examples
 
 from .protocol_contract import EVENTS, MORE_WORKERS, Event, ProtocolContract, cluster
 
@@ -24,7 +25,7 @@ class TestBSP(ProtocolContract):
         assert bsp.groups == ((0, 1, 2, 3, 4),)
 
     @given(MORE_WORKERS, EVENTS)
-    @settings(max_examples=200)
+    @more_examples(20)
     def test_a_round_ends_only_when_nobody_is_at_work(self, more: int, events: list[Event]) -> None:
         bsp = cluster("bsp", 1 + more)
         for event in events:

@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import DSSync, Exchange, choose_protocol, partition
+from tests.properties import more_examples
 
 from .play import play_choice
 from .protocol_contract import (
@@ -119,7 +120,7 @@ class TestDSSync(ProtocolContract):
         assert DSSync.exchange is Exchange.REPLICA
 
     @given(st.integers(1, 4), MORE_WORKERS, EVENTS)
-    @settings(max_examples=200)
+    @more_examples(20)
     def test_a_worker_waits_for_its_group_and_for_nobody_else(
         self, group_size: int, more: int, events: list[Event]
     ) -> None:
@@ -177,7 +178,7 @@ class TestDSSync(ProtocolContract):
 
     @pytest.mark.parametrize(("group_size", "digits"), POWERS)
     @given(seconds=st.data())
-    @settings(max_examples=20)
+    @more_examples(2)
     def test_without_gradients_as_many_rounds_as_digits_are_exact_consensus(
         self, group_size: int, digits: int, seconds: st.DataObject
     ) -> None:

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import DSSP, Exchange, choose_protocol
 from syncswitch.trainers.protocols.dssp import LastPushes, extra_steps
+from tests.properties import more_examples
 
 from .play import play, play_choice
 from .protocol_contract import (
@@ -40,7 +41,7 @@ class TestDSSP(ProtocolContract):
         assert DSSP.exchange is Exchange.PUSH
 
     @given(LOW, MORE_WORKERS, RANGE, EVENTS)
-    @settings(max_examples=200)
+    @more_examples(20)
     def test_no_step_starts_beyond_the_high_limit(
         self, low: int, more: int, range_steps: int, events: list[Event]
     ) -> None:
@@ -51,7 +52,7 @@ class TestDSSP(ProtocolContract):
             assert all(driven.lead(worker) <= low + range_steps for worker in driven.released)
 
     @given(LOW, MORE_WORKERS, RANGE, EVENTS, st.sampled_from(["bounded", "unbounded"]))
-    @settings(max_examples=200)
+    @more_examples(20)
     def test_credit_stays_within_the_range_and_those_who_wait_have_none(
         self, low: int, more: int, range_steps: int, events: list[Event], mode: str
     ) -> None:
@@ -131,7 +132,7 @@ class TestDSSP(ProtocolContract):
         st.integers(0, 12),
         st.integers(-3, 12),
     )
-    @settings(max_examples=300)
+    @more_examples(30)
     def test_the_controller_is_the_papers(
         self, fast: LastPushes, slow: LastPushes, range_steps: int, most_steps: int
     ) -> None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, LocalSGD
+from tests.properties import more_examples
 
 from .protocol_contract import EVENTS, MORE_WORKERS, PUSHES, Event, ProtocolContract, cluster, trace
 
@@ -33,7 +34,7 @@ class TestLocalSGD(ProtocolContract):
                 assert sgd.groups == (tuple(sorted(sgd.active)),)
 
     @given(PERIODS, MORE_WORKERS, EVENTS)
-    @settings(max_examples=200)
+    @more_examples(20)
     def test_an_average_is_of_those_that_did_all_steps_of_the_period(
         self, period: int, more: int, events: list[Event]
     ) -> None:

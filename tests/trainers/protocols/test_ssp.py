@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import SSP, Exchange
+from tests.properties import more_examples
 
 from .protocol_contract import EVENTS, MORE_WORKERS, Event, ProtocolContract, cluster, trace
 
@@ -18,7 +19,7 @@ class TestSSP(ProtocolContract):
         assert SSP.exchange is Exchange.PUSH
 
     @given(LEADS, MORE_WORKERS, EVENTS)
-    @settings(max_examples=200)
+    @more_examples(20)
     def test_those_wait_who_are_too_far_ahead_and_nobody_else(
         self, lead: int, more: int, events: list[Event]
     ) -> None:

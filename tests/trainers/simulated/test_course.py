@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
@@ -24,6 +24,7 @@ from syncswitch.trainers.simulated.events import Idle
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
 from syncswitch.trainers.trainer import SilentObserver
+from tests.properties import more_examples
 
 from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of
 
@@ -149,7 +150,7 @@ SLOWNESS = st.lists(
 
 
 class TestEveryRun:
-    @settings(max_examples=40, deadline=None)
+    @more_examples(4)
     @given(
         kills=KILLS,
         slowness=SLOWNESS,
