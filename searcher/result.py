@@ -165,6 +165,11 @@ def draft_policy(
         created_at=datetime.now(timezone.utc).isoformat(),
         software=software_versions(),
         confidence=decided.confidence,
+        criterion=rule.criterion,
+        keep=getattr(rule, "keep", None) if rule.criterion == "kept" else None,
+        kept_share=decided.kept_share,
+        baseline_kept_share=decided.baseline_kept_share,
+        reason=decided.reason,
     )
 
 

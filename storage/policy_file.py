@@ -1,13 +1,13 @@
 """A timing policy as a file: JSON with a schema version and a checksum.
 
 ```
-{"schema_version": 3, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
+{"schema_version": 4, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
 ```
 
 The checksum is over the values, so a file may be reformatted but not altered. With the workload
 another database can take the policy; `simulated_cluster` is there only where it was a simulated
-one. Files of version 2, which lack the policy's confidence, and of
-version 1, which lack the workload, too, are still read.
+one. Older files are still read: those of version 3 lack what the policy promises, those of version
+2 also its confidence, and those of version 1 the workload, too.
 `policy_model` says what the values may be.
 """
 
@@ -33,6 +33,7 @@ from syncswitch.storage.registry.policy_model import (
     Document,
     DocumentVersion1,
     DocumentVersion2,
+    DocumentVersion3,
     PolicyContent,
     WorkloadContent,
 )
@@ -49,8 +50,13 @@ __all__ = [
     "write_policy",
 ]
 
-_AnyDocument = DocumentVersion1 | DocumentVersion2 | Document
-_VERSIONS: dict[int, type[_AnyDocument]] = {1: DocumentVersion1, 2: DocumentVersion2, 3: Document}
+_AnyDocument = DocumentVersion1 | DocumentVersion2 | DocumentVersion3 | Document
+_VERSIONS: dict[int, type[_AnyDocument]] = {
+    1: DocumentVersion1,
+    2: DocumentVersion2,
+    3: DocumentVersion3,
+    4: Document,
+}
 _EXPORT = "export it again with `syncswitch-search policy export`"
 
 

@@ -49,6 +49,12 @@ class PolicyRow(Base):
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
         CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+        CheckConstraint("criterion IN ('kept', 'mean')", name="criterion"),
+        CheckConstraint("keep BETWEEN 0 AND 1", name="keep"),
+        CheckConstraint("kept_share BETWEEN 0 AND 1", name="kept_share"),
+        CheckConstraint("baseline_kept_share BETWEEN 0 AND 1", name="baseline_kept_share"),
+        CheckConstraint("speed_up_low >= 0", name="speed_up_low"),
+        CheckConstraint("speed_up_high >= 0", name="speed_up_high"),
     )
 
     fingerprint: Mapped[str] = mapped_column(
@@ -72,6 +78,13 @@ class PolicyRow(Base):
     imported_at: Mapped[datetime | None]
     software: Mapped[dict[str, str]]
     confidence: Mapped[float | None]
+    criterion: Mapped[str] = mapped_column(String(16), server_default="mean")
+    keep: Mapped[float | None]
+    kept_share: Mapped[float | None]
+    baseline_kept_share: Mapped[float | None]
+    speed_up_low: Mapped[float | None]
+    speed_up_high: Mapped[float | None]
+    reason: Mapped[str | None] = mapped_column(String(255))
 
     evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
 

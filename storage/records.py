@@ -307,8 +307,19 @@ class TimingPolicy:
         evidence: The completed trials of that study.
         created_at: ISO 8601, UTC.
         software: Version by name of distribution.
-        confidence: Probability, as the rule sees it, that `switch_percent` is the earliest
-            acceptable setting, 0 to 1; None where the rule gives none.
+        confidence: Probability, as the rule sees it, that `switch_percent` is good: by the
+            criterion `kept`, that enough of the later runs keep the accuracy; by `mean`, that it is
+            the earliest acceptable setting. None where the rule gives none.
+        criterion: `kept`: enough of the later runs with the policy lose at most beta, or nearly as
+            many as of the first protocol's own; `mean`: their mean accuracy does.
+        keep: So large a share of later runs is enough, 0 to 1; None by the criterion `mean`.
+        kept_share: Expected share of later runs with the policy that lose at most beta; None where
+            the rule gives none.
+        baseline_kept_share: The same of the first protocol alone.
+        speed_up_low: Lower end of the 90 % interval of the speed-up; None where too few runs were
+            timed.
+        speed_up_high: Upper end of it.
+        reason: Why it is the first protocol alone; None where it is not, or nobody said.
     """
 
     fingerprint: str
@@ -330,6 +341,13 @@ class TimingPolicy:
     created_at: str
     software: Mapping[str, str] = field(default_factory=dict)
     confidence: float | None = None
+    criterion: str = "mean"
+    keep: float | None = None
+    kept_share: float | None = None
+    baseline_kept_share: float | None = None
+    speed_up_low: float | None = None
+    speed_up_high: float | None = None
+    reason: str | None = None
 
     @property
     def cluster(self) -> str:

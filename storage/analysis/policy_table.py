@@ -37,11 +37,23 @@ class PolicyVersion:
     ]
     baseline_seconds: Annotated[float | None, "the same with the first protocol alone"]
     speed_up: Annotated[float | None, "baseline seconds over training seconds"]
+    speed_up_low: Annotated[
+        float | None, "lower end of its 90 % interval; null where too few runs were timed"
+    ]
+    speed_up_high: Annotated[float | None, "upper end of it"]
     evidence_runs: Annotated[int, "trials that it rests on"]
     strategy: Annotated[str, "rule that decided"]
-    confidence: Annotated[
-        float | None, "probability that this is the earliest acceptable setting; null if not known"
+    criterion: Annotated[str, "kept: enough later runs lose at most beta; mean: their mean does"]
+    keep: Annotated[float | None, "so large a share is enough, or nearly that of the baseline"]
+    kept_share: Annotated[
+        float | None, "expected share of later runs that lose at most beta; null if not known"
     ]
+    baseline_kept_share: Annotated[float | None, "the same of the first protocol alone"]
+    confidence: Annotated[
+        float | None,
+        "probability that the switch point is good; by `mean`, that it is the earliest acceptable",
+    ]
+    reason: Annotated[str | None, "why it is the first protocol alone; null where nobody said"]
     study: Annotated[str, "search that found it"]
     created_at: Annotated[datetime, "UTC"]
     imported_at: Annotated[datetime | None, "UTC; null if a search of this database found it"]

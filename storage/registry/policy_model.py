@@ -24,13 +24,14 @@ __all__ = [
     "Document",
     "DocumentVersion1",
     "DocumentVersion2",
+    "DocumentVersion3",
     "EvidenceContent",
     "PolicyContent",
     "WorkloadContent",
     "policy_schema",
 ]
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of the files that this version of the software writes."""
 
 LARGEST_INTEGER = 2**31 - 1
@@ -60,6 +61,7 @@ _Name = Annotated[str, Field(min_length=1)]
 _Percent = Annotated[float, Field(ge=0, le=100)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Seconds = Annotated[float, Field(ge=0)]
+_Ratio = Annotated[float, Field(ge=0)]
 _Count = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
 _WorkerSteps = Annotated[int, Field(ge=1, le=_LARGEST_BIG_INTEGER)]
 _Index = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
@@ -108,10 +110,22 @@ class _PolicyContentVersion2(_Content):
     software: dict[str, str]
 
 
-class PolicyContent(_PolicyContentVersion2):
-    """When to switch, for one workload fingerprint."""
+class _PolicyContentVersion3(_PolicyContentVersion2):
+    """As files of version 3 have it."""
 
     confidence: _Share | None
+
+
+class PolicyContent(_PolicyContentVersion3):
+    """When to switch, for one workload fingerprint."""
+
+    criterion: Literal["kept", "mean"]
+    keep: _Share | None
+    kept_share: _Share | None
+    baseline_kept_share: _Share | None
+    speed_up_low: _Ratio | None
+    speed_up_high: _Ratio | None
+    reason: Annotated[str, Field(min_length=1, max_length=255)] | None
 
 
 class WorkloadContent(_Content):
@@ -151,10 +165,19 @@ class Document(_Content):
     spaces, and the fingerprint that of the workload; a schema cannot check either.
     """
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     checksum: _Checksum
     workload: WorkloadContent
     policy: PolicyContent
+
+
+class DocumentVersion3(_Content):
+    """Without what the policy promises: its criterion was the mean."""
+
+    schema_version: Literal[3]
+    checksum: _Checksum
+    workload: WorkloadContent
+    policy: _PolicyContentVersion3
 
 
 class DocumentVersion2(_Content):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import multiprocessing
 import os
 import resource
@@ -35,7 +36,7 @@ from syncswitch.storage.records import RunConditions
 from syncswitch.storage.trials import TrialStore
 from syncswitch.storage.workload_rows import registered_workload
 from tests.conftest import make_database
-from tests.storage.golden.make import CONDITIONS, EVENTS
+from tests.storage.golden.make import CONDITIONS, EVENTS, PROMISE
 from tests.storage.schema import schema
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
@@ -178,9 +179,19 @@ def test_an_upgrade_keeps_every_value(file: Path, loaded: Load) -> None:
     assert before.pop(VERSION_TABLE) == [{"version_num": file.stem}]
     assert after.pop(VERSION_TABLE) == [{"version_num": REVISION}]
     assert sum(map(len, before.values())) > 80
+    for row in before["syncswitch_searches"] if file.stem < "0007" else ():
+        if row["strategy"] == "adaptive":  # which had only this criterion
+            row["options"] = _with_mean(row["options"])
     for table, rows in before.items():
         names = rows[0].keys() if rows else ()
         assert [{name: row[name] for name in names} for row in after[table]] == rows, table
+
+
+def _with_mean(options: Any) -> Any:
+    """Options as a driver gives them: as text, or as they are."""
+    if isinstance(options, str):
+        return json.dumps({**json.loads(options), "criterion": "mean"})
+    return {**options, "criterion": "mean"}
 
 
 @every_revision
@@ -279,7 +290,8 @@ def test_revision_0003_has_options_checkpoints_and_a_confidence(loaded: Load) ->
     with open_database(url, create=False) as database:
         store = TrialStore(database)
         (options,) = [search.options for search in store.searches() if search.options]
-        assert options == {"spread": 0.004, "shares": [0.5, 1], "is_warm": True, "from": None}
+        written = {"spread": 0.004, "shares": [0.5, 1], "is_warm": True, "from": None}
+        assert options == {**written, "criterion": "mean"}
         (sure,) = [p for p in PolicyRegistry(database).policies() if p.confidence is not None]
         assert (sure.strategy, sure.confidence) == ("adaptive", 0.97)
         left = store.checkpoints(sure.evidence[0].study)
@@ -395,6 +407,30 @@ def test_revision_0006_has_runs_in_advance_and_the_cost_of_a_cancelled_one(loade
         assert store.evaluations("under-way", 3) == []
 
 
+@pytest.mark.parametrize("file", GOLDEN[:6], ids=lambda file: file.stem)
+def test_revision_0007_takes_what_was_there_for_the_mean(file: Path, loaded: Load) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        for policy in PolicyRegistry(database).policies():
+            assert policy.criterion == "mean"
+            promised = {name for name in PROMISE if getattr(policy, name) is not None}
+            assert promised <= {"criterion", "confidence"}
+            assert policy.reason is None
+        searches = TrialStore(database).searches()
+        criteria = {(search.strategy, search.options.get("criterion")) for search in searches}
+        assert criteria <= {("paper", None), ("adaptive", "mean")}
+
+
+def test_revision_0007_has_a_policy_that_promises_something(loaded: Load) -> None:
+    url = loaded(GOLDEN[6])
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        (policy,) = [p for p in PolicyRegistry(database).policies() if p.criterion == "kept"]
+    assert {name: getattr(policy, name) for name in PROMISE} == PROMISE
+    assert (policy.study, policy.reason) == ("promise", "saves no time")
+
+
 @contextmanager
 def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
     """Acts before the first statement of this process that starts so; `COMMIT` counts as one."""
@@ -432,6 +468,7 @@ def child(work: Callable[[], object]) -> int | None:
         "CREATE TABLE syncswitch_checkpoints",
         "CREATE TABLE syncswitch_events",
         "ALTER TABLE syncswitch_trials ADD COLUMN speculative",
+        "UPDATE syncswitch_alembic_version SET version_num='0007'",
         "COMMIT",
     ],
 )

@@ -94,6 +94,13 @@ def test_every_constraint_has_a_name_that_postgresql_can_hold() -> None:
         ("confidence", -0.1, 0.0),
         ("confidence", 1.1, 1.0),
         ("confidence", 97.0, None),
+        ("criterion", "best", "kept"),
+        ("criterion", None, "mean"),
+        ("keep", 95.0, 0.95),
+        ("kept_share", 1.1, 1.0),
+        ("baseline_kept_share", -0.1, None),
+        ("speed_up_low", -0.1, 0.9),
+        ("speed_up_high", -0.1, None),
     ],
 )
 def test_the_database_itself_refuses_an_impossible_policy(
@@ -101,14 +108,14 @@ def test_the_database_itself_refuses_an_impossible_policy(
     store: TrialStore,
     policy: TimingPolicy,
     name: str,
-    value: float | None,
-    possible: float | None,
+    value: float | str | None,
+    possible: float | str | None,
 ) -> None:
     names = set(PolicyRow.__table__.columns.keys()) - {"imported_at"}
     values = {column: getattr(policy, column) for column in names}
     values["created_at"] = datetime.fromisoformat(policy.created_at)
 
-    def add(changed: float | None) -> None:
+    def add(changed: float | str | None) -> None:
         with database.engine.begin() as connection:
             connection.execute(insert(PolicyRow).values({**values, name: changed}))
 

@@ -101,6 +101,21 @@ def test_a_policy_keeps_its_confidence(
     assert registry.lookup("digits") == registry.policies() == [sure]
 
 
+def test_a_policy_keeps_what_it_promises(registry: PolicyRegistry, policy: TimingPolicy) -> None:
+    promised = replace(
+        policy,
+        criterion="kept",
+        keep=0.9,
+        kept_share=0.1 + 0.2,
+        baseline_kept_share=1.0,
+        speed_up_low=0.75,
+        speed_up_high=1.5,
+        reason="saves no time",
+    )
+    assert registry.publish(promised) == promised
+    assert registry.lookup("digits") == registry.policies() == [promised]
+
+
 def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy) -> None:
     with pytest.raises(PolicyError, match="is not in this database"):
         PolicyRegistry(database).publish(policy)
@@ -113,6 +128,9 @@ def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy
         {"target_accuracy": float("nan")},
         {"confidence": 1.01},
         {"confidence": float("nan")},
+        {"criterion": "best"},
+        {"kept_share": 93.0},
+        {"reason": "x" * 256},
         {"created_at": "yesterday"},
         {"created_at": "2026-01-31T12:00:00"},
         {"workers": 0},

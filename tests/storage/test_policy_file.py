@@ -32,6 +32,7 @@ from syncswitch.storage.records import (
     TimingPolicy,
     WorkloadIdentity,
 )
+from tests.storage.golden.make import PROMISE
 
 GOLDEN = Path(__file__).parent / "golden"
 Run = Callable[[Callable[[int], Any], int], list[Any]]
@@ -67,6 +68,13 @@ policies = st.builds(
     created_at=st.datetimes(timezones=st.just(timezone.utc)).map(lambda time: time.isoformat()),
     software=st.dictionaries(names, names, max_size=3),
     confidence=st.none() | shares,
+    criterion=st.sampled_from(["kept", "mean"]),
+    keep=st.none() | shares,
+    kept_share=st.none() | shares,
+    baseline_kept_share=st.none() | shares,
+    speed_up_low=st.none() | seconds,
+    speed_up_high=st.none() | seconds,
+    reason=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255),
 )
 reals = st.floats(allow_nan=False, allow_infinity=False)
 identities = st.builds(
@@ -183,7 +191,7 @@ def test_the_values_have_the_fields_of_a_policy(policy: TimingPolicy) -> None:
 def test_the_file_says_its_schema_version(file: Path) -> None:
     document = json.loads(file.read_text())
     assert list(document) == ["schema_version", "checksum", "workload", "policy"]
-    assert document["schema_version"] == 3
+    assert document["schema_version"] == 4
 
 
 def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity) -> None:
@@ -202,7 +210,7 @@ def test_the_file_of_a_simulated_job_says_so(
     path = tmp_path / "policy.json"
     write_policy(path, replace(policy, fingerprint=simulated.fingerprint), workload)
     content = json.loads(path.read_text())
-    assert content["schema_version"] == SCHEMA_VERSION == 3
+    assert content["schema_version"] == SCHEMA_VERSION == 4
     assert content["workload"]["simulated_cluster"] == "5" * 64
     assert read_policy_file(path).workload == workload
     # Nobody makes a real job of it, nor one on another simulated cluster.
@@ -235,17 +243,19 @@ def test_every_schema_version_has_a_golden_file() -> None:
     assert sorted(GOLDEN.glob("*.json")) == [GOLDEN / f"policy-{v}.json" for v in versions]
 
 
-@pytest.mark.parametrize(("version", "confidence"), [(1, None), (2, None), (3, 0.97)])
+@pytest.mark.parametrize(
+    ("version", "stated"), [(1, {}), (2, {}), (3, {"confidence": 0.97}), (4, PROMISE)]
+)
 def test_a_file_of_every_version_is_read(
     old_file: Callable[[int], Path],
     policy: TimingPolicy,
     workload: RegisteredWorkload,
     version: int,
-    confidence: float | None,
+    stated: dict[str, Any],
 ) -> None:
     file = old_file(version)
     found = read_policy_file(file)
-    assert found.policy == replace(policy, confidence=confidence)
+    assert found.policy == replace(policy, **stated)
     assert found.workload == (None if version == 1 else workload)
     changed(file, lambda document: document["policy"].update(switch_percent=25.0))
     assert "was altered: its checksum is" in refusal(file)
@@ -260,6 +270,8 @@ def test_a_file_of_every_version_is_read(
         (2, 3, "policy.confidence: Field required"),
         (3, 1, "policy.confidence '0.97': Extra inputs are not permitted"),
         (3, 2, "policy.confidence '0.97': Extra inputs are not permitted"),
+        (3, 4, "policy.criterion: Field required"),
+        (4, 3, "policy.criterion 'kept': Extra inputs are not permitted"),
     ],
 )
 def test_a_file_cannot_pass_for_another_version(
@@ -277,7 +289,8 @@ def test_an_old_file_is_written_anew_in_this_version(
     assert found.workload is not None
     write_policy(tmp_path / "new.json", found.policy, found.workload)
     content = json.loads((tmp_path / "new.json").read_text())
-    assert (content["schema_version"], content["policy"]["confidence"]) == (3, None)
+    assert (content["schema_version"], content["policy"]["confidence"]) == (4, None)
+    assert (content["policy"]["criterion"], content["policy"]["kept_share"]) == ("mean", None)
     assert replace(read_policy_file(tmp_path / "new.json"), path=found.path) == found
 
 
@@ -337,6 +350,14 @@ def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
         ("threshold", -0.01),
         ("confidence", 1.01),
         ("confidence", "0.97"),
+        ("criterion", "best"),
+        ("keep", 95),
+        ("kept_share", 1.01),
+        ("baseline_kept_share", -0.01),
+        ("speed_up_low", -1.0),
+        ("speed_up_high", float("inf")),
+        ("reason", ""),
+        ("reason", "x" * 256),
         ("version", 0),
         ("version", 1.5),
         ("workers", 0),
@@ -433,10 +454,10 @@ def test_a_plausible_alteration_is_refused(file: Path) -> None:
     assert "was altered: its checksum is" in refusal(file)
 
 
-@pytest.mark.parametrize("version", [0, 4, "1", None, 1.5, True])
+@pytest.mark.parametrize("version", [0, 5, "1", None, 1.5, True])
 def test_another_schema_version_is_refused(file: Path, version: object) -> None:
     changed(file, lambda document: document.update(schema_version=version))
-    said = f"has schema version {version!r}, this version of syncswitch allows 1 to 3"
+    said = f"has schema version {version!r}, this version of syncswitch allows 1 to 4"
     assert said in refusal(file)
 
 

@@ -6,7 +6,8 @@ failed run and one under way, since revision 0002 also imported runs, a fork and
 since revision 0003 also options, checkpoints, a confidence and runs that were stopped, since
 revision 0004 also a search on a simulated cluster, since revision 0005 also one under stragglers
 with the events of its runs, since revision 0006 also runs that began in advance, one of them
-cancelled, beside Optuna's tables.
+cancelled, since revision 0007 also a policy that promises what later runs keep, beside Optuna's
+tables.
 
 The policy files beside it are what `write_policy` wrote at each schema version.
 """
@@ -197,6 +198,26 @@ def add_ahead(url: str) -> None:
         store.cancel("under-way", 3, stopped(GeneratedTrainer().train(spec)), CANCELLED)
 
 
+PROMISE = {
+    "confidence": 0.97,
+    "criterion": "kept",
+    "keep": 0.95,
+    "kept_share": 0.93,
+    "baseline_kept_share": 0.99,
+    "speed_up_low": 1.5,
+    "speed_up_high": 2.5,
+}
+
+
+def add_promise(url: str) -> None:
+    """A policy that says how many of the later runs keep the accuracy, and why it is BSP alone."""
+    with open_database(url, create=False) as database:
+        registry = PolicyRegistry(database)
+        policy = registry.policies(workload="disturbed")[0]
+        values = {**PROMISE, "study": "promise", "reason": "saves no time"}
+        registry.publish(replace(policy, **values))  # type: ignore[arg-type]
+
+
 def main() -> None:
     """Writes `REVISION.sql` beside this file, unless it is there."""
     target = FOLDER / f"{REVISION}.sql"
@@ -210,6 +231,7 @@ def main() -> None:
         add_simulated(f"sqlite:///{path}")
         add_disturbed(f"sqlite:///{path}")
         add_ahead(f"sqlite:///{path}")
+        add_promise(f"sqlite:///{path}")
         with closing(sqlite3.connect(path)) as connection:
             target.write_text("\n".join(connection.iterdump()) + "\n")
 

@@ -46,6 +46,20 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(policy: TimingPolicy, job
         ),
         ({"strategy": "paper"}, {"strategy": ("adaptive", "paper")}),
         ({"confidence": 0.97}, {"confidence": (None, 0.97)}),
+        (
+            {"criterion": "kept", "keep": 0.95, "kept_share": 0.93, "baseline_kept_share": 0.99},
+            {
+                "criterion": ("mean", "kept"),
+                "keep": (None, 0.95),
+                "kept_share": (None, 0.93),
+                "baseline_kept_share": (None, 0.99),
+            },
+        ),
+        (
+            {"speed_up_low": 1.5, "speed_up_high": 2.5},
+            {"speed_up_low": (None, 1.5), "speed_up_high": (None, 2.5)},
+        ),
+        ({"reason": "saves no time"}, {"reason": (None, "saves no time")}),
         ({"study": "digits-2"}, {"study": ("digits-1", "digits-2")}),
         ({"workload": "numbers"}, {"workload": ("digits", "numbers")}),
         (

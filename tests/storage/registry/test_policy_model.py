@@ -42,7 +42,7 @@ def test_the_published_schema_is_that_of_the_model() -> None:
 def test_it_is_a_schema_with_a_name_and_explanations() -> None:
     schema = policy_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == "urn:syncswitch:timing-policy:3"
+    assert schema["$id"] == "urn:syncswitch:timing-policy:4"
     for part in ("PolicyContent", "WorkloadContent"):
         properties = schema["$defs"][part]["properties"]
         silent = {name for name, value in properties.items() if "description" not in value}
@@ -66,6 +66,11 @@ def test_real_files_are_valid(
         evidence=(),
         software={},
         confidence=0.97,
+        criterion="kept",
+        keep=0.95,
+        kept_share=0.93,
+        speed_up_low=1.2,
+        reason="saves no time",
     )
     validate(json.loads(policy_text(other, RegisteredWorkload(unknown, "it"))))
 
@@ -76,6 +81,9 @@ def test_real_files_are_valid(
         ("policy", "switch_percent", 140),
         ("policy", "fingerprint", "abc"),
         ("policy", "confidence", 97),
+        ("policy", "criterion", "best"),
+        ("policy", "kept_share", 93),
+        ("policy", "reason", ""),
         ("policy", "evidence", [{"study": "s"}]),
         ("policy", "surprise", 1),
         ("workload", "workers", 0),
@@ -95,7 +103,7 @@ def test_files_that_are_refused_are_not_valid(
         validate(document)
 
 
-@pytest.mark.parametrize("version", [1, 2, 4, "3"])
+@pytest.mark.parametrize("version", [1, 2, 3, 5, "4"])
 def test_another_version_is_not_valid(
     document: dict[str, Any], validate: Callable[[object], None], version: object
 ) -> None:
