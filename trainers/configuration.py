@@ -10,7 +10,7 @@ from typing import Any
 
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.keras_parts import build_schedule, check_rate, schedule_boundaries
-from syncswitch.trainers.schedule import decay_factor, switch_worker_step
+from syncswitch.trainers.schedule import decay_factor
 from syncswitch.trainers.workload import Momentum, Workload
 
 __all__ = ["Configuration", "momentum_after_switch", "rate_function"]
@@ -36,7 +36,6 @@ class Configuration:
         self._rate_at = rate_at
         self._workload = workload
         self._workers = spec.identity.workers
-        self._switch = switch_worker_step(spec)
         self._epoch_worker_steps = examples / workload.batch_size
 
     def rate(self, worker_step: int, gradients: int) -> float:
@@ -48,12 +47,18 @@ class Configuration:
         scaling = min(gradients, self._workload.largest_scaling or gradients)
         return scaling * self._rate_at(worker_step)
 
-    def momentum(self, worker_step: int) -> float:
-        """Momentum of the update that contains this worker-step."""
+    def momentum(self, worker_step: int, second_since: int | None) -> float:
+        """Momentum of the update that contains this worker-step.
+
+        Args:
+            worker_step: Which.
+            second_since: Worker-step with which the second protocol began, if that is at work; see
+                `RunLog.second_since`.
+        """
         mu = self._workload.momentum
-        if worker_step < self._switch:
+        if second_since is None:
             return mu
-        epochs = int((worker_step - self._switch) / self._epoch_worker_steps)
+        epochs = int((worker_step - second_since) / self._epoch_worker_steps)
         return momentum_after_switch(
             self._workload.momentum_after_switch, mu, self._workers, epochs
         )
@@ -66,7 +71,7 @@ def momentum_after_switch(variant: Momentum, momentum: float, workers: int, epoc
         variant: How it follows from that of the first.
         momentum: mu, of the first protocol.
         workers: n.
-        epochs: i, whole epochs since the switch.
+        epochs: i, whole epochs since it began.
 
     Returns:
         `same` mu; `zero` 0; `scaled` mu/n; `ramped` min(mu, mu * 2^i / n); `additive`

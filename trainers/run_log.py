@@ -165,6 +165,23 @@ class RunLog:
         """Whether the run goes on with another protocol than before."""
         return self.last_protocol not in (None, segment.protocol)
 
+    def second_since(self, segment: Segment) -> int | None:
+        """Worker-step with which the second protocol began that the next segment goes on with.
+
+        It may have begun before the switch, on a detour, which ends with the first protocol.
+
+        Returns:
+            None for a segment of the first protocol.
+        """
+        second = self._spec.identity.second_protocol
+        if segment.protocol != second or second == self._spec.identity.first_protocol:
+            return None
+        if len(self._phases) > 1:
+            last = self._phases[-1]
+            return last.start_worker_step if last.protocol == second else self.done
+        # So far it went from the first to the second at most, perhaps in the run of a fork's start.
+        return self.first_protocol_done
+
     def progress(self, done: int) -> None:
         """Tells the observer."""
         self.reached = done

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.trainer import Verdict
@@ -121,6 +121,25 @@ def momentum_answer(rates: Sequence[float], momentum: float) -> tuple[np.ndarray
         accumulator = momentum * accumulator + CONSTANT_GRADIENT
         parameters = parameters - rate * accumulator
     return parameters, accumulator
+
+
+def phases_answer(workload: Workload, record: TrialRecord) -> np.ndarray:
+    """Parameters after rounds of the first protocol, BSP, and pushes of the second one.
+
+    The second one's momentum is zero.
+    """
+    workers, rate = record.spec.identity.workers, workload.learning_rate
+    assert not callable(rate)
+    parameters, accumulator = np.ones(4), np.zeros(4)
+    for phase in record.phases:
+        steps = phase.end_worker_step - phase.start_worker_step
+        is_first = phase.protocol == "bsp"
+        short = [steps % workers] * bool(steps % workers)
+        sizes = [workers] * (steps // workers) + short if is_first else [1] * steps
+        for size in sizes:
+            accumulator = workload.momentum * is_first * accumulator + CONSTANT_GRADIENT
+            parameters = parameters - size * rate * accumulator
+    return parameters
 
 
 def spec_of(

@@ -68,14 +68,11 @@ def configuration(
 
 @pytest.mark.usefixtures("devices")
 class TestConfiguration:
-    def test_epochs_are_counted_from_the_switch(self) -> None:
-        """10 worker-steps of 16 examples are an epoch; the switch is at 200."""
+    def test_epochs_are_counted_from_the_second_protocols_start(self) -> None:
+        """10 worker-steps of 16 examples are an epoch; it starts at 200, wherever it was meant."""
         workload = replace(DENSE, momentum_after_switch="additive")
-        found, spec = configuration(workload)
-        assert switch_worker_step(spec) == 200
+        found, _ = configuration(workload, 10.0)
         for step, factor in [
-            (0, 1.0),
-            (199, 1.0),
             (200, 0.0),
             (209, 0.0),
             (210, 0.25),
@@ -85,22 +82,23 @@ class TestConfiguration:
             (240, 1.0),
             (402, 1.0),
         ]:
-            assert found.momentum(step) == pytest.approx(factor * 0.9), step
+            assert found.momentum(step, 200) == pytest.approx(factor * 0.9), step
 
     def test_an_epoch_may_end_within_a_batch(self) -> None:
         """2.5 worker-steps are an epoch."""
         workload = replace(DENSE, momentum_after_switch="ramped")
         found, _ = configuration(workload, examples=40, workers=8)
-        values = [found.momentum(200 + step) / 0.9 for step in range(8)]
+        values = [found.momentum(200 + step, 200) / 0.9 for step in range(8)]
         assert values == pytest.approx([1 / 8] * 3 + [1 / 4] * 2 + [1 / 2] * 3)
 
-    @pytest.mark.parametrize(("switch_percent", "momentum"), [(0.0, 0.0), (100.0, 0.9)])
-    def test_without_a_switch_there_is_one_momentum(
-        self, switch_percent: float, momentum: float
+    @pytest.mark.parametrize(("second_since", "momentum"), [(0, 0.0), (None, 0.9)])
+    @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
+    def test_it_goes_with_the_protocol(
+        self, switch_percent: float, second_since: int | None, momentum: float
     ) -> None:
         workload = replace(DENSE, momentum_after_switch="zero")
         found, _ = configuration(workload, switch_percent)
-        assert {found.momentum(step) for step in range(403)} == {momentum}
+        assert {found.momentum(step, second_since) for step in range(403)} == {momentum}
 
     def test_boundaries_are_in_worker_steps_of_the_whole_job(self) -> None:
         """The first one before the switch, which is at 240, the other after it."""

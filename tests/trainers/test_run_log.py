@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -67,6 +67,47 @@ def test_a_detour_counts_towards_the_job_and_not_towards_the_first_share() -> No
     play(log, 800, 6.0)
     assert not log.is_before_switch
     assert [phase.protocol for phase in log.result().phases] == ["bsp", "asp", "bsp"]
+
+
+def second_since(log: RunLog) -> int | None:
+    segment = log.next_segment(is_detour=log.is_detour)
+    assert segment is not None
+    return log.second_since(segment)
+
+
+def test_the_second_protocol_begins_with_each_detour_and_with_the_switch() -> None:
+    log = log_of()
+    assert second_since(log) is None
+    play(log, 100, 1.0)
+    assert second_since(log) is None
+    log.is_detour = True
+    assert second_since(log) == 100
+    play(log, 300, 2.0)
+    assert second_since(log) == 100
+    play(log, 400, 3.0)
+    log.is_detour = False
+    assert second_since(log) is None
+    play(log, 800, 6.0)
+    assert second_since(log) == 800
+    play(log, 900, 7.0)
+    assert second_since(log) == 800
+    other = log_of()
+    other.go_back(Checkpoint(900, 500, 7.0, log.history()))
+    assert second_since(other) == 800
+
+
+@pytest.mark.parametrize(
+    ("switch_percent", "first_done", "expected"), [(100, 600, None), (50, 500, 500), (0, 0, 0)]
+)
+def test_a_fork_knows_when_the_second_protocol_began(
+    switch_percent: float, first_done: int, expected: int | None
+) -> None:
+    spec = replace(spec_of(), switch_percent=switch_percent)
+    log = RunLog(spec, RecordingObserver(), lambda accuracy: False)
+    log.fork(Checkpoint(600, first_done, 3.0, "of another run"))
+    assert second_since(log) == expected
+    play(log, 700, 4.0)
+    assert second_since(log) == expected
 
 
 def test_a_detour_may_last_to_the_end_of_the_job() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from syncswitch.trainers.protocols import SyncProtocol
 from syncswitch.trainers.running_counts import LossMean, StalenessCount
-from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
+from syncswitch.trainers.segment_steps import Advance, Groups, SegmentSteps, Ticket
 
 __all__ = ["GO_ON", "Dispatcher", "Notice", "Review"]
 
@@ -48,6 +48,10 @@ def _go_on(worker: int, busy_seconds: float) -> Review:
     return GO_ON
 
 
+def _all_prepared(workers: Sequence[int]) -> Iterable[int]:
+    return ()
+
+
 @dataclass
 class Dispatcher:
     """The worker-steps of a segment behind a lock.
@@ -58,6 +62,8 @@ class Dispatcher:
             returns those of them that could not be reached.
         on_done: `(worker-steps done)`: called after each update, while the lock is held.
         review: `(worker, seconds that its step took)`: called after each step, likewise.
+        prepare: `(workers)`: brings what they need to those whose steps are next, before any of
+            these begins, and returns those that could not be reached; called likewise.
         done: Worker-steps whose gradient has been applied.
         inboxes: Tickets and notices for each worker.
         lost: Workers that cannot train now.
@@ -68,6 +74,7 @@ class Dispatcher:
     join: Callable[[Sequence[int], int], Iterable[int]]
     on_done: Callable[[int], None]
     review: Callable[[int, float], Review] = _go_on
+    prepare: Callable[[Sequence[int]], Iterable[int]] = _all_prepared
     done: int = 0
     inboxes: dict[int, queue.SimpleQueue[Ticket | Notice]] = field(init=False)
     lost: set[int] = field(default_factory=set)
@@ -104,7 +111,7 @@ class Dispatcher:
             self._steps = SegmentSteps(machine(self.members), self.done, end_step)
             if self._stopping:
                 self._steps.stop()
-            self._hand(self._steps.start().tickets)
+            self._go_on(self._steps.start())
 
     def acknowledge(
         self, worker: int, loss: float, staleness: int | None, busy_seconds: float = 0.0
@@ -224,16 +231,25 @@ class Dispatcher:
             return False
         return self._stopping or self._steps is None or self._steps.is_over
 
-    def _go_on(self) -> None:
+    def _go_on(self, advance: Advance | None = None) -> None:
+        """Hands out the next steps, as soon as all that comes before them is done."""
         assert self._steps is not None
-        tickets: list[Ticket] = []
-        while True:
+        advance = advance or self._steps.hand_out()
+        tickets = list(advance.tickets)
+        while advance.groups or self._lose_unprepared(tickets):
+            self._settle(advance.groups)
             advance = self._steps.hand_out()
             tickets += advance.tickets
-            if not advance.groups:
-                break
-            self._settle(advance.groups)
         self._hand([ticket for ticket in tickets if ticket.worker in self._steps.out])
+
+    def _lose_unprepared(self, tickets: Iterable[Ticket]) -> bool:
+        """Prepares workers for their steps; whether some of them could not be reached."""
+        assert self._steps is not None
+        workers = [ticket.worker for ticket in tickets if ticket.worker in self._steps.out]
+        lost = list(self.prepare(workers))
+        for worker in lost:
+            self._settle(self._lose_unreached(worker))
+        return bool(lost)
 
     def _settle(self, groups: Iterable[Sequence[int]]) -> None:
         """Joins the work of groups, and says what is done now."""
@@ -241,12 +257,16 @@ class Dispatcher:
         waiting = deque(groups)
         while waiting:
             for worker in self.join(waiting.popleft(), self.done):
-                self.lost.add(worker)
-                waiting.extend(self._steps.lose(worker))
-                self.inboxes[worker].put(Notice.LOST)
+                waiting.extend(self._lose_unreached(worker))
         if self._steps.done != self.done:
             self.done = self._steps.done
             self.on_done(self.done)
+
+    def _lose_unreached(self, worker: int) -> Groups:
+        assert self._steps is not None
+        self.lost.add(worker)
+        self.inboxes[worker].put(Notice.LOST)
+        return self._steps.lose(worker)
 
     def _stop_steps(self) -> None:
         self._stopping = True

@@ -44,6 +44,8 @@ class Replicas:
         self._devices = devices
         self._worker_data = worker_data
         self._updates = [0] * len(devices.workers)
+        # The variable that was filled: one in its place is empty.
+        self._filled: dict[int, Any] = {}
         self._optimizers = _optimizers(workload, function, devices)
         slots = self._optimizers[0].layout.size
         self._sizes = [function.parameters.size, function.statistics.size, slots]
@@ -60,12 +62,27 @@ class Replicas:
         flat = np.concatenate([state.parameters, state.statistics, state.slots])
         lost = []
         for worker in workers:
+            variable = self._variables[worker]
             try:
                 self._write(worker, self._overwrite, tf.constant(flat))
             except tf.errors.OpError:
                 lost.append(worker)
+                continue
             self._updates[worker] = state.updates
+            self._filled[worker] = variable
         return lost
+
+    def holds(self, worker: int) -> bool:
+        """Whether a worker has a replica, which `scatter` gave it."""
+        return self._filled.get(worker) is self._variables[worker]
+
+    def forget(self, worker: int) -> None:
+        """The replica of a worker is of no use any more."""
+        self._filled.pop(worker, None)
+
+    def forget_all(self) -> None:
+        """No replica is of any use any more."""
+        self._filled.clear()
 
     def renew(self, worker: int) -> None:
         """Makes room for the replica of a worker whose server is new; `scatter` has to follow."""
@@ -117,18 +134,19 @@ class Replicas:
         Raises:
             Exception: One of TensorFlow's, where none of them could be reached.
         """
-        values = []
+        values = {}
         unreached: Exception = tf.errors.UnavailableError(None, None, "no replica to average")
         for worker in workers:
             try:
-                values.append(self._variables[worker].numpy())
+                values[worker] = self._variables[worker].numpy()
             except tf.errors.OpError as error:
                 unreached = error
         if not values:
             raise unreached
-        flat = np.mean(values, axis=0)
+        flat = np.mean(list(values.values()), axis=0)
         parameters, statistics, slots = np.split(flat, np.cumsum(self._sizes)[:-1])
-        return ModelState(parameters, slots, statistics, max(self._updates))
+        updates = max(self._updates[worker] for worker in values)
+        return ModelState(parameters, slots, statistics, updates)
 
     def snapshot(self, workers: Iterable[int]) -> tuple[Any, Any]:
         """Mean parameters and statistics; a replica may be a step ahead of another.

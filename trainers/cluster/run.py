@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from syncswitch.storage.records import Evaluation, RunEvent
 from syncswitch.trainers.cluster.attendant import Attendant
 from syncswitch.trainers.cluster.dispatch import Dispatcher, Notice, Review
 from syncswitch.trainers.cluster.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.launchers import Launcher
+from syncswitch.trainers.cluster.learner import ClusterLearner
 from syncswitch.trainers.cluster.program import Program
-from syncswitch.trainers.cluster.recovery import Recovery, ServerLostError
+from syncswitch.trainers.cluster.recovery import Recovery
 from syncswitch.trainers.cluster.review import StragglerReview
 from syncswitch.trainers.cluster.trial import ClusterTrial
 from syncswitch.trainers.model.tensorflow_api import own_executor
@@ -52,7 +53,6 @@ class TrainingRun:
         *,
         restarts_at_switch: bool,
     ) -> None:
-        self._configuration = trial.configuration
         self._program = program
         self._spec = trial.spec
         self._log = log = trial.log
@@ -60,14 +60,17 @@ class TrainingRun:
         self._clock = clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
         workers = range(self._spec.identity.workers)
-        self._dispatcher = Dispatcher(workers, self._join, self._on_done, done=log.done)
+        self._learner = learner = ClusterLearner(
+            program, trial.configuration, self._spec.seed, lambda: self._dispatcher.members
+        )
+        self._dispatcher = Dispatcher(
+            workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done
+        )
         self._stragglers = StragglerReview(trial.controller, log, workers)
         if trial.controller is not None:
             self._dispatcher.review = self._review
         self._dispatcher.resting |= self._stragglers.resting(workers)
-        self._exchange, self._protocol = Exchange.PUSH, ""
-        # They have a replica to get from the others, when their first step begins.
-        self._newcomers: set[int] = set()
+        self._protocol = ""
         self._recovery = Recovery(program, launcher, self._dispatcher, self._note)
         self._evaluator = Evaluator(tester, self._on_evaluation)
         self._attendant = Attendant(
@@ -132,15 +135,13 @@ class TrainingRun:
 
     def _run_segment(self, segment: Segment) -> None:
         choice = choose_protocol(segment.protocol)
-        self._exchange, self._protocol = choice.exchange, segment.protocol
+        self._protocol = segment.protocol
         if not self._log.is_before_switch:
             self._stragglers.at_switch(self._dispatcher.done, self._clock.now_seconds)
             self._dispatcher.resting.clear()
-        if self._exchange is Exchange.REPLICA:
-            state, members = self._program.state(), self._dispatcher.members
-            self._newcomers -= set(members)
-            for lost in self._program.replicas.scatter(state, members):
-                self._dispatcher.note_lost(lost)
+        members, second_since = self._dispatcher.members, self._log.second_since(segment)
+        for lost in self._learner.begin(choice.exchange, members, second_since):
+            self._dispatcher.note_lost(lost)
         if self._log.is_switch(segment):
             self._switch(segment.protocol)
         self._clock.start()
@@ -149,8 +150,7 @@ class TrainingRun:
             self._report_progress()
         if self._dispatcher.error is not None:
             raise self._dispatcher.error
-        if self._exchange is Exchange.REPLICA:
-            self._program.load(self._program.replicas.mean(self._dispatcher.members))
+        self._learner.finish()
         self._clock.stop()
         done, staleness = self._dispatcher.done, self._dispatcher.staleness
         self._log.add_phase(segment, done, self._clock.last_update_seconds, staleness)
@@ -176,7 +176,6 @@ class TrainingRun:
                 with own_executor():
                     if self._serve(worker):
                         return
-                self._newcomers.add(worker)
                 if not self._recovery.bring_back(worker):
                     return
                 self._stragglers.tell(worker, is_lost=False)
@@ -194,16 +193,16 @@ class TrainingRun:
             start = time.perf_counter()
             try:
                 self._disturbances.maybe_lose(worker, is_done=False)
-                loss, staleness = self._do(worker, ticket.worker_step)
+                loss, staleness = self._learner.step(worker, ticket.worker_step)
                 self._disturbances.maybe_lose(worker, is_done=True)
                 self._disturbances.hold_up(worker, time.perf_counter() - start)
             except BaseException as error:
-                is_push = self._exchange is Exchange.PUSH
+                is_push = self._learner.exchange is Exchange.PUSH
                 if self._recovery.lose(worker, error, counts_pushes=is_push):
                     self._stragglers.tell(worker, is_lost=True)
                     return False
                 continue
-            if self._exchange is Exchange.PUSH:
+            if self._learner.exchange is Exchange.PUSH:
                 self._program.note_acknowledged(worker)
             try:
                 if not math.isfinite(loss):
@@ -213,38 +212,6 @@ class TrainingRun:
             except BaseException as error:
                 self._dispatcher.fail(worker, self._recovery.named(error))
         return True
-
-    def _do(self, worker: int, worker_step: int) -> tuple[float, int | None]:
-        """One worker-step; its loss and, where parameters are shared, its staleness."""
-        program, seed = self._program, self._spec.seed
-        if self._exchange is Exchange.ROUND:
-            push = program.push_gradient(worker, worker_step, seed)
-            return push.loss, push.pushed_updates - push.pulled_updates
-        gradients = self._exchange.gradients_per_update(len(self._dispatcher.members))
-        rate = self._configuration.rate(worker_step, gradients)
-        momentum = self._configuration.momentum(worker_step)
-        if self._exchange is Exchange.REPLICA:
-            if worker in self._newcomers:
-                self._receive_replica(worker)
-            return program.replicas.step(worker, worker_step, seed, rate, momentum), None
-        push = program.push_update(worker, worker_step, seed, rate, momentum)
-        return push.loss, push.pushed_updates - 1 - push.pulled_updates
-
-    def _receive_replica(self, worker: int) -> None:
-        others = set(self._dispatcher.members) - self._newcomers
-        if not others:
-            raise ServerLostError("all replicas are lost")
-        state = self._program.replicas.mean(sorted(others))
-        if not self._program.replicas.scatter(state, [worker]):
-            self._newcomers.discard(worker)
-
-    def _join(self, workers: Sequence[int], worker_step: int) -> Iterable[int]:
-        if self._exchange is Exchange.REPLICA:
-            return self._program.replicas.average(workers)
-        configuration = self._configuration
-        rate = configuration.rate(worker_step, len(workers))
-        self._program.apply_round(workers, rate, configuration.momentum(worker_step))
-        return ()
 
     def _diverge(self) -> None:
         self._log.diverged = True
@@ -261,10 +228,7 @@ class TrainingRun:
             return
         self._requested_step = done
         loss = self._dispatcher.loss.take()
-        if self._exchange is Exchange.REPLICA:
-            snapshot = self._program.replicas.snapshot(self._dispatcher.members)
-        else:
-            snapshot = self._program.snapshot()
+        snapshot = self._learner.snapshot()
         request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
         self._clock.wait(self._evaluator.submit(request))
 
@@ -281,13 +245,16 @@ class TrainingRun:
 
     def _review(self, worker: int, busy_seconds: float) -> Review:
         """After each step."""
-        return self._stragglers.after_step(
+        review = self._stragglers.after_step(
             worker,
             busy_seconds,
             self._dispatcher.done,
             self._clock.now_seconds,
             self._is_before_switch,
         )
+        for one in review.leave:
+            self._learner.leave(one)
+        return review
 
     @property
     def _is_before_switch(self) -> bool:

@@ -68,7 +68,7 @@ class Course:
         choice = choose_protocol(segment.protocol)
         members = membership.present
         self._steps = SegmentSteps(choice.machine(members), done, segment.end_worker_step)
-        self._learner.begin(choice.exchange, members)
+        self._learner.begin(choice.exchange, members, log.second_since(segment))
         played = play_segment(
             self._steps, self._times, self._learner, membership, start_seconds, self._on_done
         )

@@ -19,8 +19,14 @@ __all__ = ["Idle", "Learner", "Played", "play_segment"]
 class Learner(Protocol):
     """What happens to the parameters, in the order of the virtual time."""
 
-    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
-        """A segment begins with these workers; nothing is outstanding."""
+    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
+        """A segment begins with these workers; nothing is outstanding.
+
+        Args:
+            exchange: Of its protocol.
+            members: Who takes part.
+            second_since: See `RunLog.second_since`.
+        """
 
     def finish(self) -> None:
         """The segment is over."""
@@ -44,7 +50,7 @@ class Learner(Protocol):
 class Idle:
     """Learns nothing: for when only the time is asked for."""
 
-    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
+    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
         """Does nothing."""
 
     def finish(self) -> None:

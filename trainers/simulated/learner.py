@@ -94,6 +94,7 @@ class TrainingLearner:
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
+        self._second_since: int | None = None
         self.state = state
         self.loss = LossMean()
         self.is_finite = True
@@ -103,9 +104,9 @@ class TrainingLearner:
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
         self._round: dict[int, Computed] = {}
 
-    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
+    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
         """See `Learner.begin`."""
-        self._exchange = exchange
+        self._exchange, self._second_since = exchange, second_since
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
 
@@ -189,7 +190,7 @@ class TrainingLearner:
         return ModelState(parameters, slots, statistics, updates)
 
     def _moved(self, state: ModelState, computed: Computed, rate: float, step: int) -> ModelState:
-        momentum = self._configuration.momentum(step)
+        momentum = self._configuration.momentum(step, self._second_since)
         moved = self._update(state, computed.gradient, rate, momentum)
         return replace(moved, statistics=state.statistics + computed.change)
 

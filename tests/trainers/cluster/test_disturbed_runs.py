@@ -20,7 +20,7 @@ from syncswitch.trainers.schedule import checkpoint_path
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workload import Workload
 
-from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, spec_of
+from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer, spec_of
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
@@ -118,6 +118,16 @@ class TestStragglers:
         if len(first) > 1 and protocols[-1] == "asp":
             assert done == 420, "the first protocol has its full share, detours not counted"
         assert done <= 420
+
+    def test_a_detour_has_the_second_protocols_momentum(self, make_trainer: MakeTrainer) -> None:
+        workload = replace(COUNTING, momentum=0.9, momentum_after_switch="zero")
+        trainer = make_trainer(workload, 5)
+        conditions = RunConditions("greedy", injections=(self.SLOW,))
+        record = trainer.train(spec_of(workload, 5, 70.0, conditions=conditions))
+        assert [phase.protocol for phase in record.phases][:2] == ["bsp", "asp"]
+        assert record.phases[1].start_worker_step < 0.5 * W
+        found = trainer._program.state().parameters
+        np.testing.assert_allclose(found, phases_answer(workload, record), rtol=1e-4)
 
     def test_without_a_policy_nothing_is_done(self, make_trainer: MakeTrainer) -> None:
         record = self.record(make_trainer(self.WORKLOAD, 5), "none")

@@ -16,7 +16,7 @@ from syncswitch.trainers.schedule import checkpoint_path
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from syncswitch.trainers.workload import Workload
 
-from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer
+from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer
 from .clusters import EVEN, spec_of
 from .test_trainer import SHORT, assert_bitwise_equal, flat, measured
 
@@ -168,3 +168,24 @@ class TestDisturbed:
         parameters, _ = momentum_answer([0.03] * 66 + [0.03 * 2 / 3], 0.0)
         found = read_checkpoint(record.checkpoints[100.0])
         assert flat(found.parameters) == pytest.approx(parameters, rel=1e-4, abs=1e-5)
+
+    def test_a_detour_has_the_second_protocols_momentum(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """One of 8 workers is slow before the switch: BSP has its share in two parts."""
+        workload = replace(CONSTANT, total_worker_steps=800, momentum_after_switch="zero")
+        slow = "straggler:worker=5,at=10%,for=30%,slowdown=3,by=thread"
+        spec = spec_of(
+            workload,
+            8,
+            60.0,
+            profile=EVEN,
+            conditions=RunConditions("greedy", injections=(slow,)),
+            checkpoint_percents=(100.0,),
+            checkpoint_directory=tmp_path,
+        )
+        record = make_trainer(workload, 8, EVEN).train(spec)
+        assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp", "asp"]
+        found = read_checkpoint(record.checkpoints[100.0])
+        expected = phases_answer(workload, record)
+        assert flat(found.parameters) == pytest.approx(expected, rel=1e-4)

@@ -42,7 +42,7 @@ class Ledger(Idle):
         self._arrived: set[int] = set()
         self._exchange = Exchange.PUSH
 
-    def begin(self, exchange: Exchange, members: Sequence[int]) -> None:
+    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
         assert not self._under_way
         assert not self._arrived, "the gradients of a round were forgotten"
         self._exchange = exchange
