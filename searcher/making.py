@@ -155,6 +155,7 @@ class RunMaker:
             checkpoint_percents=prefix.checkpoint_percents,
             checkpoint_directory=prefix.checkpoint_directory,
             conditions=self._conditions,
+            inherited_evaluations=prefix.evaluations,
         )
 
     def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> RunObserver:

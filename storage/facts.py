@@ -54,7 +54,12 @@ TRIAL_FACTS = Table(
         comment="begun in advance, before the search was known to need it",
     ),
     Column("state", String, nullable=False, comment="running, complete or failed"),
-    Column("converged_accuracy", Double, comment="test accuracy it converged to, 0 to 1"),
+    Column(
+        "converged_accuracy",
+        Double,
+        comment="mean accuracy of the last 5 evaluations, those in a fork's prefix included; of an"
+        " imported run the last one's; 0 to 1",
+    ),
     Column("final_accuracy", Double, comment="of the last evaluation, 0 to 1"),
     Column("converged", Boolean, comment="whether the last 5 evaluations span at most 0.1 pp"),
     Column("diverged", Boolean, comment="whether it diverged"),

@@ -24,7 +24,14 @@ _SHORTEST_PHASE_SECONDS = 1e-9  # that has a throughput; the view has the same
 
 
 def converged_accuracy(evaluations: Sequence[Evaluation]) -> float:
-    """Mean test accuracy of the last 5 evaluations; 0 where there was none, always finite."""
+    """Mean test accuracy of the last 5 evaluations; 0 where there was none, always finite.
+
+    The paper trains until the accuracy has changed by at most 0.1 % over five evaluations. Here a
+    run has a fixed length and always has an accuracy; whether it rests is `is_converged`.
+
+    Args:
+        evaluations: In order; of a fork also those that it inherited.
+    """
     last = [
         evaluation.accuracy
         for evaluation in evaluations[-CONVERGENCE_EVALUATIONS:]

@@ -125,34 +125,6 @@ class RunConditions:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialSpec:
-    """Everything that determines one training run.
-
-    Attributes:
-        identity: The workload, the cluster's size and the pair of protocols.
-        switch_percent: Percent of W worker-steps done in the first protocol, 0 to 100.
-        seed: Seed of the initial parameters and of the order of the data.
-        replicate: Number of this repeat of the setting, from 0.
-        fork_from: Checkpoint to start from instead of fresh parameters.
-        checkpoint_percents: Percents of W at which to write a checkpoint.
-        checkpoint_directory: Where these checkpoints go.
-        conditions: Under which the run trains.
-        resume: Go on from the last whole checkpoint that this run left in `checkpoint_directory`
-            before it was interrupted; where there is none, start afresh.
-    """
-
-    identity: WorkloadIdentity
-    switch_percent: float
-    seed: int
-    replicate: int = 0
-    fork_from: Path | None = None
-    checkpoint_percents: tuple[float, ...] = ()
-    checkpoint_directory: Path | None = None
-    conditions: RunConditions = RunConditions()
-    resume: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """One test of the model on the test set.
 
@@ -167,6 +139,37 @@ class Evaluation:
     elapsed_seconds: float
     accuracy: float
     training_loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSpec:
+    """Everything that determines one training run.
+
+    Attributes:
+        identity: The workload, the cluster's size and the pair of protocols.
+        switch_percent: Percent of W worker-steps done in the first protocol, 0 to 100.
+        seed: Seed of the initial parameters and of the order of the data.
+        replicate: Number of this repeat of the setting, from 0.
+        fork_from: Checkpoint to start from instead of fresh parameters.
+        checkpoint_percents: Percents of W at which to write a checkpoint.
+        checkpoint_directory: Where these checkpoints go.
+        conditions: Under which the run trains.
+        inherited_evaluations: Tests of the part before `fork_from`: they count for the accuracy
+            that it converges to, and are not reported again.
+        resume: Go on from the last whole checkpoint that this run left in `checkpoint_directory`
+            before it was interrupted; where there is none, start afresh.
+    """
+
+    identity: WorkloadIdentity
+    switch_percent: float
+    seed: int
+    replicate: int = 0
+    fork_from: Path | None = None
+    checkpoint_percents: tuple[float, ...] = ()
+    checkpoint_directory: Path | None = None
+    conditions: RunConditions = RunConditions()
+    inherited_evaluations: tuple[Evaluation, ...] = ()
+    resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,8 @@ class TrialRecord:
         worker_steps: Worker-steps done at the end, those of a fork's prefix included.
         evaluations: In the order of their worker-steps; of a fork those that it made itself.
         phases: One for each protocol that ran; of a fork likewise.
-        converged_accuracy: Mean of the last 5 evaluations (finite also for a diverged run).
+        converged_accuracy: Mean of the last 5 evaluations, inherited ones included (finite also
+            for a diverged run).
         converged: Whether these 5, all after the last learning-rate decay, span at most 0.1 pp.
         diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
         stopped_early: The observer answered "stop".

@@ -167,11 +167,12 @@ class _Play:
 
     def _stopped(self) -> _Outcome:
         last = self._evaluations[-1]
+        evaluations = (*self._spec.inherited_evaluations, *self._evaluations)
         return _Outcome(
             worker_steps=last.worker_step,
             training_seconds=last.elapsed_seconds,
-            converged_accuracy=converged_accuracy(self._evaluations),
-            converged=self._is_converged(self._evaluations),
+            converged_accuracy=converged_accuracy(evaluations),
+            converged=self._is_converged(evaluations),
             diverged=False,
             stopped_early=True,
         )
@@ -188,7 +189,7 @@ class _Play:
             stopped_early=run.stopped_early,
         )
 
-    def _is_converged(self, evaluations: list[Evaluation] | tuple[Evaluation, ...]) -> bool:
+    def _is_converged(self, evaluations: tuple[Evaluation, ...]) -> bool:
         boundaries = self._spec.identity.learning_rate_boundaries or ()
         return is_converged(evaluations, last_boundary(boundaries))
 

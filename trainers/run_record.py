@@ -46,14 +46,14 @@ class RunResult:
 def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> TrialRecord:
     """The record of a run that has just ended on this machine."""
     boundaries = spec.identity.learning_rate_boundaries or ()
+    evaluations = (*spec.inherited_evaluations, *result.evaluations)
     return TrialRecord(
         spec=spec,
         worker_steps=result.worker_steps,
         evaluations=result.evaluations,
         phases=result.phases,
-        converged_accuracy=converged_accuracy(result.evaluations),
-        converged=not result.diverged
-        and is_converged(result.evaluations, last_boundary(boundaries)),
+        converged_accuracy=converged_accuracy(evaluations),
+        converged=not result.diverged and is_converged(evaluations, last_boundary(boundaries)),
         diverged=result.diverged,
         stopped_early=result.stopped_early,
         training_seconds=result.training_seconds,

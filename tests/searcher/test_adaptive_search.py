@@ -112,6 +112,25 @@ def test_candidates_pay_only_what_comes_after_their_fork(url: str, checkpoints: 
         assert trial.inherited_seconds == pytest.approx(inherited, rel=0.05)
 
 
+def test_a_fork_is_told_the_tests_that_it_inherits(url: str, checkpoints: Path) -> None:
+    recording = step_recording(12.5)
+    seen = []
+
+    class Looking(ReplayTrainer):
+        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+            told = [evaluation.worker_step for evaluation in spec.inherited_evaluations]
+            seen.append((spec.fork_from is not None, spec.switch_percent, told))
+            return super().train(spec, observer)
+
+    search(url, checkpoints, recording, trainer=Looking(recording))
+    # The baselines test every 100 of 3,000 worker-steps.
+    assert seen == [
+        (is_fork, percent, list(range(100, int(30 * percent) + 1, 100)) if is_fork else [])
+        for is_fork, percent, _ in seen
+    ]
+    assert any(is_fork and told for is_fork, _, told in seen)
+
+
 def test_without_a_baseline_a_later_setting_goes_on_from_an_earlier_one(
     url: str, checkpoints: Path
 ) -> None:
