@@ -9,7 +9,7 @@ frames.describe("settings")  # what the columns mean
 
 Every function takes an open database or its URL. Names and types of the columns are the same
 whatever the rows are, also without any, and on every database: times are in UTC, a measurement
-that is missing is NaN, software is JSON text. Needs the extra `analysis`.
+that is missing is NaN, software is JSON text.
 
 Trials are chosen by keywords, in the database: `workload` (name, normal reference, or 8 or more
 digits of the fingerprint), `fingerprint`, `study`, `since` and `until` (when they began; with a
@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
@@ -80,8 +79,10 @@ COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
 
 def describe(name: FrameName) -> pandas.DataFrame:
     """What the columns of a table mean: name, type in pandas, meaning."""
+    import pandas
+
     rows = [(column.name, column.dtype, column.meaning) for column in COLUMNS[name]]
-    frame: pandas.DataFrame = _pandas().DataFrame(rows, columns=["column", "dtype", "meaning"])
+    frame: pandas.DataFrame = pandas.DataFrame(rows, columns=["column", "dtype", "meaning"])
     return frame
 
 
@@ -94,7 +95,7 @@ def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
             `since`, `until`, `trial_ids` (see the top of this module).
 
     Raises:
-        UserError: A value is impossible, the database cannot be opened, or pandas is missing.
+        UserError: A value is impossible, or the database cannot be opened.
     """
     return _whole(database, "trials", trial_facts(choice))
 
@@ -132,7 +133,6 @@ def evaluations(
         return _whole(database, "evaluations", query)
     if chunk_rows < 1:
         raise UserError(f"chunk_rows is {chunk_rows}; allowed: 1 or more, for example 100000")
-    _pandas()
     return _chunks(database, "evaluations", query, chunk_rows)
 
 
@@ -169,7 +169,6 @@ def settings(
     Raises:
         UserError: As in `trials`.
     """
-    _pandas()
     with opened(database) as read:
         rows = setting_statistics(read, confidence=confidence, **choice)
     return frame_of("settings", map(astuple, rows))
@@ -188,7 +187,6 @@ def policies(
     Raises:
         UserError: As in `trials`.
     """
-    _pandas()
     with opened(database) as read:
         rows = policy_versions(read, workload=workload, fingerprint=fingerprint)
     names = [column.name for column in COLUMNS["policies"]]
@@ -213,7 +211,6 @@ def search_costs(
     Raises:
         UserError: As in `trials`.
     """
-    _pandas()
     with opened(database) as read:
         rows = study_costs(read, workload=workload, fingerprint=fingerprint, study=study)
     return frame_of("search_costs", map(astuple, rows))
@@ -239,16 +236,14 @@ def time_to_accuracy(
 
 
 def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame:
-    """Rows of values, in the order of the columns, as a table with the types of its columns.
+    """Rows of values, in the order of the columns, as a table with the types of its columns."""
+    import pandas
 
-    Raises:
-        UserError: pandas is missing.
-    """
-    pd, columns = _pandas(), COLUMNS[name]
+    columns = COLUMNS[name]
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    frame: pandas.DataFrame = pd.DataFrame(
+    frame: pandas.DataFrame = pandas.DataFrame(
         {
-            column.name: pd.Series(_texts(of_column, column), dtype=column.dtype)
+            column.name: pandas.Series(_texts(of_column, column), dtype=column.dtype)
             for column, of_column in zip(columns, values, strict=True)
         }
     )
@@ -262,10 +257,10 @@ def _texts(values: tuple[Any, ...], column: FrameColumn) -> Iterable[Any]:
 
 
 def _whole(database: Database | str, name: FrameName, query: Select[Any]) -> pandas.DataFrame:
-    pd = _pandas()
+    import pandas
+
     chunks = list(_chunks(database, name, query, ROWS_AT_ONCE))
-    frame: pandas.DataFrame = pd.concat(chunks, ignore_index=True) if chunks else frame_of(name, ())
-    return frame
+    return pandas.concat(chunks, ignore_index=True) if chunks else frame_of(name, ())
 
 
 def _chunks(
@@ -274,14 +269,3 @@ def _chunks(
     with opened(database) as read:
         for block in row_blocks(read, query, rows):
             yield frame_of(name, block)
-
-
-def _pandas() -> ModuleType:
-    try:
-        import pandas
-    except ImportError as error:
-        raise UserError(
-            "tables for analysts need pandas, which is missing;"
-            " run: pip install 'syncswitch[analysis]'"
-        ) from error
-    return pandas

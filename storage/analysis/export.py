@@ -54,7 +54,7 @@ def write_parquet(name: FrameName, blocks: Blocks, file: BinaryIO) -> None:
         file: Open for writing.
 
     Raises:
-        UserError: pandas or pyarrow is missing.
+        UserError: pyarrow is missing.
     """
     empty = frame_of(name, ())
     try:
@@ -62,7 +62,7 @@ def write_parquet(name: FrameName, blocks: Blocks, file: BinaryIO) -> None:
         import pyarrow.parquet
     except ImportError as error:
         raise UserError(
-            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[analysis]'"
+            "Parquet needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'"
         ) from error
     schema = pyarrow.Schema.from_pandas(empty, preserve_index=False)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
