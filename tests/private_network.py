@@ -2,6 +2,7 @@
 
 python -m tests.private_network hold
 python -m tests.private_network enter PROCESS_ID PROGRAM [ARGUMENT ...]
+python -m tests.private_network last PROGRAM [ARGUMENT ...]
 """
 
 from __future__ import annotations
@@ -13,7 +14,31 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syncswitch.trainers.cluster.network import isolate_network
+import pytest
+
+from syncswitch.trainers.cluster.network import allows_private_network, isolate_network
+
+_CLONE_NEWUSER = 0x10000000
+_SKIPPED = 77
+
+
+def needs_private_network() -> pytest.MarkDecorator:
+    """For tests that start servers of their own."""
+    reason = "this system allows no private network namespace"
+    return pytest.mark.skipif(not allows_private_network(), reason=reason)
+
+
+def run_in_the_last(program: str) -> str:
+    """What a Python program prints in a private network in which there can be no other one.
+
+    Servers that it starts nevertheless can be reached by nobody.
+    """
+    words = [sys.executable, "-m", __name__, "last", sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    if done.returncode == _SKIPPED:
+        pytest.skip("this system allows no namespace of users")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextmanager
@@ -50,5 +75,22 @@ def _enter(process_id: str, *command: str) -> None:
     os.execv(command[0], list(command))
 
 
+def _last(*command: str) -> None:
+    user = os.getuid()
+    try:
+        # Limits of a namespace of users are its own: the system's stay as they are.
+        if ctypes.CDLL(None).unshare(_CLONE_NEWUSER) != 0:
+            sys.exit(_SKIPPED)
+        with open("/proc/self/uid_map", "w") as uid_map:
+            uid_map.write(f"{user} {user} 1")
+        if not isolate_network():
+            sys.exit(_SKIPPED)
+        with open("/proc/sys/user/max_net_namespaces", "w") as limit:
+            limit.write("0")
+    except OSError:
+        sys.exit(_SKIPPED)
+    os.execv(command[0], list(command))
+
+
 if __name__ == "__main__":
-    {"hold": _hold, "enter": _enter}[sys.argv[1]](*sys.argv[2:])
+    {"hold": _hold, "enter": _enter, "last": _last}[sys.argv[1]](*sys.argv[2:])

@@ -58,6 +58,7 @@ class LocalCluster:
         timeout_seconds: How long the parts of a cluster that is joined wait for each other.
         grace_seconds: How long its servers wait for a chief that has gone.
         config: That cluster.
+        open_network: Whether servers that are started here may listen where others can reach them.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -65,6 +66,7 @@ class LocalCluster:
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     config: TfConfig | None = None
+    open_network: bool = False
 
     def take_part(self, say: Callable[[str], None]) -> bool:
         """Does what this process has to do where it is no chief; warns about open networks.
@@ -128,15 +130,25 @@ class LocalCluster:
         """Finds out early whether it can be opened.
 
         Raises:
-            UserError: There are not enough GPUs, or this process is no chief.
+            UserError: There are not enough GPUs, others could reach the servers, or this process is
+                no chief.
         """
         if self.config is None:
             self.placement(workers)
+            self._check_network()
         elif self.config.job != "chief":
             raise UserError(
                 f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains;"
                 " start syncswitch-run here, which serves it"
             )
+
+    def _check_network(self) -> None:
+        if self.launcher == DEFAULT_LAUNCHER or self.open_network:
+            return
+        from syncswitch.trainers.cluster.network import NO_PRIVATE_NETWORK, allows_private_network
+
+        if not allows_private_network():
+            raise UserError(NO_PRIVATE_NETWORK)
 
     def prepare(self, name: str, workers: int) -> None:
         """Prepares this process for a workload that is an object, not a reference.
@@ -175,7 +187,8 @@ class LocalCluster:
         if self.config is None:
             from syncswitch.trainers.cluster.isolated import IsolatedTrainer
 
-            return IsolatedTrainer(reference, workers, self.placement(workers))
+            placement = self.placement(workers)
+            return IsolatedTrainer(reference, workers, placement, open_network=self.open_network)
         from syncswitch.trainers.cluster.joined import JoinedTrainer
 
         return JoinedTrainer(reference, self.config, self.timeout_seconds, self.gpus_per_worker)
@@ -187,6 +200,8 @@ def choose_cluster(
     timeout_seconds: float | None,
     grace_seconds: float | None,
     environment: Mapping[str, str],
+    *,
+    open_network: bool = False,
 ) -> LocalCluster:
     """What the options of a command line mean.
 
@@ -196,6 +211,7 @@ def choose_cluster(
         timeout_seconds: None for the default.
         grace_seconds: Likewise.
         environment: With TF_CONFIG, or without.
+        open_network: See `LocalCluster`.
 
     Raises:
         UserError: They do not go together, or TF_CONFIG cannot be used.
@@ -207,6 +223,11 @@ def choose_cluster(
         raise UserError(
             f"--gpus-per-worker {gpus_per_worker:g} needs a process for each worker, and"
             f" --launcher {launcher} has threads, which train on CPUs; add --launcher processes"
+        )
+    if open_network and launcher != "processes":
+        raise UserError(
+            f"--open-network is for --launcher processes, and this is --launcher {launcher}: leave"
+            " it out"
         )
     if launcher == JOINING_LAUNCHER:
         return LocalCluster(
@@ -225,7 +246,7 @@ def choose_cluster(
                 f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
                 f" {launcher}: leave it out"
             )
-    return LocalCluster(launcher, gpus_per_worker)
+    return LocalCluster(launcher, gpus_per_worker, open_network=open_network)
 
 
 def load_local_workload(reference: str, workers: int) -> Workload:

@@ -32,6 +32,7 @@ __all__ = [
     "CLUSTER_TIMEOUT",
     "GPUS_PER_WORKER",
     "LAUNCHER",
+    "OPEN_NETWORK",
     "SERVER_GRACE",
     "ConditionsChoice",
     "conditions_options",
@@ -196,6 +197,16 @@ GPUS_PER_WORKER: tuple[str, Mapping[str, Any]] = (
         "metavar": "0|1|SHARE",
         "help": "GPUs that compute the steps of a worker: 0, 1, or a share such as 0.5 for two"
         " workers on one.",
+    },
+)
+
+OPEN_NETWORK: tuple[str, Mapping[str, Any]] = (
+    "--open-network",
+    {
+        "is_flag": True,
+        "default": False,
+        "help": "With --launcher processes, go on where the system allows no private network: the"
+        " servers then listen on all interfaces and ask nobody for a password.",
     },
 )
 

@@ -22,6 +22,7 @@ from syncswitch.trainers.run_options import (
     CLUSTER_TIMEOUT,
     GPUS_PER_WORKER,
     LAUNCHER,
+    OPEN_NETWORK,
     SERVER_GRACE,
     ConditionsChoice,
     conditions_options,
@@ -67,6 +68,7 @@ __all__ = ["main"]
 @console.protocols_option(None)
 @click.option(LAUNCHER[0], **LAUNCHER[1])
 @click.option(GPUS_PER_WORKER[0], **GPUS_PER_WORKER[1])
+@click.option(OPEN_NETWORK[0], **OPEN_NETWORK[1])
 @click.option(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1])
 @click.option(SERVER_GRACE[0], **SERVER_GRACE[1])
 @click.option(
@@ -115,6 +117,7 @@ def main(
     protocols: str | None,
     launcher: str | None,
     gpus_per_worker: float,
+    open_network: bool,
     cluster_timeout: float | None,
     server_grace: float | None,
     seed: int,
@@ -143,7 +146,14 @@ def main(
     from syncswitch.trainers.run_policy import fitting_policy, real_policies
     from syncswitch.trainers.run_report import make_report, print_report, report_as_json
 
-    cluster = choose_cluster(launcher, gpus_per_worker, cluster_timeout, server_grace, os.environ)
+    cluster = choose_cluster(
+        launcher,
+        gpus_per_worker,
+        cluster_timeout,
+        server_grace,
+        os.environ,
+        open_network=open_network,
+    )
     if cluster.take_part(console.print_note):
         return console.EXIT_OK
     workers = cluster.workers(workers)

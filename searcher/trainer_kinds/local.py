@@ -12,7 +12,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.console import print_note
 from syncswitch.trainers.local import LocalCluster, choose_cluster, load_local_workload
 from syncswitch.trainers.protocols import check_protocols
-from syncswitch.trainers.run_options import CLUSTER_TIMEOUT, LAUNCHER, SERVER_GRACE
+from syncswitch.trainers.run_options import CLUSTER_TIMEOUT, LAUNCHER, OPEN_NETWORK, SERVER_GRACE
 from syncswitch.trainers.run_options import GPUS_PER_WORKER as GPUS_TEXT
 from syncswitch.trainers.trial_check import check_length
 
@@ -35,12 +35,14 @@ class LocalTrainer(TrainerChoice):
     options = (
         OwnOption(LAUNCHER[0], **LAUNCHER[1]),
         GPUS_PER_WORKER,
+        OwnOption(OPEN_NETWORK[0], **OPEN_NETWORK[1]),
         OwnOption(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1]),
         OwnOption(SERVER_GRACE[0], **SERVER_GRACE[1]),
     )
 
     launcher: str | None
     gpus_per_worker: float
+    open_network: bool
     cluster_timeout: float | None
     server_grace: float | None
 
@@ -52,7 +54,12 @@ class LocalTrainer(TrainerChoice):
             UserError: They do not go together, or TF_CONFIG cannot be used.
         """
         return choose_cluster(
-            self.launcher, self.gpus_per_worker, self.cluster_timeout, self.server_grace, os.environ
+            self.launcher,
+            self.gpus_per_worker,
+            self.cluster_timeout,
+            self.server_grace,
+            os.environ,
+            open_network=self.open_network,
         )
 
     @property

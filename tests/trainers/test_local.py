@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from syncswitch.searcher.cli import main as search
+from syncswitch.searcher.trainer_kinds.local import LocalTrainer
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cluster.network import free_ports
+from syncswitch.trainers.cluster.network import NO_PRIVATE_NETWORK, free_ports
 from syncswitch.trainers.cluster.placement import place_on_cpus
 from syncswitch.trainers.local import LocalCluster, choose_cluster
 from syncswitch.trainers.runner import main as run
+from tests.private_network import run_in_the_last
 
 from .jobs import DENSE
 
@@ -103,6 +106,40 @@ def test_both_programs_say_so_in_one_line(
     assert done.exit_code == status, done.output
     assert words in done.output
     assert len(done.output.splitlines()) == 1
+
+
+def test_no_servers_are_started_where_others_could_reach_them(tmp_path: Path) -> None:
+    program = f"""
+import os
+os.chdir({str(tmp_path)!r})
+from click.testing import CliRunner
+from syncswitch.searcher import search
+from syncswitch.searcher.cli import main
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+done = CliRunner().invoke(main, ["run", "digits", "--launcher", "processes"])
+assert done.exit_code == 2, done.output
+print(done.output, end="")
+for call in (
+    lambda: search("digits", trainer_options={{"launcher": "processes"}}),
+    lambda: IsolatedTrainer("digits", 2),
+):
+    try:
+        call()
+    except UserError as error:
+        print(f"error: {{error}}")
+"""
+    lines = run_in_the_last(program).splitlines()
+    assert lines == [f"error: {NO_PRIVATE_NETWORK}"] * 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_open_network_has_to_be_asked_for_where_there_are_servers() -> None:
+    assert choose_cluster("processes", 0.0, None, None, {}, open_network=True).open_network
+    assert LocalTrainer("processes", 0.0, True, None, None).cluster.open_network
+    for launcher, environment in (("in-process", {}), (None, {}), (None, tf_config())):
+        with pytest.raises(UserError, match=r"--open-network is for --launcher processes, and"):
+            choose_cluster(launcher, 0.0, None, None, environment, open_network=True)
 
 
 def test_one_cluster_makes_one_run_at_once() -> None:

@@ -81,16 +81,27 @@ class IsolatedTrainer(Trainer):
         reference: The workload, as `load_workload` takes it.
         workers: n.
         placement: Devices of the servers; by default they use no GPUs.
+        open_network: Go on where the system allows no private network namespace, and let the
+            servers listen on all interfaces.
 
     Raises:
-        UserError: The workload cannot be loaded or its parts do not fit together.
+        UserError: The workload cannot be loaded, its parts do not fit together, or the network
+            would be open.
     """
 
     least_patience_seconds = 30.0
     """A chief that trains reports several times a second; so long without a word, it hangs."""
 
-    def __init__(self, reference: str, workers: int, placement: Placement | None = None) -> None:
+    def __init__(
+        self,
+        reference: str,
+        workers: int,
+        placement: Placement | None = None,
+        *,
+        open_network: bool = False,
+    ) -> None:
         self._reference = reference
+        self._open_network = open_network
         self._workers = workers
         self._placement = placement or place_on_cpus(workers)
         # These are reached through a delaying proxy.
@@ -182,7 +193,8 @@ class IsolatedTrainer(Trainer):
         placement = self._placement.as_json()
         return [
             "syncswitch.trainers.cluster.zygote",
-            *(str(socket_fd), self._reference, placement, *proxied),
+            *(str(socket_fd), self._reference, placement),
+            *("open" if self._open_network else "private", *proxied),
         ]
 
     def _start(self) -> None:
@@ -212,9 +224,8 @@ class IsolatedTrainer(Trainer):
         self._patience_seconds = max(self.least_patience_seconds, _STARTS * took_seconds)
         if isinstance(message, Ready) and not message.private_network:
             _LOG.warning(
-                "this system allows no private network namespace: the cluster's servers listen on "
-                "all interfaces, and TensorFlow asks nobody for a password; use it behind a "
-                "firewall, or --launcher in-process"
+                "the cluster's servers listen on all interfaces, and TensorFlow asks nobody for a "
+                "password"
             )
 
     def _check_patience(self, seconds: float) -> None:

@@ -8,9 +8,24 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 
-__all__ = ["die_with_parent", "free_ports", "isolate_network"]
+__all__ = [
+    "NO_PRIVATE_NETWORK",
+    "allows_private_network",
+    "die_with_parent",
+    "free_ports",
+    "isolate_network",
+]
+
+NO_PRIVATE_NETWORK = (
+    "--launcher processes: this system allows no private network namespace, and outside of one"
+    " TensorFlow's servers listen on all interfaces and ask nobody for a password; use --launcher"
+    " in-process, or, where only people you trust can reach this machine, add --open-network"
+)
+"""Why no cluster is started, for whoever did not ask for one that is open."""
+
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -32,6 +47,12 @@ def isolate_network() -> bool:
         return False
     _isolate()
     return True
+
+
+def allows_private_network() -> bool:
+    """Whether `isolate_network` works here; the caller, who may have threads, stays where it is."""
+    program = f"import sys; from {__name__} import isolate_network; sys.exit(not isolate_network())"
+    return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def _can_isolate() -> bool:

@@ -1,12 +1,15 @@
 """Imports TensorFlow once and forks the servers and the chief of a cluster from itself.
 
-    python -m syncswitch.trainers.cluster.zygote SOCKET_FD WORKLOAD PLACEMENT [PROXIED_WORKER ...]
+    python -m syncswitch.trainers.cluster.zygote SOCKET_FD WORKLOAD PLACEMENT NETWORK [PROXIED ...]
 
-A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of
-a second. But a GPU has to be chosen before the import: with GPUs a fork becomes a fresh program,
+A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of a
+second. But a GPU has to be chosen before the import: with GPUs a fork becomes a fresh program,
 still a child of the zygote. The zygote itself never starts TensorFlow's runtime, and has one
 thread, so that it can fork at any time. It ends when its standard input does, and the kernel ends
 its children then.
+
+NETWORK says whether others may reach the servers: `open` or `private`. PROXIED are the numbers of
+workers behind a delaying proxy.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import NoReturn
 
+from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.chief import be_chief
 from syncswitch.trainers.cluster.keeper import Keeper, KeeperClient, fork
-from syncswitch.trainers.cluster.network import free_ports, isolate_network
+from syncswitch.trainers.cluster.messages import Failed
+from syncswitch.trainers.cluster.network import NO_PRIVATE_NETWORK, free_ports, isolate_network
 from syncswitch.trainers.cluster.placement import Placement
 from syncswitch.trainers.cluster.server_keeper import Server
 from syncswitch.trainers.trainer import Trainer
@@ -34,8 +39,12 @@ def main() -> None:
     socket_fd, reference = int(sys.argv[1]), sys.argv[2]
     placement = Placement.from_json(sys.argv[3])
     workers = len(placement.workers)
-    proxied = [int(argument) for argument in sys.argv[4:]]
+    may_be_open = sys.argv[4] == "open"
+    proxied = [int(argument) for argument in sys.argv[5:]]
     private_network = isolate_network()
+    if not (private_network or may_be_open):
+        Connection(socket_fd).send(Failed(UserError.__name__, NO_PRIVATE_NETWORK))
+        return
     os.environ.update(placement.others)
     from syncswitch.trainers.cluster.server import become_server, serve
     from syncswitch.trainers.cluster.servers import ServersLauncher, cluster_addresses

@@ -14,11 +14,12 @@ import pytest
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.cluster.isolated import IsolatedTrainer
 from syncswitch.trainers.cluster.placement import CPU, place_on_gpus
+from tests.private_network import needs_private_network
 
 from ..jobs import DENSE, spec_of
 from .test_isolated import all_gone, family, reference_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_private_network()]
 
 
 def seen_gpus(trainer: IsolatedTrainer) -> dict[tuple[str, str], str]:

@@ -19,12 +19,13 @@ from syncswitch.storage.records import Evaluation
 from syncswitch.trainers.cluster.isolated import IsolatedTrainer
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workload import Workload
+from tests.private_network import needs_private_network, run_in_the_last
 
 from .. import jobs, trainer_contract
 from ..jobs import DENSE, RecordingObserver, spec_of
 from ..trainer_contract import LONG, ForkContract, MakeTrainer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_private_network()]
 
 BROKEN_METRIC = replace(DENSE, name="broken metric", metric=lambda: 3)
 
@@ -186,3 +187,14 @@ def test_close_leaves_no_process_behind_and_may_come_twice(make_trainer: MakeTra
     trainer.close()
     assert all_gone(processes)
     trainer.close()
+
+
+def test_whoever_asks_for_an_open_network_has_one() -> None:
+    program = """
+import logging
+from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+logging.basicConfig(format="%(message)s")
+with IsolatedTrainer("digits", 1, open_network=True):
+    print("started")
+"""
+    assert run_in_the_last(program) == "started\n"

@@ -15,11 +15,12 @@ import pytest
 from syncswitch.storage.records import RunConditions, TrialRecord
 from syncswitch.trainers.cluster.isolated import IsolatedTrainer
 from syncswitch.trainers.model.checkpoint import read_checkpoint
+from tests.private_network import needs_private_network
 
 from ..jobs import CONSTANT, momentum_answer, spec_of
 from .test_isolated import all_gone, family
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_private_network()]
 
 W = 800
 # Without momentum each gradient moves the parameters by the same, whenever it comes.

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from syncswitch.trainers.cluster.network import free_ports
+from tests.private_network import run_in_the_last
 
 
 def run(code: str) -> str:
@@ -81,3 +82,11 @@ os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.05)
     assert not psutil.pid_exists(child)
     assert os.getpid() != child
+
+
+def test_whether_there_can_be_one_is_found_out_from_outside() -> None:
+    program = """
+from syncswitch.trainers.cluster.network import allows_private_network, isolate_network
+print(allows_private_network(), isolate_network())
+"""
+    assert run_in_the_last(program) == "False False\n"

@@ -19,6 +19,7 @@ from syncswitch.trainers.cluster.trainer import ClusterTrainer
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.workload import Workload
+from tests.private_network import needs_private_network
 
 from ..jobs import (
     CONSTANT,
@@ -248,6 +249,7 @@ class TestInTheMiddleOfReplicas:
 
 
 @pytest.mark.slow
+@needs_private_network()
 def test_replicas_train_on_servers_in_processes_of_their_own(devices: Any) -> None:
     with IsolatedTrainer("tests.trainers.jobs:DENSE", 2) as trainer:
         record = trainer.train(spec_of(DENSE, 2, 50.0, protocols=("ds-sync:2", "asp")))
