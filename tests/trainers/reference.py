@@ -30,10 +30,10 @@ def plain_bsp(workload: Workload, workers: int, seed: int) -> Final:
     parameters, slots, statistics = loop.start
     for first in range(0, workload.total_worker_steps, workers):
         steps = range(first, min(first + workers, workload.total_worker_steps))
-        parts = [loop.gradient(step, parameters, statistics) for step in steps]
+        parts = [loop.gradient(step, parameters) for step in steps]
         slots = workload.momentum * slots + np.mean([part[0] for part in parts], 0)
         parameters = parameters - len(steps) * loop.rate(first) * slots
-        statistics = statistics + np.mean([part[1] for part in parts], 0)
+        statistics = loop.move(statistics, np.mean([part[1] for part in parts], 0))
     return Final(parameters, slots, statistics)
 
 
@@ -43,10 +43,10 @@ def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: i
     replicas = [loop.start] * workers
     for step in range(workload.total_worker_steps):
         parameters, slots, statistics = replicas[step % workers]
-        gradient, change = loop.gradient(step, parameters, statistics)
+        gradient, contribution = loop.gradient(step, parameters)
         slots = workload.momentum * slots + gradient
         moved = parameters - workers * loop.rate(step) * slots
-        replicas[step % workers] = moved, slots, statistics + change
+        replicas[step % workers] = moved, slots, loop.move(statistics, contribution)
         if (step + 1) % (workers * period_steps) == 0:
             mean = [np.mean(parts, 0) for parts in zip(*replicas, strict=True)]
             replicas = [(mean[0], slots, mean[2]) for _, slots, _ in replicas]
@@ -57,12 +57,12 @@ def plain_stale_sgd(workload: Workload, seed: int) -> Final:
     """SGD without momentum whose gradients, but for the first, are one update old."""
     loop = _Loop(workload, seed)
     parameters, gradient, statistics = loop.start
-    before = parameters, statistics
+    before = parameters
     for step in range(workload.total_worker_steps):
-        gradient, change = loop.gradient(step, *before)
-        before = parameters, statistics
+        gradient, contribution = loop.gradient(step, before)
+        before = parameters
         parameters = parameters - loop.rate(step) * gradient
-        statistics = statistics + change
+        statistics = loop.move(statistics, contribution)
     return Final(parameters, gradient, statistics)
 
 
@@ -92,13 +92,27 @@ class _Loop:
             batch = function.batch(inputs, labels, step, np.int64(seed))
             return function.gradient(parameters, statistics, *batch)[1:]
 
+        self._decay = np.concatenate(
+            [
+                np.full(variable.shape, layer.momentum, np.float32)
+                for layer in model.layers
+                for variable in layer.non_trainable_variables
+            ]
+            or [np.zeros(0, np.float32)]
+        )
         self._compute = tf.function(compute, autograph=False)
 
-    def gradient(
-        self, step: int, parameters: np.ndarray, statistics: np.ndarray
-    ) -> list[np.ndarray]:
-        vectors = (vector.astype(np.float32) for vector in (parameters, statistics))
+    def gradient(self, step: int, parameters: np.ndarray) -> list[np.ndarray]:
+        """Of a batch: its gradient, and (1 - m) times its own means and variances.
+
+        In training they do not depend on the moving ones, and of zeros the batch's part is left.
+        """
+        vectors = parameters.astype(np.float32), np.zeros_like(self._decay)
         return [part.numpy() for part in self._compute(np.int64(step), *vectors)]
+
+    def move(self, statistics: np.ndarray, contribution: np.ndarray) -> np.ndarray:
+        """An exponential moving average, with the momentum that its layer says."""
+        return self._decay * statistics + contribution
 
     def rate(self, step: int) -> float:
         assert not callable(self._workload.learning_rate)

@@ -16,7 +16,11 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.cluster.replicas import Replicas
-from syncswitch.trainers.cluster.shared_update import SharedState, make_shared_update
+from syncswitch.trainers.cluster.shared_update import (
+    SharedState,
+    SharedStatistics,
+    make_shared_update,
+)
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
@@ -203,6 +207,7 @@ class Program:
             tf.Variable(tf.zeros([], tf.int64), name="updates"),
         )
         self._update = make_shared_update(self._optimizer, self._state)
+        self._statistics = SharedStatistics(self._state.statistics, self.function.move)
         # A slot of its own for each worker: a sum in arrival order would not be repeatable.
         self._gradient_slots = [
             tf.Variable(tf.zeros(P + S + 1), name=f"gradient_{worker}")
@@ -272,8 +277,8 @@ class Program:
         message = tf.concat([computed, hyper_parameters], 0)
         with tf.device(self._devices.parameter_server):
             computed, rate, momentum = tf.split(message, [computed.shape[0], 1, 1])
-            gradient, change, loss = self._parts(computed)
-            with tf.control_dependencies(self._moved(change)):
+            gradient, contribution, loss = self._parts(computed)
+            with tf.control_dependencies(self._moved(contribution)):
                 pushed = self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
             with tf.control_dependencies([pushed]):
                 one = tf.ones([], tf.int64)
@@ -296,8 +301,8 @@ class Program:
             slots = tf.stack([slot.read_value() for slot in self._gradient_slots])
             # Not a weighted sum: what a lost worker left in its slot may be no number.
             mean = tf.reduce_mean(tf.boolean_mask(slots, active > 0), axis=0)
-            gradient, change, _ = self._parts(mean)
-            with tf.control_dependencies(self._moved(change)):
+            gradient, contribution, _ = self._parts(mean)
+            with tf.control_dependencies(self._moved(contribution)):
                 return self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
 
     def _compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> tuple[Any, Any]:
@@ -308,7 +313,7 @@ class Program:
 
         Returns:
             On the parameter server, updates applied before the pull; on the worker, gradient,
-            change of the statistics, and loss as one vector.
+            contribution to the statistics, and loss as one vector.
         """
         with tf.device(self._devices.parameter_server):
             pulled = self._state.updates.read_value()
@@ -324,21 +329,21 @@ class Program:
         )
         with tf.device(self._devices.beside_steps):
             batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
-        loss, gradient, change = self.function.gradient(parameters, statistics, *batch)
-        return pulled, tf.concat([gradient, change, [tf.cast(loss, tf.float32)]], 0)
+        loss, gradient, contribution = self.function.gradient(parameters, statistics, *batch)
+        return pulled, tf.concat([gradient, contribution, [tf.cast(loss, tf.float32)]], 0)
 
-    def _moved(self, change: Any) -> list[Any]:
-        """Traces adding a change to the statistics; the operations to depend on."""
+    def _moved(self, contribution: Any) -> list[Any]:
+        """Traces moving the statistics as they are by then; the operations to depend on."""
         if not self.function.statistics.size:
             return []
-        return [self._state.statistics.assign_add(change, use_locking=True, read_value=False)]
+        return [self._statistics.apply(contribution)]
 
     def _parts(self, computed: Any) -> tuple[Any, Any, Any]:
-        """Gradient, change of the statistics, and loss of what `_compute` joined."""
-        gradient, change, loss = tf.split(
+        """Gradient, contribution to the statistics, and loss of what `_compute` joined."""
+        gradient, contribution, loss = tf.split(
             computed, [self.function.parameters.size, self.function.statistics.size, 1]
         )
-        return gradient, change, tf.squeeze(loss)
+        return gradient, contribution, tf.squeeze(loss)
 
 
 def _placed(tensors: tuple[Any, Any], device: str) -> tuple[Any, Any]:

@@ -231,9 +231,10 @@ class Replicas:
         parameters, statistics, slots = tf.split(self._value(replica), self._sizes)
         with tf.device(self._devices.beside_steps):
             batch = self._function.batch(inputs, labels, worker_step, seed)
-        loss, gradient, change = self._function.gradient(parameters, statistics, *batch)
+        loss, gradient, contribution = self._function.gradient(parameters, statistics, *batch)
         parameters, slots = optimizer.apply(parameters, slots, updates, gradient, rate, momentum)
-        value = tf.concat([parameters, statistics + change, slots], 0)
+        statistics = self._function.move(statistics, contribution)
+        value = tf.concat([parameters, statistics, slots], 0)
         assigned = _assign(replica, value)
         with tf.device(self._devices.beside_steps), tf.control_dependencies([assigned]):
             return tf.cast(loss, tf.float32)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["SharedState", "SharedUpdate", "make_shared_update"]
+__all__ = ["SharedState", "SharedStatistics", "SharedUpdate", "make_shared_update"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,37 @@ class CriticalUpdate(SharedUpdate):
         state.parameters.assign(parameters)
         state.slots.assign(slots)
         return state.updates.assign_add(1)
+
+
+class SharedStatistics:
+    """Moves the statistics atomically; made under the parameter server's device.
+
+    Args:
+        variable: The statistics, shape [S].
+        move: What a batch makes of their present values (`ModelFunction.move`).
+    """
+
+    def __init__(self, variable: Any, move: Callable[[Any, Any], Any]) -> None:
+        self._variable = variable
+        self._move = move
+        self._section = tf.CriticalSection()
+
+    def apply(self, contribution: Any) -> Any:
+        """Traces one move; called under the parameter server's device.
+
+        Args:
+            contribution: Of a batch, or the mean over those of a round, shape [S].
+
+        Returns:
+            To depend on: known only after it is applied.
+        """
+        # As an inner function: see `CriticalUpdate`.
+        moved = tf.function(self._moved, autograph=False)
+        return self._section.execute(lambda: moved(contribution))
+
+    def _moved(self, contribution: Any) -> Any:
+        self._variable.assign(self._move(self._variable.read_value(), contribution))
+        return tf.constant(True)
 
 
 def make_shared_update(optimizer: Optimizer, state: SharedState) -> SharedUpdate:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.keras_parts import build_loss, build_model
-from syncswitch.trainers.model.layout import FlatLayout
+from syncswitch.trainers.model.layout import FlatLayout, Vector
+from syncswitch.trainers.model.moving_statistics import decay_of
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelFunction", "moving_variables"]
+
+_FEW = 2
 
 
 class ModelFunction:
@@ -33,9 +39,38 @@ class ModelFunction:
         self._examples = len(data.train_inputs)
         self._transform = data.transform
         self._model = build_model(workload) if model is None else model
+        self._sample = _sample(data, workload.batch_size, self._model)
         self._loss = build_loss(workload)
         self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
+
+    @cached_property
+    def statistics_decay(self) -> Vector:
+        """Factors m of the statistics in `move`, shape [S]; measured at first use."""
+        if not self.statistics.size:
+            return np.zeros(0, np.float32)
+        # Not as a part of what is being traced.
+        with tf.init_scope():
+            seed = tf.zeros([2], tf.int64)
+            inputs, labels = map(tf.constant, self._sample)
+            if self._transform is not None:
+                inputs, labels = self._transform(inputs, labels, seed)
+            parameters = self.parameters.pack(self._model.trainable_variables)
+
+            def moved(statistics: Vector) -> Vector:
+                after: Vector = self._forward(parameters, statistics, inputs, seed)[1].numpy()
+                return after
+
+            return decay_of(moved, self.statistics.pack(moving_variables(self._model)))
+
+    def move(self, statistics: Any, contribution: Any) -> Any:
+        """What a batch makes of the statistics: `m s + c`, of arrays or tensors of shape [S].
+
+        Args:
+            statistics: s, as they are now, which need not be those of which `gradient` was told.
+            contribution: c, of the batch.
+        """
+        return self.statistics_decay * statistics + contribution
 
     def batch(self, inputs: Any, labels: Any, worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
         """Batch number `worker_step` of the job: the next B places in an endless row of epochs.
@@ -68,7 +103,7 @@ class ModelFunction:
     def gradient(
         self, parameters: Any, statistics: Any, inputs: Any, labels: Any, seed: Any
     ) -> tuple[Any, Any, Any]:
-        """Loss, flat gradient, and flat change of the statistics for one batch.
+        """Loss, flat gradient, and flat contribution to the statistics (see `move`) of one batch.
 
         Args:
             parameters: Shape [P].
@@ -79,16 +114,24 @@ class ModelFunction:
         """
         with tf.GradientTape() as tape:
             tape.watch(parameters)
-            outputs, untrained, extra_losses = self._model.stateless_call(
-                unpack(parameters, self.parameters),
-                self._untrained(statistics, seed),
-                inputs,
-                training=True,
-                return_losses=True,
-            )
+            outputs, moved, extra_losses = self._forward(parameters, statistics, inputs, seed)
             loss = tf.reduce_mean(self._loss(labels, outputs))
             if extra_losses:
                 loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
+        contribution = moved - self.statistics_decay * statistics
+        return loss, tape.gradient(loss, parameters), contribution
+
+    def _forward(
+        self, parameters: Any, statistics: Any, inputs: Any, seed: Any
+    ) -> tuple[Any, Any, Any]:
+        """Outputs in training mode, the statistics after it, and losses of layers."""
+        outputs, untrained, extra_losses = self._model.stateless_call(
+            unpack(parameters, self.parameters),
+            self._untrained(statistics, seed),
+            inputs,
+            training=True,
+            return_losses=True,
+        )
         variables = self._model.non_trainable_variables
         moved = pack(
             [
@@ -97,7 +140,7 @@ class ModelFunction:
                 if _is_moving(variable)
             ]
         )
-        return loss, tape.gradient(loss, parameters), moved - statistics
+        return outputs, moved, extra_losses
 
     def predict(self, parameters: Any, statistics: Any, inputs: Any) -> Any:
         """The model's outputs in inference mode."""
@@ -134,3 +177,11 @@ def moving_variables(model: Any) -> list[Any]:
 
 def _is_moving(variable: Any) -> bool:
     return str(variable.dtype) == "float32"
+
+
+def _sample(data: Data, batch_size: int, model: Any) -> tuple[Any, Any]:
+    """Inputs and labels of a batch; of a small one where it is plain that the model takes it."""
+    inputs = getattr(model, "inputs", None) or []
+    is_any_size = inputs and all(tensor.shape[0] is None for tensor in inputs)
+    rows = np.arange(_FEW if is_any_size else batch_size) % len(data.train_inputs)
+    return data.train_inputs[rows], data.train_labels[rows]

@@ -50,12 +50,12 @@ class Computed:
     Attributes:
         loss: Of the batch.
         gradient: Shape [P].
-        change: Of the statistics, shape [S].
+        contribution: To the statistics (see `ModelFunction.move`), shape [S].
     """
 
     loss: float
     gradient: Vector
-    change: Vector
+    contribution: Vector
 
 
 class GradientSource:
@@ -114,6 +114,11 @@ class GradientSource:
         call = self._call_single_of_one if self.at_once == 1 else self._call_batch
         return self._threads.submit(call, wanted, seed)
 
+    def move(self, statistics: Vector, contribution: Vector) -> Vector:
+        """See `ModelFunction.move`."""
+        moved: Vector = self._function.move(statistics, contribution)
+        return moved
+
     def close(self) -> None:
         """Ends the threads."""
         self._threads.shutdown()
@@ -167,21 +172,21 @@ class GradientSource:
 
     def _call_single(self, wanted: Outstanding, seed: int) -> Computed:
         numbers = tf.constant([wanted.worker_step, seed], tf.int64)
-        loss, gradient, change = self._single(
+        loss, gradient, contribution = self._single(
             tf.constant(wanted.parameters), tf.constant(wanted.statistics), numbers
         )
-        return Computed(float(loss), gradient.numpy(), change.numpy())
+        return Computed(float(loss), gradient.numpy(), contribution.numpy())
 
     def _call_batch(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
         # Filled up, as each size would be compiled anew.
         full = [*wanted, *[wanted[-1]] * (self.at_once - len(wanted))]
-        losses, gradients, changes = self._batch(
+        losses, gradients, contributions = self._batch(
             tf.constant(np.stack([one.parameters for one in full])),
             tf.constant(np.stack([one.statistics for one in full])),
             tf.constant([one.worker_step for one in full], tf.int64),
             tf.constant(seed, tf.int64),
         )
-        rows = zip(losses.numpy(), gradients.numpy(), changes.numpy(), strict=True)
+        rows = zip(losses.numpy(), gradients.numpy(), contributions.numpy(), strict=True)
         return [Computed(float(row[0]), row[1], row[2]) for row in list(rows)[: len(wanted)]]
 
     def _traced_single(self, parameters: Any, statistics: Any, numbers: Any) -> Any:
@@ -201,5 +206,5 @@ def _agree(one: Computed, other: Computed) -> bool:
     """Whether two gradients differ by rounding alone."""
     scale = float(np.max(np.abs(other.gradient))) or 1.0
     return np.allclose(one.gradient, other.gradient, atol=_TOLERANCE * scale) and np.allclose(
-        one.change, other.change, atol=_TOLERANCE
+        one.contribution, other.contribution, atol=_TOLERANCE
     )

@@ -177,7 +177,7 @@ class TrainingLearner:
         mean_of_round = Computed(
             0.0,
             _mean([part.gradient for part in parts]),
-            _mean([part.change for part in parts]),
+            _mean([part.contribution for part in parts]),
         )
         rate = self._configuration.rate(worker_step, len(group))
         self.state = self._moved(self.state, mean_of_round, rate, worker_step)
@@ -192,7 +192,8 @@ class TrainingLearner:
     def _moved(self, state: ModelState, computed: Computed, rate: float, step: int) -> ModelState:
         momentum = self._configuration.momentum(step, self._second_since)
         moved = self._update(state, computed.gradient, rate, momentum)
-        return replace(moved, statistics=state.statistics + computed.change)
+        statistics = self._source.move(state.statistics, computed.contribution)
+        return replace(moved, statistics=statistics)
 
     def _submit(self, workers: Sequence[int]) -> None:
         future = self._source.submit([self._pulls[one] for one in workers], self._seed)

@@ -22,6 +22,7 @@ from ..jobs import (
     DENSE,
     BatchLog,
     Gate,
+    averaging_model,
     constant_data,
     first_workers,
     momentum_answer,
@@ -153,6 +154,46 @@ class TestNoUpdateIsLost:
         for index, slot in enumerate(slots):
             size = 4 * REPEATS
             assert_repeated(state.slots[index * size : (index + 1) * size], slot)
+
+    def test_of_moving_averages(self, make_program: MakeProgram) -> None:
+        """Of one and the same batch k pushes leave m^k of the start, however stale each was."""
+        program = make_program(replace(CONSTANT, model=lambda: averaging_model(0.99)))
+        fresh(program)
+        push_concurrently(program, 4, self.PUSHES, rate=0.0)
+        left = 0.99 ** (4 * self.PUSHES)
+        expected = [*(1 - left) * CONSTANT_GRADIENT, *[left] * 4]
+        np.testing.assert_allclose(program.state().statistics, expected, rtol=1e-3, atol=1e-6)
+
+    def test_and_a_late_push_moves_what_is_there_when_it_arrives(
+        self, make_program: MakeProgram
+    ) -> None:
+        gate = Gate(worker_step=500)
+        inputs = np.repeat(np.eye(4, dtype=np.float32), 4, axis=0)
+        labels = np.zeros((16, 1), np.float32)
+        data = Data(inputs, labels, inputs, labels, transform=gate.transform)
+        workload = replace(CONSTANT, model=lambda: averaging_model(0.5))
+        program = make_program(workload, 2, data)
+        means = []
+        for step in (500, *range(8)):
+            gate.open.set()
+            fresh(program)
+            program.push_update(1, step, 0, 0.0, 0.0)
+            means.append(2 * program.state().statistics[:4])
+        gate.open.clear()
+        gate.entered.clear()
+        fresh(program)
+
+        def others() -> None:
+            assert gate.entered.wait(30)
+            for step in range(8):
+                program.push_update(1, step, 0, 0.0, 0.0)
+            gate.open.set()
+
+        in_parallel(lambda: program.push_update(0, 500, 0, 0.0, 0.0), others)
+        expected = np.zeros(4)
+        for mean in [*means[1:], means[0]]:
+            expected = 0.5 * expected + 0.5 * mean
+        np.testing.assert_allclose(program.state().statistics[:4], expected, atol=1e-6)
 
     def test_of_statistics(self, keras: Any, make_program: MakeProgram) -> None:
         """A layer that counts its calls: each push moves the statistic by 1, exactly."""

@@ -191,7 +191,7 @@ def assert_same(found: list[Computed], expected: list[Computed]) -> None:
         assert one.loss == pytest.approx(other.loss, rel=1e-5)
         scale = np.abs(other.gradient).max()
         np.testing.assert_allclose(one.gradient, other.gradient, atol=1e-5 * scale)
-        np.testing.assert_allclose(one.change, other.change, atol=1e-6)
+        np.testing.assert_allclose(one.contribution, other.contribution, atol=1e-6)
 
 
 class TestManyAtOnce:
@@ -235,7 +235,7 @@ class TestManyAtOnce:
             ):
                 assert one.loss == together[place].loss
                 np.testing.assert_array_equal(one.gradient, together[place].gradient)
-                np.testing.assert_array_equal(one.change, together[place].change)
+                np.testing.assert_array_equal(one.contribution, together[place].contribution)
 
     def test_depend_on_the_seed(self, make_source: MakeSource) -> None:
         many, function = make_source(DENSE)

@@ -23,7 +23,15 @@ from syncswitch.trainers.trainer import Trainer
 from syncswitch.trainers.workload import Workload
 
 from .. import jobs
-from ..jobs import CONSTANT, DENSE, idle_model, momentum_answer, normalized_model
+from ..jobs import (
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    DENSE,
+    averaging_model,
+    idle_model,
+    momentum_answer,
+    normalized_model,
+)
 from ..reference import plain_bsp, plain_local_sgd, plain_stale_sgd, relative_error
 from ..trainer_contract import ForkContract
 from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
@@ -233,6 +241,30 @@ class TestTheSameNumbers:
         spec = spec_of(FULL_ROUNDS, 2, 0.0, profile=EVEN)
         found = final(make_trainer(FULL_ROUNDS, 2, EVEN), spec, tmp_path)
         assert_close(found, plain_stale_sgd(FULL_ROUNDS, seed=1))
+
+    @pytest.mark.parametrize("momentum", [0.9, 0.99])
+    @pytest.mark.parametrize(
+        ("protocol", "workers"),
+        [("asp", 4), ("asp", 17), ("asp", 64), ("ssp:3", 32), ("bsp", 8), ("local-sgd:2", 8)],
+    )
+    def test_moving_averages_do_not_depend_on_how_stale_a_gradient_is(
+        self,
+        make_trainer: MakeTrainer,
+        tmp_path: Path,
+        protocol: str,
+        workers: int,
+        momentum: float,
+    ) -> None:
+        """Every batch has the same mean and no variance: k updates leave m^k of the start."""
+        workload = replace(
+            CONSTANT, total_worker_steps=256, model=lambda: averaging_model(momentum)
+        )
+        spec = spec_of(workload, workers, 100.0, protocols=(protocol, "asp"))
+        found = final(make_trainer(workload, workers), spec, tmp_path)
+        left = momentum**found.updates
+        mean, variance = found.statistics.values()
+        np.testing.assert_allclose(mean, (1 - left) * CONSTANT_GRADIENT, rtol=1e-4)
+        np.testing.assert_allclose(variance, left, rtol=1e-4)
 
     def test_a_keras_optimizer_moves_as_on_the_cluster(
         self, keras: Any, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
