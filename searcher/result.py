@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from syncswitch.searcher.decision import Decided, Observation, Rule, SettingSummary
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.storage.analysis.search_costs import covered_seconds, span_of
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
@@ -142,6 +143,7 @@ def draft_policy(
         for summary in rule.progress(finished).summaries
         if summary.switch_percent == decided.switch_percent
     ]
+    speed_up = _speed_up(decided.switch_percent, rule.highest_percent, finished, rows)
     return TimingPolicy(
         fingerprint=identity.fingerprint,
         version=1,
@@ -169,6 +171,8 @@ def draft_policy(
         keep=getattr(rule, "keep", None) if rule.criterion == "kept" else None,
         kept_share=decided.kept_share,
         baseline_kept_share=decided.baseline_kept_share,
+        speed_up_low=speed_up.low if speed_up else None,
+        speed_up_high=speed_up.high if speed_up else None,
         reason=decided.reason,
     )
 
@@ -188,13 +192,31 @@ def _evidence(study: str, run: Observation, row: StoredTrial) -> Evidence:
 def _mean_seconds(
     percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
 ) -> float | None:
-    seconds = [
+    known = _seconds(percent, finished, rows)
+    return statistics.fmean(known) if known else None
+
+
+def _seconds(
+    percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> list[float]:
+    """Times of whole trainings at a setting, as far as they are known."""
+    seconds = (
         rows[run.trial_number].whole_run_seconds
         for run in finished
         if run.switch_percent == percent and not run.diverged
-    ]
-    known = [value for value in seconds if value is not None]
-    return statistics.fmean(known) if known else None
+    )
+    return [value for value in seconds if value is not None]
+
+
+def _speed_up(
+    percent: float,
+    highest_percent: float,
+    finished: Sequence[Observation],
+    rows: Mapping[int, StoredTrial],
+) -> SpeedUp | None:
+    settings = {run.switch_percent for run in finished}
+    seconds = {setting: _seconds(setting, finished, rows) for setting in settings}
+    return measured_speed_up(seconds, percent, highest_percent)
 
 
 def _estimated_baseline_seconds(

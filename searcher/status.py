@@ -86,7 +86,14 @@ class SearchStatus:
         threshold: beta.
         policy_version: Of the policy that it found.
         switch_percent: The answer.
+        criterion: What makes a switch point good, `kept` or `mean`.
         confidence: Of the answer, 0 to 1; None where the rule gives none.
+        kept_share: Expected share of later runs with the policy that keep the accuracy.
+        baseline_kept_share: The same of the first protocol alone.
+        speed_up: Of a training with the policy; None where it is not measured.
+        speed_up_low: Lower end of its 90 % interval.
+        speed_up_high: Upper end of it.
+        reason: Why the answer is the first protocol alone.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
         wall_seconds: While at least one run was under way, as far as was reported.
         rest: What is to come, of runs under way too; None where nobody asked, or none can say.
@@ -119,7 +126,14 @@ class SearchStatus:
     threshold: float
     policy_version: int | None
     switch_percent: float | None
+    criterion: str
     confidence: float | None
+    kept_share: float | None
+    baseline_kept_share: float | None
+    speed_up: float | None
+    speed_up_low: float | None
+    speed_up_high: float | None
+    reason: str | None
     cost: float | None
     wall_seconds: float
     rest: RestOfSearch | None
@@ -210,7 +224,14 @@ def search_status(
         threshold=search.threshold,
         policy_version=policy.version if policy else None,
         switch_percent=policy.switch_percent if policy else None,
+        criterion=policy.criterion if policy else rule.criterion,
         confidence=policy.confidence if policy else None,
+        kept_share=policy.kept_share if policy else None,
+        baseline_kept_share=policy.baseline_kept_share if policy else None,
+        speed_up=policy.speed_up if policy else None,
+        speed_up_low=policy.speed_up_low if policy else None,
+        speed_up_high=policy.speed_up_high if policy else None,
+        reason=policy.reason if policy else None,
         cost=None if paid is None else paid + begun,
         wall_seconds=spent.wall_seconds,
         rest=rest,

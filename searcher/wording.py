@@ -1,18 +1,26 @@
-"""How people say what policies, clusters and conditions are."""
+"""How people say what policies promise, and what clusters and conditions are."""
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.storage.records import TimingPolicy
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost
 
-__all__ = ["conditions_text", "policy_sentence", "speed_up", "workers_text"]
+__all__ = [
+    "conditions_text",
+    "kept_words",
+    "policy_sentence",
+    "promise_sentence",
+    "speed_up_text",
+    "workers_text",
+]
 
-# Below this a policy is slower by more than the noise of a few runs.
-_NO_GAIN = 0.95
+_BASELINE_PERCENT = 100.0
 
 
 def workers_text(workers: int, simulated_cluster: str | None) -> str:
@@ -28,50 +36,110 @@ def conditions_text(online: str, switch_mechanism: str, injections: str | None) 
 
 
 def policy_sentence(policy: TimingPolicy, cost: SearchCost | None = None) -> str:
-    """The policy as one would say it."""
+    """The policy as one would say it, what was measured, and what it gains."""
     first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
     steps = f"{policy.total_worker_steps:,} worker-steps"
-    if policy.switch_percent >= 100:
-        sentence = f"Train {policy.workload} with {first} for all of its {steps}"
-        reason = f": no setting with {second} that was tried keeps the accuracy"
-    else:
-        sentence = (
-            f"Train {policy.workload} with {first} for the first {policy.switch_percent:g} % of"
-            f" its {steps}, then {second}"
+    if policy.switch_percent >= _BASELINE_PERCENT:
+        return (
+            f"Train {policy.workload} with {first} for all of its {steps}:"
+            f" {_why_alone(policy, second)} ({_with_first_alone(policy)},"
+            f" {policy.threshold:g} may be lost)."
         )
-        reason = ""
+    sentence = (
+        f"Train {policy.workload} with {first} for the first {policy.switch_percent:g} % of"
+        f" its {steps}, then {second}"
+    )
     if policy.mean_accuracy is None:
-        against = f", target {policy.target_accuracy:.4f}"
-    elif policy.baseline_seconds is not None:
-        against = (
-            f": accuracy {policy.mean_accuracy:.4f} against {policy.target_accuracy:.4f} with"
-            f" {first} alone"
-        )
+        measured = f", target {policy.target_accuracy:.4f}"
     else:
-        against = (
-            f": accuracy {policy.mean_accuracy:.4f} against a target of"
-            f" {policy.target_accuracy:.4f}"
+        own = _runs(_accuracies(policy, policy.switch_percent))
+        measured = f": accuracy {policy.mean_accuracy:.4f}{own} against {_with_first_alone(policy)}"
+    may_lose = f" ({policy.threshold:g} may be lost)"
+    return f"{sentence}{measured}{may_lose}{_faster(speed_up_of(policy, cost))}."
+
+
+def promise_sentence(policy: TimingPolicy) -> str:
+    """What may be expected of later runs, and how sure that is; empty where nobody said."""
+    first = policy.first_protocol.upper()
+    if policy.criterion != "kept":
+        if policy.confidence is None:
+            return ""
+        return (
+            f"{100 * policy.confidence:.0f} % sure that this is the earliest switch that keeps the"
+            " accuracy in the mean; a single run may lose more."
         )
-    if reason:
-        return f"{sentence}{reason} ({policy.target_accuracy:.4f}, less {policy.threshold:g})."
-    faster = _faster(policy, cost)
-    return f"{sentence}{against} ({policy.threshold:g} may be lost){faster}."
+    limit = f"{policy.threshold:g}"
+    usual = policy.baseline_kept_share
+    if policy.switch_percent >= _BASELINE_PERCENT:
+        if usual is None:
+            return ""
+        return f"Of 100 runs about {100 * usual:.0f} lose at most {limit} against their mean."
+    sentences = []
+    if policy.kept_share is not None:
+        own = "" if usual is None else f"; of {first}'s own about {100 * usual:.0f} do"
+        sentences.append(
+            f"Of 100 runs with this policy about {100 * policy.kept_share:.0f} lose at most {limit}"
+            f" against {first}'s mean{own}."
+        )
+    if policy.confidence is not None:
+        enough = ""
+        if policy.keep is not None:
+            fewer = round(100 * (1 - policy.keep), 6)
+            enough = f": {100 * policy.keep:g} of 100, or at most {fewer:g} fewer than with {first}"
+        sentences.append(f"{100 * policy.confidence:.0f} % sure that enough of them do{enough}.")
+    return " ".join(sentences)
 
 
-def speed_up(policy: TimingPolicy, cost: SearchCost | None = None) -> float | None:
-    """Of a training with a policy; None where nobody knows the time of the first protocol alone."""
-    if policy.speed_up is not None:
-        return policy.speed_up
-    if cost is None or not cost.baseline_seconds or not policy.training_seconds:
-        return None
-    return cost.baseline_seconds / policy.training_seconds
+def kept_words(kept_share: float, baseline_kept_share: float | None, first_protocol: str) -> str:
+    """The promise in a few words, for tables."""
+    own = (
+        ""
+        if baseline_kept_share is None
+        else f", with {first_protocol.upper()} alone {100 * baseline_kept_share:.0f}"
+    )
+    return f"about {100 * kept_share:.0f} of 100 runs{own}"
 
 
-def _faster(policy: TimingPolicy, cost: SearchCost | None) -> str:
-    gain = speed_up(policy, cost)
-    if gain is None:
+def speed_up_text(found: SpeedUp) -> str:
+    """For example `2.9 times as fast (2.5 to 3.3)`; `about` where no interval is known."""
+    if found.low is None or found.high is None:
+        return f"about {found.value:.1f} times as fast"
+    low, high = f"{found.low:.1f}", f"{found.high:.1f}"
+    between = "" if low == high else f" ({low} to {high})"
+    return f"{found.value:.1f} times as fast{between}"
+
+
+def _why_alone(policy: TimingPolicy, second: str) -> str:
+    if policy.reason is not None:
+        return f"a switch to {second} {policy.reason}"
+    often = " often enough" if policy.criterion == "kept" else ""
+    return f"no setting with {second} that was tried keeps the accuracy{often}"
+
+
+def _with_first_alone(policy: TimingPolicy) -> str:
+    """What was measured with the first protocol alone; where nothing was, the target."""
+    accuracies = _accuracies(policy, _BASELINE_PERCENT)
+    if not accuracies:
+        return f"a target of {policy.target_accuracy:.4f}"
+    first = policy.first_protocol.upper()
+    return f"{statistics.fmean(accuracies):.4f}{_runs(accuracies)} with {first} alone"
+
+
+def _accuracies(policy: TimingPolicy, percent: float) -> list[float]:
+    return [run.converged_accuracy for run in policy.evidence if run.switch_percent == percent]
+
+
+def _runs(accuracies: list[float]) -> str:
+    if not accuracies:
         return ""
-    about = "" if policy.speed_up is not None else "about "
-    if gain < _NO_GAIN:
-        return f", but only {about}{gain:.1f} times as fast: the switch gains nothing here"
-    return f", {about}{gain:.1f} times as fast"
+    return f" in {len(accuracies)} run{'' if len(accuracies) == 1 else 's'}"
+
+
+def _faster(found: SpeedUp | None) -> str:
+    if found is None:
+        return ""
+    if found.value <= 1:
+        return f", but {speed_up_text(found)}: the switch gains nothing here"
+    if found.low is not None and found.low <= 1:
+        return f", {speed_up_text(found)}: perhaps it gains nothing"
+    return f", {speed_up_text(found)}"

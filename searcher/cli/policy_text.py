@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.wording import policy_sentence, workers_text
+from syncswitch.searcher.wording import kept_words, policy_sentence, promise_sentence, workers_text
 from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _Named = tuple[str, "TimingPolicy"]
 def print_policy(entry: PolicyEntry) -> None:
     """One policy: what it says, and where it comes from."""
     policy = entry.policy
-    print_text(policy_sentence(policy))
+    _print_sentences(policy)
     click.echo()
     names = ", ".join(entry.aliases) or "-"
     rows = [
@@ -44,6 +44,8 @@ def print_policy(entry: PolicyEntry) -> None:
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {len(policy.evidence)} runs, study {policy.study}"),
+        ("criterion", policy.criterion),
+        ("kept", _kept(policy)),
         ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
         ("created", policy.created_at),
         ("imported", entry.imported_at),
@@ -52,6 +54,19 @@ def print_policy(entry: PolicyEntry) -> None:
     for name, value in rows:
         if value is not None:
             click.echo(f"{name:<12} {value}")
+
+
+def _print_sentences(policy: TimingPolicy) -> None:
+    print_text(policy_sentence(policy))
+    promise = promise_sentence(policy)
+    if promise:
+        print_text(promise)
+
+
+def _kept(policy: TimingPolicy) -> str | None:
+    if policy.kept_share is None:
+        return None
+    return kept_words(policy.kept_share, policy.baseline_kept_share, policy.first_protocol)
 
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
@@ -95,7 +110,7 @@ def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
     policy, cluster = suggestion.policy, suggestion.identity.cluster
     click.echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
     click.echo()
-    print_text(policy_sentence(policy))
+    _print_sentences(policy)
     click.echo()
     click.echo(f"How its job differs from {shlex.join(wanted)}:")
     for words in suggestion.differences or ("nothing that is known",):

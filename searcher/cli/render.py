@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.wording import policy_sentence, speed_up
+from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.wording import policy_sentence, promise_sentence
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.trainers.console import print_table, print_text
 
@@ -34,6 +35,7 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
     from syncswitch.storage.policy_file import policy_to_dict
 
     policy, cost = result.policy, result.cost
+    speed_up = speed_up_of(policy, cost)
     return {
         "policy": policy_to_dict(policy),
         "search": {
@@ -49,7 +51,7 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
             "speculative_trials": cost.speculative_trials,
             "cancelled_trials": cost.cancelled_trials,
             "wall_seconds": cost.wall_seconds,
-            "speed_up": speed_up(policy, cost),
+            "speed_up": speed_up.value if speed_up else None,
         },
         "settings": [
             {
@@ -71,10 +73,9 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
     )
     click.echo()
     print_text(policy_sentence(policy, cost))
-    if policy.confidence is not None:
-        print_text(
-            f"{100 * policy.confidence:.0f} % sure that this is the earliest switch that keeps it."
-        )
+    promise = promise_sentence(policy)
+    if promise:
+        print_text(promise)
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     click.echo(f"  {how_to_use}")
 

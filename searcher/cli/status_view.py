@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from syncswitch.searcher.wording import conditions_text, workers_text
+from syncswitch.searcher.wording import conditions_text, kept_words, workers_text
 from syncswitch.storage.event_rows import condition_values
 
 if TYPE_CHECKING:
@@ -144,11 +144,24 @@ def _answer(search: SearchStatus) -> str:
     known = "not measured yet" if target is None else f"{target:.4f}"
     accuracy = f"target {known}, of which {search.threshold:g} may be lost"
     if search.switch_percent is not None:
-        sure = f", {100 * search.confidence:.0f} % sure" if search.confidence is not None else ""
-        return f"switch at {search.switch_percent:g} % (version {search.policy_version}{sure})"
+        promised = _promised(search)
+        return f"switch at {search.switch_percent:g} % (version {search.policy_version}{promised})"
     if search.lower_percent is None:
         return accuracy
     return f"switch between {search.lower_percent:g} and {search.upper_percent:g} %; {accuracy}"
+
+
+def _promised(search: SearchStatus) -> str:
+    """What may be expected of the answer, as far as it says."""
+    words = ""
+    if search.reason is not None:
+        words = f"; a switch {search.reason}"
+    if search.kept_share is not None:
+        shares = (search.kept_share, search.baseline_kept_share)
+        words += f"; kept in {kept_words(*shares, search.first_protocol)}"
+    elif search.confidence is not None:
+        words += f"; {100 * search.confidence:.0f} % sure"
+    return words
 
 
 def _outlook(search: SearchStatus) -> Text:

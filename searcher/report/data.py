@@ -11,6 +11,7 @@ from syncswitch.searcher.estimates import mean
 from syncswitch.searcher.report.search_path import PathStep
 from syncswitch.searcher.result import SearchCost
 from syncswitch.searcher.rules.comparison import ComparisonRule
+from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.storage.analysis.search_costs import StudyCost
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT, SettingStatistics
 from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
@@ -224,11 +225,19 @@ class ReportData:
         return None if self.answer is None else self.answer.training_seconds
 
     @property
-    def speed_up(self) -> float | None:
-        """Times as fast as the first protocol alone; None where either time is unknown."""
+    def measured_speed_up(self) -> SpeedUp | None:
+        """Times as fast as the first protocol alone, and how surely; None where that is unknown."""
+        if self.answer is not None and self.answer.speed_up is not None:
+            return speed_up_of(self.answer)
         if not self.policy_seconds or not self.baseline_seconds:
             return None
-        return self.baseline_seconds / self.policy_seconds
+        return SpeedUp(self.baseline_seconds / self.policy_seconds)
+
+    @property
+    def speed_up(self) -> float | None:
+        """The same without its interval."""
+        found = self.measured_speed_up
+        return found.value if found else None
 
     @property
     def recurrences_to_pay_back(self) -> float | None:

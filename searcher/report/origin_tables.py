@@ -15,6 +15,8 @@ from syncswitch.searcher.report.table import (
     table_of,
     value_text,
 )
+from syncswitch.searcher.wording import kept_words
+from syncswitch.storage.records import TimingPolicy
 
 __all__ = [
     "evidence_table",
@@ -41,11 +43,19 @@ def policy_table(data: ReportData) -> Table:
         ),
         ("found by", f"{found.strategy}, {len(found.evidence)} runs"),
         ("search", found.study),
+        ("criterion", found.criterion),
+        ("kept", _kept(found)),
         ("sure", NONE if found.confidence is None else f"{100 * found.confidence:.3g} %"),
         ("created", found.created_at),
         *([("imported", entry.imported_at)] if entry.imported_at else []),
     ]
     return table_of("Policy", (), rows)
+
+
+def _kept(found: TimingPolicy) -> str:
+    if found.kept_share is None:
+        return NONE
+    return kept_words(found.kept_share, found.baseline_kept_share, found.first_protocol)
 
 
 def identity_table(data: ReportData) -> Table:

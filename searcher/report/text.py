@@ -10,8 +10,9 @@ from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.phases import setting_phases
 from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.searcher.wording import policy_sentence
+from syncswitch.searcher.wording import policy_sentence, promise_sentence
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
+from syncswitch.storage.records import TimingPolicy
 from syncswitch.storage.trials import SearchInfo
 
 __all__ = [
@@ -32,7 +33,7 @@ def headline(data: ReportData) -> str:
     """The policy in one sentence; without one, how far its search is."""
     name = data.identity.name
     if data.answer is not None:
-        return policy_sentence(data.answer)
+        return f"{policy_sentence(data.answer)} {promise_sentence(data.answer)}".strip()
     complete = sum(run.is_complete for run in data.runs)
     if data.search is None:
         return f"{_number(complete, 'run')} of {name} recorded; nobody has searched for its policy."
@@ -74,9 +75,12 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
         figures = [(f"{answer.switch_percent:g} %", f"of the job in {data.first}")]
     if answer is not None and answer.mean_accuracy is not None:
         figures.append((f"{answer.mean_accuracy:.4f}", "accuracy"))
-    if data.speed_up is not None:
-        about = "about " if answer is not None and answer.speed_up is None else ""
-        figures.append((f"{about}{data.speed_up:.2f}", f"times as fast as {data.first} alone"))
+    gain = data.measured_speed_up
+    if gain is not None:
+        is_sure = gain.low is not None and gain.high is not None
+        between = f" ({gain.low:.2f} to {gain.high:.2f})" if is_sure else ""
+        value = f"{'' if is_sure else 'about '}{gain.value:.2f}"
+        figures.append((value, f"times as fast as {data.first} alone{between}"))
     if data.cost is not None and data.cost.bsp_multiples is not None:
         about = "about " if data.cost.is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
@@ -87,10 +91,26 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
     if recurrences is not None:
         times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
         figures.append((times, "trainings until that is paid back"))
-    if answer is not None and answer.confidence is not None:
-        tried = _points({run.switch_percent for run in answer.evidence})
-        sure = f"sure that this is the earliest of the switch points tried ({tried}) that keeps it"
-        figures.append((f"{100 * answer.confidence:.0f} %", sure))
+    if answer is not None:
+        figures += _promised(answer, data.first)
+    return figures
+
+
+def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
+    """What may be expected of later runs, and how sure that is."""
+    figures = []
+    if answer.kept_share is not None:
+        usual = answer.baseline_kept_share
+        own = "" if usual is None else f"; with {first} alone {100 * usual:.0f}"
+        words = f"of 100 later runs lose at most {answer.threshold:g}{own}"
+        figures.append((f"about {100 * answer.kept_share:.0f}", words))
+    if answer.confidence is None or (answer.criterion == "kept" and answer.switch_percent >= 100):
+        return figures
+    tried = _points({run.switch_percent for run in answer.evidence})
+    sure = f"sure that this is the earliest of the switch points tried ({tried}) that keeps it"
+    if answer.criterion == "kept":
+        sure = "sure that enough of them do"
+    figures.append((f"{100 * answer.confidence:.0f} %", sure))
     return figures
 
 
@@ -119,11 +139,16 @@ def accuracy_sentence(data: ReportData) -> str:
     if data.acceptance is None:
         return f"Each point is a run; further left means an earlier switch.{lost}"
     accepted = data.acceptance
+    good = "A switch point is good where the mean lies in the band or above it"
+    if _criterion(data) == "kept":
+        good = (
+            "A run keeps the accuracy where it lies in the band or above it, and a switch point is"
+            " good where enough runs do"
+        )
     return (
-        "Further left is an earlier switch, so a shorter training. A switch point is good where"
-        f" the mean lies in the band or above it: at {accepted.least_accuracy:.4f} or more,"
-        f" which is the target {accepted.target_accuracy:.4f} less {accepted.threshold:g}"
-        f" ({accepted.origin}).{lost}"
+        f"Further left is an earlier switch, so a shorter training. {good}: at"
+        f" {accepted.least_accuracy:.4f} or more, which is the target"
+        f" {accepted.target_accuracy:.4f} less {accepted.threshold:g} ({accepted.origin}).{lost}"
     )
 
 
@@ -241,6 +266,12 @@ def events_sentence(data: ReportData) -> str:
         f"{_number(number, 'event')} in {_number(len(runs), 'run')}: stragglers, failures and what"
         " was done about them. A line is a run from its start to its end."
     )
+
+
+def _criterion(data: ReportData) -> str:
+    if data.answer is not None:
+        return data.answer.criterion
+    return "mean" if data.search is None else stored_rule(data.search).criterion
 
 
 def _what(data: ReportData) -> str:

@@ -94,6 +94,8 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
         "mean_accuracy",
         "target_accuracy",
         "speed_up",
+        "speed_up_low",
+        "speed_up_high",
         "training_seconds",
         "evidence_seconds",
         "study",

@@ -60,7 +60,14 @@ SEARCH = SearchStatus(
     threshold=0.01,
     policy_version=None,
     switch_percent=None,
+    criterion="kept",
     confidence=None,
+    kept_share=None,
+    baseline_kept_share=None,
+    speed_up=None,
+    speed_up_low=None,
+    speed_up_high=None,
+    reason=None,
     cost=2.5,
     wall_seconds=120.0,
     rest=RestOfSearch(3.0, 1.5, 0.5, 2.5),
@@ -136,6 +143,18 @@ def test_a_search_whose_searcher_is_dead_is_not_between_two_runs() -> None:
     dead = replace(between, in_flight=(replace(RUN, state="lost"),))
     assert "adaptive, between two runs" in "\n".join(drawn(Screen([between], []), 80, 24))
     assert "adaptive, stopped" in "\n".join(drawn(Screen([dead], []), 80, 24))
+
+
+def test_an_answer_says_what_it_promises() -> None:
+    found = replace(SEARCH, policy_version=2, switch_percent=12.5, confidence=0.976)
+    assert "switch at 12.5 % (version 2; 98 % sure)" in drawn(Screen([found], []), 80, 24)[2]
+    kept = replace(found, kept_share=0.93, baseline_kept_share=0.954)
+    assert (
+        "switch at 12.5 % (version 2; kept in about 93 of 100 runs, with BSP alone 95)"
+        in drawn(Screen([kept], []), 80, 24)[2]
+    )
+    alone = replace(found, switch_percent=100.0, confidence=None, reason="saves no time")
+    assert "(version 2; a switch saves no time)" in drawn(Screen([alone], []), 80, 24)[2]
 
 
 def test_one_run_is_one_run() -> None:

@@ -27,8 +27,10 @@ from syncswitch.searcher.report import figures, load_report, page_of
 from syncswitch.searcher.report.costs import setting_costs
 from syncswitch.searcher.report.figure_tables import time_table
 from syncswitch.searcher.report.happened import eventful_runs
+from syncswitch.searcher.report.origin_tables import policy_table
 from syncswitch.searcher.report.phases import setting_phases
 from syncswitch.searcher.report.text import (
+    accuracy_sentence,
     cost_sentence,
     headline,
     key_figures,
@@ -187,6 +189,26 @@ def test_a_policy_is_the_earliest_of_what_was_tried(database: Database) -> None:
     publish(database, add_search(database), confidence=0.99)
     sure = dict(key_figures(load_report(database, "generated")))["99 %"]
     assert sure == "sure that this is the earliest of the switch points tried (100 %) that keeps it"
+
+
+def test_a_policy_says_what_later_runs_may_expect(database: Database) -> None:
+    promise = {"kept_share": 0.93, "baseline_kept_share": 0.954, "confidence": 0.8, "keep": 0.95}
+    gain = {"speed_up_low": 1.31, "speed_up_high": 1.55}
+    publish(database, add_search(database), criterion="kept", **promise, **gain)
+    data = load_report(database, "generated")
+    figures = dict(key_figures(data))
+    assert figures["about 93"] == "of 100 later runs lose at most 0.01; with BSP alone 95"
+    assert figures["80 %"] == "sure that enough of them do"
+    assert figures["1.43"] == "times as fast as BSP alone (1.31 to 1.55)"
+    assert "Of 100 runs with this policy about 93 lose at most 0.01" in headline(data)
+    assert "a switch point is good where enough runs do: at 0.9400 or more" in (
+        accuracy_sentence(data)
+    )
+    facts = dict(policy_table(data).rows)
+    assert (facts["criterion"], facts["kept"]) == (
+        "kept",
+        "about 93 of 100 runs, with BSP alone 95",
+    )
 
 
 def test_a_finished_search_has_no_place_where_its_answer_could_lie(database: Database) -> None:
