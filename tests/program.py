@@ -64,7 +64,11 @@ def start(program: str, *arguments: object, folder: Path) -> subprocess.Popen[st
 def run(program: str, *arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end."""
     process = start(program, *arguments, folder=folder)
-    out, err = process.communicate(timeout=240)
+    try:
+        out, err = process.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

@@ -1,7 +1,7 @@
 """Times and memory of a database with years of runs; nothing here passes or fails.
 
     python -m tests.benchmarks.database [--trials 100000] [--evaluations-per-trial 100]
-        [--storage URL | --postgresql] [--plans]
+        [--imported-runs 5000] [--storage URL | --postgresql] [--plans]
 
 Fills an empty database with generated values, then asks what people and jobs ask. Without
 `--storage` the database is a temporary one. `--plans` shows how the database answers each question.
@@ -39,10 +39,10 @@ from tests.benchmarks.database_content import (
     study_of,
     write_logs,
 )
+from tests.benchmarks.limit import at_most
 from tests.program import run
 
 CALLS = 500
-IMPORTED_RUNS = 5000
 CHUNK_ROWS = 100_000
 
 
@@ -56,6 +56,11 @@ class Question(NamedTuple):
 
 def main() -> None:
     options = _options()
+    with at_most(1800 + options.trials / 10):
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name, _database_url(options, Path(name)) as url:
         table = Table(title=f"{options.trials:,} trials on {url.partition(':')[0]}")
         table.add_column("what")
@@ -72,7 +77,7 @@ def main() -> None:
             f"{rows:,} evaluations into pandas, {CHUNK_ROWS:,} at a time",
             f"{rows / seconds:,.0f}/s, peak memory {peak_mib:.0f} MiB",
         )
-        _import(table, url, Path(name), options.evaluations_per_trial)
+        _import(table, url, Path(name), options)
         _programs(table, url, Path(name))
     Console(width=110).print(table)
     print(*plans, sep="\n")
@@ -82,6 +87,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--evaluations-per-trial", type=int, default=100)
+    parser.add_argument("--imported-runs", type=int, default=5000)
     parser.add_argument("--storage", metavar="URL")
     parser.add_argument("--postgresql", action="store_true")
     parser.add_argument("--plans", action="store_true")
@@ -260,16 +266,17 @@ def _stream(url: str) -> None:
         pass
 
 
-def _import(table: Table, url: str, folder: Path, evaluations: int) -> None:
-    manifest = write_logs(folder / "logs", IMPORTED_RUNS, evaluations)
+def _import(table: Table, url: str, folder: Path, options: argparse.Namespace) -> None:
+    runs, evaluations = options.imported_runs, options.evaluations_per_trial
+    manifest = write_logs(folder / "logs", runs, evaluations)
     start = time.perf_counter()
     done = run("syncswitch-search", "import", manifest, "--storage", url, folder=folder)
     seconds = time.perf_counter() - start
     if done.returncode != 0:
         raise SystemExit(done.stderr)
-    rows = IMPORTED_RUNS * evaluations
+    rows = runs * evaluations
     table.add_row(
-        f"syncswitch-search import, {IMPORTED_RUNS:,} runs, {rows:,} evaluations",
+        f"syncswitch-search import, {runs:,} runs, {rows:,} evaluations",
         f"{rows / seconds:,.0f}/s",
     )
 

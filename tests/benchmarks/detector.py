@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector
+from tests.benchmarks.limit import at_most
 from tests.trainers.stragglers.traces import NOISES, round_seconds
 
 SIZES = (4, 8, 16)
@@ -130,7 +131,11 @@ def main() -> None:
         "until detection, median/90th percentile, then the share that is missed."
     )
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
+    most_seconds = 600 + len(options.windows) * (60 * options.runs + options.rounds)
+    with (
+        at_most(most_seconds),
+        ProcessPoolExecutor(options.processes, mp_context=context) as pool,
+    ):
         for settings in options.windows:
             cases = [
                 Case(workers, noise, replace(settings, relative_floor=floor))

@@ -8,8 +8,10 @@ For every line on standard input it trains and prints worker-steps per second.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -19,7 +21,8 @@ from syncswitch.trainers.trainer import Trainer
 from tests.benchmarks.workload import WORKER_STEPS, workload
 
 WORKERS = 4
-REFERENCE = "tests.benchmarks.workload:workload"
+REFERENCE = "TensorFlow ParameterServerStrategy, servers"
+WORKLOAD = "tests.benchmarks.workload:workload"
 
 Round = Callable[[], float]
 
@@ -42,7 +45,7 @@ def in_process(switch_percent: float) -> Round:
 def processes(switch_percent: float) -> Round:
     from syncswitch.trainers.cluster.isolated import IsolatedTrainer
 
-    return syncswitch_round(IsolatedTrainer(REFERENCE, WORKERS), switch_percent)
+    return syncswitch_round(IsolatedTrainer(WORKLOAD, WORKERS), switch_percent)
 
 
 def dataset(seed: int = 0) -> object:
@@ -59,6 +62,13 @@ def dataset(seed: int = 0) -> object:
     )
 
 
+def end_with(server: subprocess.Popen[bytes], name: str) -> None:
+    """Ends this process when a server does: TensorFlow would wait for it without an end."""
+    status = server.wait()
+    print(f"the server of {name} ended with status {status}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
 def coordinator() -> Round:
     """TensorFlow's own parameter server training, as its tutorial writes it."""
     import keras
@@ -69,7 +79,8 @@ def coordinator() -> Round:
     for job, tasks in addresses.items():
         for task in range(len(tasks)):
             arguments = [json.dumps(addresses), job, str(task)]
-            subprocess.Popen([sys.executable, "-m", "tests.benchmarks.server", *arguments])
+            server = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.server", *arguments])
+            threading.Thread(target=end_with, args=(server, f"{job} {task}"), daemon=True).start()
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(addresses), rpc_layer="grpc"
     )
@@ -135,7 +146,7 @@ def single() -> Round:
 ENGINES: dict[str, Callable[[], Round]] = {
     "syncswitch ASP, servers": lambda: processes(0.0),
     "syncswitch BSP, servers": lambda: processes(100.0),
-    "TensorFlow ParameterServerStrategy, servers": coordinator,
+    REFERENCE: coordinator,
     "syncswitch ASP, in-process": lambda: in_process(0.0),
     "syncswitch BSP, in-process": lambda: in_process(100.0),
     "single process": single,

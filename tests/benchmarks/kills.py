@@ -1,44 +1,48 @@
 """Kills a search with -9 at random moments and compares its end with an undisturbed one.
 
-python -m tests.benchmarks.kills [KILLS] [SEED]
+python -m tests.benchmarks.kills [--kills 20] [--seed 0] [--runs 5] [--settings 5]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sqlite3
-import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.limit import at_most
 from tests.program import TINY_WORKLOAD, run, start
 
-SEARCH = ("run", "tiny_jobs.py:tiny", "--workers", 2, "--runs", 5, "--threshold", 0.3, "--json")
+SEARCH = ("run", "tiny_jobs.py:tiny", "--workers", 2, "--threshold", 0.3, "--json")
 
 
 def main() -> None:
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    moments = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    with tempfile.TemporaryDirectory() as folder:
-        undisturbed = finished_search(Path(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        made = kill(Path(folder), kills, moments)
-        killed = finished_search(Path(folder))
+    options = _options()
+    search = (*SEARCH, "--runs", options.runs, "--settings", options.settings)
+    moments = random.Random(options.seed)
+    with at_most(1200 + 60 * options.kills):
+        with tempfile.TemporaryDirectory() as folder:
+            undisturbed = finished_search(Path(folder), search)
+        with tempfile.TemporaryDirectory() as folder:
+            made = kill(Path(folder), search, options.kills, moments)
+            killed = finished_search(Path(folder), search)
     print(f"killed {made} times; undisturbed and killed search:")
     for name in ("completed", "most_often", "policies", "switch_percent", "target_accuracy"):
         print(f"  {name:16} {undisturbed[name]!s:>20} {killed[name]!s:>20}")
     print("same runs" if undisturbed["runs"] == killed["runs"] else "DIFFERENT runs")
 
 
-def kill(folder: Path, kills: int, moments: random.Random) -> int:
+def kill(folder: Path, search: Sequence[object], kills: int, moments: random.Random) -> int:
     (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
     made = 0
     while made < kills:
-        process = start("syncswitch-search", *SEARCH, folder=folder)
+        process = start("syncswitch-search", *search, folder=folder)
         time.sleep(moments.uniform(0.5, 4.5))
         if process.poll() is not None:
             break
@@ -48,9 +52,9 @@ def kill(folder: Path, kills: int, moments: random.Random) -> int:
     return made
 
 
-def finished_search(folder: Path) -> dict[str, Any]:
+def finished_search(folder: Path, search: Sequence[object]) -> dict[str, Any]:
     (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    done = run("syncswitch-search", *SEARCH, folder=folder)
+    done = run("syncswitch-search", *search, folder=folder)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
     with sqlite3.connect(folder / "syncswitch.db") as database:
@@ -70,6 +74,15 @@ def finished_search(folder: Path) -> dict[str, Any]:
         "switch_percent": policy["switch_percent"],
         "target_accuracy": policy["target_accuracy"],
     }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Kills a search with -9 at random moments.")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--settings", type=int, default=5)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

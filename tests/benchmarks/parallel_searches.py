@@ -41,6 +41,7 @@ from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workload import load_workload
 from tests.benchmarks.generated_problems import generated_problem
+from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BETA, Problem, halvings
 from tests.benchmarks.recorded_problems import RecordedJob, recorded_jobs
 from tests.recordings import PAPER
@@ -85,6 +86,11 @@ def main() -> None:
     options = _options()
     # numpy's threads would only wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with at_most(3600 + 60 * (options.problems + options.simulations)):
+        compare(options)
+
+
+def compare(options: argparse.Namespace) -> None:
     rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:

@@ -1,6 +1,6 @@
 """Protocols side by side on simulated clusters: accuracy, time, and time to an accuracy.
 
-    python -m tests.benchmarks.protocols [SEEDS]
+    python -m tests.benchmarks.protocols [--seeds 3] [--worker-steps N]
 
 On mixed workers each protocol trains alone, at a rate that all of them bear. On 16 equal workers
 the built-in digits workload shows what ASP costs, and what a switch saves of it.
@@ -8,8 +8,8 @@ the built-in digits workload shows what ASP costs, and what a switch saves of it
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,10 +22,11 @@ from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workload import Workload
 from syncswitch.trainers.workloads.digits import workload as digits
+from tests.benchmarks.limit import at_most
 
 ALONE = ("bsp", "ssp:3", "dssp:3-15", "dssp:3-15:unbounded", "asp", "ds-sync:2", "local-sgd:8")
 TARGET_ACCURACY = 0.95
-BEARABLE = replace(digits, learning_rate=0.01)
+BEARABLE_RATE = 0.01
 
 Run = tuple[str, tuple[str, str], float]
 
@@ -83,15 +84,28 @@ def _mean(
 
 
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    options = _options()
+    with at_most(1800 * (1 + options.seeds)):
+        compare(replace(digits, total_worker_steps=options.worker_steps), options.seeds)
+
+
+def compare(workload: Workload, seeds: int) -> None:
+    bearable = replace(workload, learning_rate=BEARABLE_RATE)
     mixed = [(name, (name, "asp" if name != "asp" else "bsp"), 100.0) for name in ALONE]
     show(
-        f"digits at rate {BEARABLE.learning_rate:g}, 4 workers, every second one half as fast",
-        measure(BEARABLE, 4, "heterogeneous", mixed, seeds),
+        f"digits at rate {BEARABLE_RATE:g}, 4 workers, every second one half as fast",
+        measure(bearable, 4, "heterogeneous", mixed, seeds),
     )
     pair = ("bsp", "asp")
     switched = [("BSP", pair, 100.0), ("BSP for 50 %, then ASP", pair, 50.0), ("ASP", pair, 0.0)]
-    show("digits, 16 equal workers", measure(digits, 16, "uniform", switched, seeds))
+    show("digits, 16 equal workers", measure(workload, 16, "uniform", switched, seeds))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Protocols side by side on simulated clusters.")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--worker-steps", type=int, default=digits.total_worker_steps)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -15,12 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.benchmarks.limit import at_most
 from tests.trainers.ray_cluster.local_cluster import LocalCluster
 
 _NODES = 3
 _CPUS = 2
 # Into the second run, which is the first one after the switch that is asked about.
 _LOOK_SECONDS = 0.5
+# Of one search, which usually takes one or two minutes.
+_MOST_SECONDS = 900.0
 
 
 def search(folder: Path, *, loses_a_node: bool) -> dict[str, object]:
@@ -74,7 +77,7 @@ def main() -> None:
         del sys.argv[1]
         search_main(prog_name="syncswitch-search")
     for name, loses_a_node in (("in peace", False), ("one node lost", True)):
-        with tempfile.TemporaryDirectory() as folder:
+        with at_most(_MOST_SECONDS), tempfile.TemporaryDirectory() as folder:
             start = time.monotonic()
             found = search(Path(folder), loses_a_node=loses_a_node)
             print(f"{name} ({time.monotonic() - start:.0f} s): {json.dumps(found)}", flush=True)

@@ -9,7 +9,9 @@ import json
 import sys
 
 from syncswitch.trainers.cluster.network import die_with_parent
-from syncswitch.trainers.cluster.server import serve
+from syncswitch.trainers.cluster.server import do_without_keras, serve
 
 die_with_parent()
-serve(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+do_without_keras()
+addresses, job, task = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+serve(addresses, job, task, int(addresses[job][task].rpartition(":")[2]))

@@ -1,14 +1,14 @@
 """Gradients per second of simulated training, and against one gradient at a time.
 
-    python -m tests.benchmarks.simulator [ROUNDS]
+    python -m tests.benchmarks.simulator [--rounds 5] [--gradients 2048] [--workers 8 64 1024]
 
 The clusters take turns, so that a machine whose speed drifts does so for all of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
 from dataclasses import replace
 
@@ -21,25 +21,24 @@ from syncswitch.trainers.simulated.gradients import GradientSource
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workloads.digits import workload as digits
+from tests.benchmarks.limit import at_most
 
-WORKER_STEPS = 2048
-SIZES = (8, 64, 1024)
 ALONE = "8 workers, one at a time"
-
-# A rate at which no run diverges, so that all do the same work.
-workload = replace(
-    digits,
-    total_worker_steps=WORKER_STEPS,
-    learning_rate=1e-4,
-    learning_rate_boundaries=(),
-    evaluation_interval_worker_steps=WORKER_STEPS,
-)
 
 
 class Cluster:
     """A simulated cluster that is measured again and again."""
 
-    def __init__(self, workers: int, *, at_once: bool = True) -> None:
+    def __init__(self, workers: int, gradients: int, *, at_once: bool = True) -> None:
+        # A rate at which no run diverges, so that all do the same work.
+        workload = replace(
+            digits,
+            total_worker_steps=gradients,
+            learning_rate=1e-4,
+            learning_rate_boundaries=(),
+            evaluation_interval_worker_steps=gradients,
+        )
+        self._gradients = gradients
         profile = load_profile(DEFAULT_PROFILE)
         self._identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
         self._trainer = SimulatedTrainer(workload, workers, profile)
@@ -50,21 +49,23 @@ class Cluster:
     def gradients_per_second(self, switch_percent: float) -> float:
         start = time.perf_counter()
         self._trainer.train(TrialSpec(self._identity, switch_percent, 0))
-        return WORKER_STEPS / (time.perf_counter() - start)
+        return self._gradients / (time.perf_counter() - start)
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    clusters = {f"{size:,} workers": Cluster(size) for size in SIZES}
-    clusters[ALONE] = Cluster(8, at_once=False)
+    options = _options()
     figures: dict[tuple[str, str], list[float]] = {}
-    for _ in range(rounds):
-        for protocol, percent in (("ASP", 0.0), ("BSP", 100.0)):
-            for name, cluster in clusters.items():
-                figures.setdefault((name, protocol), []).append(
-                    cluster.gradients_per_second(percent)
-                )
-    table = Table(title=f"digits, {rounds} rounds of {WORKER_STEPS:,} gradients")
+    with at_most(600 * (1 + options.rounds)):
+        gradients = options.gradients
+        clusters = {f"{size:,} workers": Cluster(size, gradients) for size in options.workers}
+        clusters[ALONE] = Cluster(8, gradients, at_once=False)
+        for _ in range(options.rounds):
+            for protocol, percent in (("ASP", 0.0), ("BSP", 100.0)):
+                for name, cluster in clusters.items():
+                    figures.setdefault((name, protocol), []).append(
+                        cluster.gradients_per_second(percent)
+                    )
+    table = Table(title=f"digits, {options.rounds} rounds of {options.gradients:,} gradients")
     for column in ("cluster", "protocol", "gradients/s (median)", "times one at a time (median)"):
         table.add_column(column, justify="left" if column in ("cluster", "protocol") else "right")
     for (name, protocol), values in figures.items():
@@ -72,6 +73,14 @@ def main() -> None:
         ratio = statistics.median(value / alone for value, alone in pairs)
         table.add_row(name, protocol, f"{statistics.median(values):,.0f}", f"{ratio:.2f}")
     Console(width=100).print(table)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Gradients per second of simulated training.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gradients", type=int, default=2048, help="of each training")
+    parser.add_argument("--workers", type=int, nargs="+", default=[8, 64, 1024])
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

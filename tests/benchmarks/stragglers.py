@@ -36,6 +36,7 @@ from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.stragglers.online import ONLINE
 from syncswitch.trainers.trainer import Trainer
 from syncswitch.trainers.workload import load_workload
+from tests.benchmarks.limit import at_most
 
 PROTOCOLS = ("bsp", "asp")
 SCENARIOS = {
@@ -192,7 +193,8 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     arguments = parsed()
     scenarios = arguments.scenarios or SCENARIOS[arguments.trainer]
-    with opened(arguments) as (trainer, identity):
+    runs = arguments.seeds * (1 + len(scenarios) * len(ONLINE))
+    with at_most(1800 + 300 * runs), opened(arguments) as (trainer, identity):
         usual = TrialSpec(identity, arguments.switch_percent, 0)
         found = rows(measure(trainer, usual, scenarios, arguments.seeds))
     where = arguments.profile if arguments.trainer == "simulated" else arguments.launcher

@@ -30,6 +30,7 @@ from rich.table import Table
 from syncswitch.searcher.estimates import Estimate
 from tests.benchmarks.contenders import ADAPTIVE, REFERENCE, Contender, Outcome, contenders, judged
 from tests.benchmarks.generated_problems import generated_problem
+from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import Problem
 from tests.benchmarks.recorded_problems import recorded_jobs
 from tests.benchmarks.rivals import BASELINE_RUNS, TRIALS, has_gp
@@ -208,4 +209,5 @@ def _share_cell(estimate: Estimate) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    with at_most(21_600):
+        main()

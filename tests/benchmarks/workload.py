@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from syncswitch.trainers.workloads import digits
 
-WORKER_STEPS = 1000
+# From the environment, as servers and engines load it in processes of their own.
+WORKER_STEPS = int(os.environ.get("SYNCSWITCH_BENCHMARK_WORKER_STEPS", "1000"))
 
 workload = replace(
     digits.workload,

@@ -1,0 +1,134 @@
+"""Each benchmark of training runs, tiny: what it measures is not looked at here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.benchmarks import detector, protocols, simulator, stragglers
+from tests.benchmarks.engines import REFERENCE
+
+ROOT = Path(__file__).parents[2]
+Play = Callable[..., str]
+
+
+@pytest.fixture
+def play(devices: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
+    """Plays a benchmark in this process, which has TensorFlow; gives what it prints."""
+
+    def main(module: ModuleType, *arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, arguments)])
+        module.main()
+        return capsys.readouterr().out
+
+    return main
+
+
+def program(name: str, *arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.benchmarks.{name}", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ended(code: str) -> subprocess.CompletedProcess[str]:
+    """A program that shall end itself."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_throughput_of_engines_is_compared_with_that_of_tensorflow() -> None:
+    others = ("syncswitch ASP, servers", "syncswitch BSP, in-process", "single process")
+    sizes = ("--rounds", 1, "--worker-steps", 40)
+    lines = program("throughput", *sizes, "--engines", *others, REFERENCE).splitlines()
+    assert lines[0].strip() == "digits, 4 workers, 1 rounds of 40 worker-steps"
+    rows = [line.split("│")[1:4] for line in lines if line.startswith("│")]
+    assert [row[0].strip() for row in rows] == [*others, REFERENCE]
+    assert rows[-1][2].strip() == "1.00, 1.00, 1.00"
+    assert f"Ratio: to {REFERENCE}" in lines[-2]
+
+
+def test_an_engine_whose_server_dies_says_so_and_ends() -> None:
+    done = ended("""
+        import sys
+        from tests.benchmarks.throughput import Engine
+        code = (
+            "import subprocess, threading, time\\n"
+            "from tests.benchmarks.engines import end_with\\n"
+            "server = subprocess.Popen(['false'])\\n"
+            "threading.Thread(target=end_with, args=(server, 'worker 1')).start()\\n"
+            "time.sleep(600)"
+        )
+        Engine("an engine", [sys.executable, "-c", code], 1).wait_until_ready()
+    """)
+    assert done.returncode == 1
+    assert done.stderr == "error: an engine died: the server of worker 1 ended with status 1\n"
+
+
+def test_what_takes_too_long_ends_with_one_line_and_all_its_processes() -> None:
+    done = ended("""
+        import subprocess, time
+        from tests.benchmarks.limit import at_most
+        with at_most(60):
+            pass
+        child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
+        print(child.pid, flush=True)
+        with at_most(0.5, "this"):
+            time.sleep(600)
+    """)
+    assert done.returncode == 1
+    assert done.stderr == "error: this is not done after 0.5 s; ended\n"
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(int(done.stdout)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_gradients_of_simulated_training(play: Play) -> None:
+    out = play(simulator, "--rounds", 1, "--gradients", 8, "--workers", 1024)
+    for name in ("1,024 workers", simulator.ALONE):
+        assert out.count(f" {name} ") == 2
+
+
+def test_protocols(play: Play) -> None:
+    out = play(protocols, "--seeds", 1, "--worker-steps", 32)
+    assert all(out.count(f"│ {name} ") == 1 for name in protocols.ALONE)
+    assert out.count(" of 1 ") == len(protocols.ALONE) + 3
+
+
+def test_online_policies_under_stragglers(play: Play) -> None:
+    arguments = ("--workload", "tests.trainers.jobs:DENSE", "--workers", 3)
+    out = play(stragglers, *arguments, "--scenarios", "moderate", "--seeds", 1)
+    assert all(f" moderate      {online}" in out for online in ("none", "greedy", "elastic"))
+
+
+def test_the_detector_of_stragglers(play: Play) -> None:
+    out = play(detector, "--runs", 1, "--rounds", 30, "--processes", 1)
+    assert all(f"stragglers: {number}" in out for number in (1, 2))
+
+
+@pytest.mark.slow
+def test_a_killed_search() -> None:
+    out = program("kills", "--kills", 1, "--runs", 1, "--settings", 1)
+    assert out.startswith("killed 1 times")
+    assert out.endswith("\nsame runs\n")
