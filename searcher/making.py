@@ -27,7 +27,7 @@ from syncswitch.storage.records import (
     TrialSpec,
     WorkloadIdentity,
 )
-from syncswitch.storage.trial_values import CANCELLED
+from syncswitch.storage.trial_values import CANCELLED, INTERRUPTED
 from syncswitch.storage.trials import Owner, TrialStore
 from syncswitch.trainers.trainer import Trainer
 
@@ -211,7 +211,9 @@ class RunMaker:
             row = self._store.get(self._study.name, number)
             if row is not None and row.state == "complete":
                 return  # the interruption came after the result: the next repair tells it
+            is_interrupt = isinstance(error, KeyboardInterrupt)
             reason = " ".join(str(error).split()) or type(error).__name__
+            reason = INTERRUPTED if is_interrupt else reason
             self._store.fail(self._study.name, number, reason[:500])
             self._study.fail(number)
 

@@ -1,14 +1,16 @@
-"""How far a run under way is, and how long it will take."""
+"""What is known of single runs: how far one under way is, why one failed, when one was seen."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from syncswitch.searcher.rules.costs import RunCosts
 from syncswitch.storage.trials import StoredTrial
 
-__all__ = ["RunStatus", "run_status"]
+__all__ = ["RunStatus", "last_failure", "last_sign", "run_status"]
 
 # Before it has done this much, what a run needs to begin counts for too much.
 _LEAST_SHARE = 0.1
@@ -102,3 +104,26 @@ def run_status(
         remaining_seconds=remaining if state == "running" else None,
         silent_seconds=max(0.0, silent),
     )
+
+
+def last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, str]) -> str | None:
+    """Which run failed last, and why; not one that somebody stopped. None where none did."""
+    failed = [
+        (row.ended_at or row.heartbeat_at or row.started_at, number)
+        for number, row in rows.items()
+        if states[number] in {"failed", "lost"} and not (row.is_cancelled or row.is_interrupted)
+    ]
+    if not failed:
+        return None
+    number = max(failed, key=lambda one: (one[0] is not None, one))[1]
+    row = rows[number]
+    reason = row.failure or "its process is gone"
+    return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"
+
+
+def last_sign(rows: Mapping[int, StoredTrial]) -> datetime | None:
+    """When somebody last wrote about a run; None without one."""
+    times = itertools.chain.from_iterable(
+        (row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values()
+    )
+    return max((time for time in times if time is not None), default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from syncswitch.searcher.result import cost_of, wall_seconds_of
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.searcher.rules.costs import RunCosts
-from syncswitch.searcher.run_status import RunStatus, run_status
+from syncswitch.searcher.run_status import RunStatus, last_failure, last_sign, run_status
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, StoredTrial
@@ -76,6 +75,7 @@ class SearchStatus:
         finished_runs: Completed.
         most_runs: Of the longest search; None where the rule cannot say.
         failed_runs: Lost ones included.
+        interrupted_runs: Given back because somebody pressed Ctrl-C.
         cancelled_runs: Stopped when the search was decided.
         speculative_runs: Begun when they were only likely to be needed.
         last_failure: Why a run failed last; None where none did.
@@ -116,6 +116,7 @@ class SearchStatus:
     finished_runs: int
     most_runs: int | None
     failed_runs: int
+    interrupted_runs: int
     cancelled_runs: int
     speculative_runs: int
     last_failure: str | None
@@ -185,6 +186,7 @@ def search_status(
     state = _state(rule, progress, policy, is_running=bool(running), is_new=is_new)
     spent = cost_of(rule, identity, finished, rows)
     costs = RunCosts.of(finished, rule.highest_percent, rule.share_prefix)
+    interrupted = sum(states[n] == "failed" and row.is_interrupted for n, row in rows.items())
     completed_seconds = wall_seconds_of(rows[run.trial_number] for run in finished)
     pace = completed_seconds / costs.paid if finished and costs.paid else None
     is_search = progress is not None and not isinstance(rule, ComparisonRule)
@@ -195,8 +197,8 @@ def search_status(
     begun = math.fsum(run.cost for run in in_flight if run.state == "running")
     paid = spent.bsp_multiples if finished else 0.0
     rest = rest and rest.less(begun)
-    last_sign = _last_sign(rows)
-    is_recent = last_sign is not None and now - last_sign < _RECENT
+    seen_at = last_sign(rows)
+    is_recent = seen_at is not None and now - seen_at < _RECENT
     is_over = state in _OVER
     return SearchStatus(
         workload=policy.workload if policy else identity.name,
@@ -213,10 +215,11 @@ def search_status(
         is_under_way=not is_over and (bool(running) or is_recent or is_new),
         finished_runs=len(finished),
         most_runs=rule.most_runs if rule.repeats else None,
-        failed_runs=spent.failed_trials - len(running),
+        failed_runs=spent.failed_trials - len(running) - interrupted,
+        interrupted_runs=interrupted,
         cancelled_runs=spent.cancelled_trials,
         speculative_runs=spent.speculative_trials,
-        last_failure=_last_failure(rows, states),
+        last_failure=last_failure(rows, states),
         lower_percent=bracket[0] if bracket else None,
         upper_percent=bracket[1] if bracket else None,
         open_percent=progress.open_percent if progress else None,
@@ -303,25 +306,3 @@ def _settings(
             )
         )
     return tuple(found)
-
-
-def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, str]) -> str | None:
-    failed = [
-        (row.ended_at or row.heartbeat_at or row.started_at, number)
-        for number, row in rows.items()
-        if states[number] in {"failed", "lost"} and not row.is_cancelled
-    ]
-    if not failed:
-        return None
-    number = max(failed, key=lambda one: (one[0] is not None, one))[1]
-    row = rows[number]
-    reason = row.failure or "its process is gone"
-    return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"
-
-
-def _last_sign(rows: Mapping[int, StoredTrial]) -> datetime | None:
-    """When somebody last wrote about a run; None without one."""
-    times = itertools.chain.from_iterable(
-        (row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values()
-    )
-    return max((time for time in times if time is not None), default=None)

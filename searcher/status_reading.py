@@ -32,11 +32,13 @@ class StatusReader:
     Args:
         url: The database, which has to be there.
         workload: Only searches of it; None for all.
+        workers: Only searches on a cluster of this size; None for all.
     """
 
-    def __init__(self, url: str, workload: str | None = None) -> None:
+    def __init__(self, url: str, workload: str | None = None, workers: int | None = None) -> None:
         self._url = url
         self._workload = workload
+        self._workers = workers
         self._finished: dict[str, SearchStatus] = {}
 
     def read(self, *, with_rest: bool = True, is_brief: bool = False) -> list[SearchStatus]:
@@ -55,6 +57,8 @@ class StatusReader:
             searches = TrialStore(database).searches(workload=self._workload)
             found = []
             for search in searches:
+                if not self._is_wanted(database, search):
+                    continue
                 status = self._finished.get(search.study)
                 status = status or _read(database, search, with_rest=with_rest, is_brief=is_brief)
                 # Runs under way are cancelled only after the policy was published.
@@ -62,6 +66,12 @@ class StatusReader:
                     self._finished[search.study] = status
                 found.append(status)
             return found
+
+    def _is_wanted(self, database: Database, search: SearchInfo) -> bool:
+        if self._workers is None:
+            return True
+        workload = PolicyRegistry(database).workload(search.fingerprint)
+        return workload is not None and workload.identity.workers == self._workers
 
 
 def _read(

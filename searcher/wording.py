@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost
 
 __all__ = [
+    "accuracy_interval",
     "conditions_text",
+    "counted",
     "kept_words",
     "policy_sentence",
     "promise_sentence",
@@ -26,6 +29,29 @@ _BASELINE_PERCENT = 100.0
 def workers_text(workers: int, simulated_cluster: str | None) -> str:
     """The size of a cluster, for example `4 simulated`."""
     return f"{workers}" if simulated_cluster is None else f"{workers} simulated"
+
+
+def counted(number: int, what: str) -> str:
+    """So many things, for example `1 run`, `1,200 runs`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def accuracy_interval(mean: float, low: float | None, high: float | None) -> str:
+    """A mean accuracy and its interval, for example `0.9100 ± 0.0021`.
+
+    Where the interval is cut off at what an accuracy can be, as that of few runs that differ much,
+    its ends: `0.5000 (0 to 1)`.
+
+    Args:
+        mean: 0 to 1.
+        low: Of its interval; None for a single run.
+        high: Likewise.
+    """
+    if low is None or high is None:
+        return f"{mean:.4f}"
+    if math.isclose(mean - low, high - mean, abs_tol=1e-9):
+        return f"{mean:.4f} ± {high - mean:.4f}"
+    return f"{mean:.4f} ({low:.4g} to {high:.4g})"
 
 
 def conditions_text(online: str, switch_mechanism: str, injections: str | None) -> str:

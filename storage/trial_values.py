@@ -19,6 +19,8 @@ from syncswitch.storage.records import PhaseRecord, RunConditions, TrialRecord
 
 __all__ = [
     "CANCELLED",
+    "INTERRUPTED",
+    "INTERRUPTIONS",
     "Fork",
     "Owner",
     "SearchInfo",
@@ -28,6 +30,9 @@ __all__ = [
 ]
 
 CANCELLED = "no longer needed: the search is decided"
+INTERRUPTED = "interrupted"
+# The second is what earlier versions wrote.
+INTERRUPTIONS = frozenset({INTERRUPTED, "KeyboardInterrupt"})
 """Why a run was stopped that nothing was wrong with. It is stored as failed, with what it cost."""
 
 
@@ -173,6 +178,11 @@ class StoredTrial:
     def is_cancelled(self) -> bool:
         """Whether it was stopped because the search no longer needed it."""
         return self.failure == CANCELLED
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether whoever made it stopped it with Ctrl-C."""
+        return self.failure in INTERRUPTIONS
 
     @property
     def paid_seconds(self) -> float | None:

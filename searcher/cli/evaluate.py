@@ -14,7 +14,12 @@ from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.searching import evaluate_policy
 from syncswitch.searcher.trainer_kinds.base import JobRequest, TrainerChoice
 from syncswitch.searcher.trainer_kinds.choice import trainer_options
-from syncswitch.searcher.wording import conditions_text, workers_text
+from syncswitch.searcher.wording import (
+    accuracy_interval,
+    conditions_text,
+    counted,
+    workers_text,
+)
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers.completion import complete_policy, complete_workload
@@ -203,11 +208,13 @@ def _print(result: EvaluationResult) -> None:
 
 def _cells(setting: EvaluatedSetting, speed_up: float | None) -> list[str]:
     accuracy, half = setting.mean_accuracy, setting.accuracy_half_width
+    low = None if accuracy is None or half is None else max(0.0, accuracy - half)
+    high = None if accuracy is None or half is None else min(1.0, accuracy + half)
     return [
         f"{setting.switch_percent:g} %",
         str(setting.runs),
         str(setting.diverged_runs),
-        "-" if accuracy is None else f"{accuracy:.4f}" + ("" if half is None else f" ± {half:.4f}"),
+        "-" if accuracy is None else accuracy_interval(accuracy, low, high),
         "-" if setting.training_seconds is None else f"{setting.training_seconds:.1f}",
         "-" if speed_up is None else f"{speed_up:.2f}",
     ]
@@ -224,7 +231,7 @@ def _verdict(result: EvaluationResult) -> str:
     if foreign.diverged_runs:
         return (
             f"{what} does not keep the accuracy of {name}: {foreign.diverged_runs} of"
-            f" {foreign.runs} runs diverged."
+            f" {counted(foreign.runs, 'run')} diverged."
         )
     does = "keeps" if result.keeps_accuracy else "does not keep"
     return (

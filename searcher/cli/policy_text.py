@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.wording import kept_words, policy_sentence, promise_sentence, workers_text
+from syncswitch.searcher.wording import (
+    counted,
+    kept_words,
+    policy_sentence,
+    promise_sentence,
+    workers_text,
+)
 from syncswitch.trainers.console import print_table, print_text
 
 if TYPE_CHECKING:
@@ -36,6 +42,7 @@ def print_policy(entry: PolicyEntry) -> None:
     _print_sentences(policy)
     click.echo()
     names = ", ".join(entry.aliases) or "-"
+    evidence = counted(len(policy.evidence), "run")
     rows = [
         ("workload", policy.workload),
         ("fingerprint", policy.fingerprint),
@@ -43,7 +50,7 @@ def print_policy(entry: PolicyEntry) -> None:
         ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("switch at", f"{policy.switch_percent:g} %"),
-        ("found by", f"{policy.strategy}, {len(policy.evidence)} runs, study {policy.study}"),
+        ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
         ("criterion", policy.criterion),
         ("kept", _kept(policy)),
         ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
@@ -90,7 +97,8 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
     there = sum(trial.trial_id is not None for trial in trials)
     changed = there - sum(trial.agrees for trial in trials)
     but = f", {changed} of them with other results" if changed else ""
-    click.echo(f"{there} of {len(trials)} runs are in this database{but}.")
+    runs, are = counted(len(trials), "run"), "is" if there == 1 else "are"
+    click.echo(f"{there} of {runs} {are} in this database{but}.")
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:

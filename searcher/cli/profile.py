@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncswitch.searcher.wording import counted
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.completion import complete_profile, complete_workload
 from syncswitch.trainers.console import (
@@ -102,9 +103,9 @@ def calibrate(
     found = fit(
         measured,
         variation,
-        f"Calibrated from {measured.runs} runs of {identity.name} with {identity.workers} workers:"
-        f" {measured.bsp_seconds:.4g} s for a BSP round, {measured.asp_seconds:.4g} s for a"
-        " worker's step in ASP.",
+        f"Calibrated from {counted(measured.runs, 'run')} of {identity.name} with"
+        f" {counted(identity.workers, 'worker')}: {measured.bsp_seconds:.4g} s for a BSP round,"
+        f" {measured.asp_seconds:.4g} s for a worker's step in ASP.",
     )
     if output is None or as_json:
         print_json(found.model_dump(mode="json", exclude_defaults=True))

@@ -15,6 +15,7 @@ import click
 from syncswitch.searcher.cli.jobs import is_further_job
 from syncswitch.searcher.decision import Progress
 from syncswitch.searcher.reporting import Run
+from syncswitch.searcher.wording import counted
 from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.console import progress_bars, stderr_console, stderr_is_terminal
 from syncswitch.trainers.event_text import event_line, is_remarkable
@@ -50,11 +51,14 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if is_further_job():
             return  # the first one says so
+        runs, are = counted(finished_runs, "run"), "is" if finished_runs == 1 else "are"
         if self._is_first_state and progress.open_percent is None:
-            self.tell(f"this {self._what} is finished: its {finished_runs} runs are kept")
+            self.tell(f"this {self._what} is finished: its {runs} {are} kept")
         elif self._is_first_state and finished_runs:
-            of = "" if most_runs is None else f" of at most {most_runs}"
-            self.tell(f"going on: {finished_runs}{of} runs are made")
+            if most_runs is not None:
+                runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
+                are = "are"
+            self.tell(f"going on: {runs} {are} made")
         self._is_first_state = False
 
     def on_run(self, run: Run) -> None:
@@ -100,7 +104,7 @@ class LineReporter(AbstractContextManager["LineReporter"]):
 
     def on_repaired(self, lost_runs: int) -> None:
         """How many."""
-        self.tell(f"{lost_runs} run(s) of a search that was killed will be made again")
+        self.tell(f"{counted(lost_runs, 'run')} of a search that was killed will be made again")
 
     def __exit__(
         self,

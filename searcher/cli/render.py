@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.wording import policy_sentence, promise_sentence
+from syncswitch.searcher.wording import counted, policy_sentence, promise_sentence
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.trainers.console import print_table, print_text
 
@@ -101,12 +101,13 @@ def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str
 
 def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
     if cost.bsp_multiples is None:
-        return f"Search cost: {cost.paid_seconds:.0f} s of training in {cost.trials} runs."
+        runs = counted(cost.trials, "run")
+        return f"Search cost: {cost.paid_seconds:.0f} s of training in {runs}."
     first = policy.first_protocol.upper()
     about = "about " if cost.is_estimated else ""
     note = " (estimated: no run used it alone)" if cost.is_estimated else ""
     early = ""
     if cost.speculative_trials:
-        runs = f"{cost.speculative_trials} run{'s' if cost.speculative_trials > 1 else ''}"
+        runs = counted(cost.speculative_trials, "run")
         early = f", with {runs} made in advance"
     return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}{early}."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.wording import conditions_text, workers_text
+from syncswitch.searcher.wording import accuracy_interval, conditions_text, workers_text
 from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ def _cells(setting: SettingStatistics, has_stopped: bool) -> list[str]:
 
 
 def _accuracy(setting: SettingStatistics) -> str:
-    mean, upper = setting.mean_accuracy, setting.upper_accuracy
-    if mean is None:
+    if setting.mean_accuracy is None:
         return "-"
-    return f"{mean:.4f}" if upper is None else f"{mean:.4f} ± {upper - mean:.4f}"
+    return accuracy_interval(setting.mean_accuracy, setting.lower_accuracy, setting.upper_accuracy)

@@ -23,6 +23,7 @@ __all__ = ["status"]
 
 @click.command()
 @optional_workload
+@click.option("--workers", type=click.IntRange(min=1), help="Only on this many workers.")
 @click.option("--once", is_flag=True, help="Show it once, also on a terminal.")
 @click.option(
     "--interval",
@@ -35,7 +36,12 @@ __all__ = ["status"]
 )
 @common_options
 def status(
-    reference: str | None, once: bool, interval_seconds: float, storage_url: str, as_json: bool
+    reference: str | None,
+    workers: int | None,
+    once: bool,
+    interval_seconds: float,
+    storage_url: str,
+    as_json: bool,
 ) -> int:
     """Shows how far each search and evaluation is, of WORKLOAD or of all.
 
@@ -53,7 +59,7 @@ def status(
     """
     from syncswitch.searcher.status_reading import StatusReader
 
-    reader = StatusReader(storage_url, selector_of(reference))
+    reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None
     is_live = sys.stdout.isatty() and not once and not as_json
     searches = reader.read(with_rest=not is_live, is_brief=is_brief)
@@ -61,7 +67,8 @@ def status(
         print_json([_document(search) for search in searches])
         return EXIT_OK
     if not searches:
-        click.echo(nothing_found(reference))
+        what = "search" if workers is None else f"search on {workers} workers"
+        click.echo(nothing_found(reference, what))
         return EXIT_OK
     is_chosen = reference is not None
     watched = {search.study for search in searches if search.is_under_way}

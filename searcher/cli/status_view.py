@@ -127,6 +127,7 @@ def _counts(search: SearchStatus) -> str:
     of = f" of at most {search.most_runs}" if search.most_runs else ""
     more = (
         ("lost or failed", search.failed_runs),
+        ("interrupted", search.interrupted_runs),
         ("made in advance", search.speculative_runs),
         ("cancelled", search.cancelled_runs),
     )

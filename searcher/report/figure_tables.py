@@ -44,19 +44,17 @@ def accuracy_table(data: ReportData) -> Table:
     """Accuracy of each setting."""
     rows = []
     for one in data.settings:
-        half = None
-        if one.mean_accuracy is not None and one.upper_accuracy is not None:
-            half = one.upper_accuracy - one.mean_accuracy
         rows.append(
             (
                 percent_text(one.setting_percent),
                 str(one.runs),
                 str(one.diverged_runs),
                 accuracy_text(one.mean_accuracy),
-                accuracy_text(half),
+                accuracy_text(one.lower_accuracy),
+                accuracy_text(one.upper_accuracy),
             )
         )
-    columns = ("switch at", "runs", "diverged", "accuracy", "± (95 %)")
+    columns = ("switch at", "runs", "diverged", "accuracy", "from (95 %)", "to (95 %)")
     return table_of("Accuracy of the settings", columns, rows)
 
 
@@ -134,7 +132,7 @@ def cost_table(data: ReportData) -> Table:
         "in vain s",
         "shared s",
         "stopped s",
-        "lost or failed",
+        "interrupted, lost or failed",
     )
     return table_of(
         "Training time of the search",

@@ -15,7 +15,7 @@ from syncswitch.searcher.report.table import (
     table_of,
     value_text,
 )
-from syncswitch.searcher.wording import kept_words
+from syncswitch.searcher.wording import counted, kept_words
 from syncswitch.storage.records import TimingPolicy
 
 __all__ = [
@@ -41,7 +41,7 @@ def policy_table(data: ReportData) -> Table:
             "target accuracy",
             f"{found.target_accuracy:.4f}, of which {found.threshold:g} may be lost",
         ),
-        ("found by", f"{found.strategy}, {len(found.evidence)} runs"),
+        ("found by", f"{found.strategy}, {counted(len(found.evidence), 'run')}"),
         ("search", found.study),
         ("criterion", found.criterion),
         ("kept", _kept(found)),

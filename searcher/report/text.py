@@ -10,7 +10,7 @@ from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.phases import setting_phases
 from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.searcher.wording import policy_sentence, promise_sentence
+from syncswitch.searcher.wording import counted, policy_sentence, promise_sentence
 from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
 from syncswitch.storage.records import TimingPolicy
 from syncswitch.storage.trials import SearchInfo
@@ -36,13 +36,13 @@ def headline(data: ReportData) -> str:
         return f"{policy_sentence(data.answer)} {promise_sentence(data.answer)}".strip()
     complete = sum(run.is_complete for run in data.runs)
     if data.search is None:
-        return f"{_number(complete, 'run')} of {name} recorded; nobody has searched for its policy."
+        return f"{counted(complete, 'run')} of {name} recorded; nobody has searched for its policy."
     if data.trouble is not None:
         end = "cannot go on" if data.is_evaluation else "has no answer"
         return f"The {_what(data)} for {name} {end}: {data.trouble}."
     if data.is_evaluation:
         return _evaluation_headline(data, data.search)
-    made = _number(len(data.path), "run")
+    made = counted(len(data.path), "run")
     running = sum(run.outcome == "running" for run in data.search_runs)
     state = f"is under way ({running} running)" if running else "was stopped and can go on"
     if not data.path:
@@ -62,7 +62,7 @@ def _evaluation_headline(data: ReportData, evaluation: SearchInfo) -> str:
     return (
         f"An evaluation of a policy for {data.identity.name} at"
         f" {_points(stored_rule(evaluation).grid())}, which looks for no switch point:"
-        f" {_number(complete, 'run')} complete{under_way}."
+        f" {counted(complete, 'run')} complete{under_way}."
     )
 
 
@@ -130,10 +130,10 @@ def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
 def accuracy_sentence(data: ReportData) -> str:
     """For accuracy against switch point."""
     diverged = sum(bool(run.trial.diverged) for run in data.compared)
-    lost = f" Diverged, and at the bottom: {_number(diverged, 'run')}." if diverged else ""
+    lost = f" Diverged, and at the bottom: {counted(diverged, 'run')}." if diverged else ""
     if data.unplaced_runs:
         lost += (
-            f" Left out: {_number(data.unplaced_runs, 'complete run')}, for nobody said when"
+            f" Left out: {counted(data.unplaced_runs, 'complete run')}, for nobody said when"
             " importing for which switch point (stands_for_percent)."
         )
     if data.acceptance is None:
@@ -158,7 +158,7 @@ def path_sentence(data: ReportData) -> str:
         return ""
     needed = [step for step in data.path if step.is_needed]
     if data.trouble is not None:
-        return f"The search made {_number(len(data.path), 'run')} and cannot go on."
+        return f"The search made {counted(len(data.path), 'run')} and cannot go on."
     vain = len(data.path) - len(needed)
     unasked = "but turned out not to be needed" if data.is_found_here else "not asked for so far"
     also = f", and {vain} were made in advance, {unasked}" if vain else ""
@@ -166,7 +166,7 @@ def path_sentence(data: ReportData) -> str:
     ends = f"above {last.lower_percent:g} % and at most {last.upper_percent:g} %"
     band = "It ended" if data.is_found_here else "The answer could still lie"
     return (
-        f"The search asked for {_number(len(needed), 'run')}{also}. The band is what was known of"
+        f"The search asked for {counted(len(needed), 'run')}{also}. The band is what was known of"
         f" the answer after each run. {band} {ends}."
     )
 
@@ -219,8 +219,9 @@ def cost_sentence(data: ReportData) -> str:
     if vain:
         sentence += f" {vain:,.1f} s went into runs that were made in advance and not needed."
     if lost:
+        runs = counted(lost, "run")
         were, their = ("was", "its") if lost == 1 else ("were", "their")
-        sentence += f" {_number(lost, 'run')} {were} lost or failed; nobody knows {their} time."
+        sentence += f" {runs} {were} interrupted, lost or failed; nobody knows {their} time."
     return sentence
 
 
@@ -263,7 +264,7 @@ def events_sentence(data: ReportData) -> str:
     runs = eventful_runs(data)
     number = sum(len(run.events) for run in runs)
     return (
-        f"{_number(number, 'event')} in {_number(len(runs), 'run')}: stragglers, failures and what"
+        f"{counted(number, 'event')} in {counted(len(runs), 'run')}: stragglers, failures and what"
         " was done about them. A line is a run from its start to its end."
     )
 
@@ -281,7 +282,3 @@ def _what(data: ReportData) -> str:
 def _points(percents: Iterable[float]) -> str:
     """For example `100, 50, 25 %`."""
     return ", ".join(f"{percent:.6g}" for percent in sorted(percents, reverse=True)) + " %"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -55,8 +55,8 @@ class SettingStatistics:
     stopped_runs: Annotated[int, "how many of the others were stopped early"]
     mean_accuracy: Annotated[float | None, "mean converged accuracy, 0 to 1"]
     sd_accuracy: Annotated[float | None, "its standard deviation between runs"]
-    lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval"]
-    upper_accuracy: Annotated[float | None, "upper end of it"]
+    lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval, from 0"]
+    upper_accuracy: Annotated[float | None, "upper end of it, to 1"]
     mean_final_accuracy: Annotated[float | None, "mean accuracy of the last evaluation, 0 to 1"]
     mean_training_seconds: Annotated[
         float | None,
@@ -154,8 +154,9 @@ def _statistics(
         row["censored_runs"] = None
     return SettingStatistics(
         sd_accuracy=sd,
-        lower_accuracy=None if half is None else mean - half,
-        upper_accuracy=None if half is None else mean + half,
+        # An accuracy lies between 0 and 1, whatever the interval of few runs.
+        lower_accuracy=None if half is None else max(0.0, mean - half),
+        upper_accuracy=None if half is None else min(1.0, mean + half),
         sd_training_seconds=sd_seconds,
         speed_up=baseline_seconds / seconds if baseline_seconds and seconds else None,
         **row,

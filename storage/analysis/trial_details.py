@@ -17,7 +17,7 @@ from syncswitch.storage.engine import Database
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.models import PhaseRow, TrialRow
 from syncswitch.storage.records import PhaseRecord
-from syncswitch.storage.trial_values import CANCELLED, Fork, Owner
+from syncswitch.storage.trial_values import CANCELLED, INTERRUPTIONS, Fork, Owner
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,12 +53,15 @@ class TrialDetails:
 
     @property
     def end(self) -> str | None:
-        """How it ended: `whole`, `stopped` or `diverged`; `cancelled` if it was no longer needed.
+        """How it ended; None for a run that failed or still runs.
 
-        None for a run that failed or still runs.
+        `whole`, `stopped` or `diverged`; `cancelled` if it was no longer needed, `interrupted` if
+        somebody pressed Ctrl-C.
         """
         if self.facts["failure"] == CANCELLED:
             return "cancelled"
+        if self.facts["failure"] in INTERRUPTIONS:
+            return "interrupted"
         if self.state != "complete":
             return None
         if self.facts["diverged"]:

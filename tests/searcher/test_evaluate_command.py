@@ -97,7 +97,7 @@ def test_what_does_not_keep_the_accuracy_is_an_answer_too(
     done = invoke("evaluate", "generated", *LARGER, "--runs", "1")
     assert done.exit_code == 0
     assert (
-        "does not keep the accuracy of generated on 8 workers: 1 of 1 runs diverged." in done.stdout
+        "does not keep the accuracy of generated on 8 workers: 1 of 1 run diverged." in done.stdout
     )
     assert json.loads(invoke("evaluate", "generated", *LARGER, "--runs", "1", "--json").stdout)[
         "settings"

@@ -52,7 +52,7 @@ def play(reporter: LineReporter) -> None:
 
 
 EXPECTED = [
-    "1 run(s) of a search that was killed will be made again",
+    "1 run of a search that was killed will be made again",
     "going on: 1 of at most 18 runs are made",
     *[
         "25 % BSP, run 2 of 3 failed and is run again: a server was lost",

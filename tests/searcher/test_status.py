@@ -18,6 +18,7 @@ from syncswitch.searcher import status_reading
 from syncswitch.searcher.decision import Observation
 from syncswitch.searcher.observed import observations_of
 from syncswitch.searcher.plan import SearchPlan, study_name
+from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.rest import RestOfSearch
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.status import search_status
@@ -194,6 +195,33 @@ class TestPure:
         status = search_status(SEARCH, JOB, {0: row}, finished({0: row}), {0: "complete"}, NOW)
         assert (status.state, status.is_finished) == ("baseline diverged", True)
         assert status.settings == ()
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_run_that_somebody_stopped_is_no_failure(url: str, invoke: Invoke) -> None:
+    with open_database(url, create=True) as database, pytest.raises(KeyboardInterrupt):
+        Search(
+            database,
+            JOB,
+            SearchPlan(RULE),
+            lambda: GeneratedTrainer(error=KeyboardInterrupt()),
+        ).run()
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["interrupted_runs"], search["failed_runs"]) == (1, 0)
+    assert search["last_failure"] is None
+    assert ": 0 runs, 1 interrupted" in invoke("status").stdout
+    assert "interrupted" in invoke("trials").stdout
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_only_searches_on_a_cluster_of_this_size(invoke: Invoke) -> None:
+    both = json.loads(invoke("status", "--json").stdout)
+    assert [search["workers"] for search in both] == [4, 8]
+    assert json.loads(invoke("status", "--workers", "8", "--json").stdout) == both[1:]
+    assert (
+        "no search on 3 workers of generated"
+        in invoke("status", "generated", "--workers", "3").stdout
+    )
 
 
 @pytest.mark.usefixtures("our_tables")

@@ -50,6 +50,7 @@ SEARCH = SearchStatus(
     finished_runs=8,
     most_runs=None,
     failed_runs=1,
+    interrupted_runs=0,
     cancelled_runs=0,
     speculative_runs=1,
     last_failure="25 %, run 1: the server [was] lost",

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from syncswitch.searcher.speed_up import SpeedUp
-from syncswitch.searcher.wording import policy_sentence, promise_sentence, speed_up_text
+from syncswitch.searcher.wording import (
+    accuracy_interval,
+    counted,
+    policy_sentence,
+    promise_sentence,
+    speed_up_text,
+)
 from syncswitch.storage.records import Evidence, TimingPolicy
 from tests.storage.conftest import POLICY
 
@@ -103,3 +109,23 @@ def test_a_policy_that_may_not_be_faster_says_so(
 ) -> None:
     policy = replace(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
     assert policy_sentence(policy).endswith(f"(0.01 may be lost){said}")
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((0.91, 0.9, 0.92), "0.9100 ± 0.0100"),
+        ((0.5, None, None), "0.5000"),
+        ((1.0, 1.0, 1.0), "1.0000 ± 0.0000"),
+        ((0.6, 0.0, 1.0), "0.6000 (0 to 1)"),
+        ((0.98, 0.9512, 1.0), "0.9800 (0.9512 to 1)"),
+    ],
+)
+def test_an_interval_holds_what_an_accuracy_can_be(
+    interval: tuple[float, float | None, float | None], text: str
+) -> None:
+    assert accuracy_interval(*interval) == text
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]

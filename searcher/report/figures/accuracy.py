@@ -23,6 +23,7 @@ from syncswitch.searcher.report.figures.style import (
     switch_title,
 )
 from syncswitch.searcher.report.table import percent_text
+from syncswitch.searcher.wording import counted
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
@@ -129,21 +130,27 @@ def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
     known = [one for one in data.settings if one.mean_accuracy is not None]
     if not known:
         return []
-    halves = [
-        (one.upper_accuracy or 0.0) - (one.mean_accuracy or 0.0) if one.upper_accuracy else 0.0
-        for one in known
-    ]
+    means = [one.mean_accuracy or 0.0 for one in known]
+    pairs = list(zip(known, means, strict=True))
+    above = [0.0 if one.upper_accuracy is None else one.upper_accuracy - m for one, m in pairs]
+    below = [0.0 if one.lower_accuracy is None else m - one.lower_accuracy for one, m in pairs]
     return [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": "mean, 95 % interval",
             "x": [axis.at(one.setting_percent) for one in known],
-            "y": [one.mean_accuracy for one in known],
-            "error_y": {"type": "data", "array": halves, "color": FIRST, "thickness": 1.5},
+            "y": means,
+            "error_y": {
+                "type": "data",
+                "array": above,
+                "arrayminus": below,
+                "color": FIRST,
+                "thickness": 1.5,
+            },
             "text": [
                 f"{percent_text(one.setting_percent)}: mean {one.mean_accuracy:.4f}"
-                f" of {one.runs - one.diverged_runs} runs"
+                f" of {counted(one.runs - one.diverged_runs, 'run')}"
                 for one in known
             ],
             "hovertemplate": "%{text}<extra></extra>",

@@ -96,7 +96,7 @@ def test_a_single_run_has_no_interval(database: Database) -> None:
     data = load_report(database, "generated")
     _, whiskers = figures.training_time(data).data
     assert list(whiskers.x) == ["100"]
-    assert accuracy_table(data).rows[1] == ("50 %", "1", "0", "0.9520", "-")
+    assert accuracy_table(data).rows[1] == ("50 %", "1", "0", "0.9520", "-", "-")
     assert time_table(data).rows[1] == ("50 %", "70.0", "-", "0.70")
 
 

@@ -118,7 +118,7 @@ def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> N
     assert costs[50].shared_seconds == pytest.approx(50)
     assert costs[50].needed_seconds == pytest.approx(20)
     assert costs[50].lost_runs == 1
-    assert "1 run was lost or failed; nobody knows its time." in cost_sentence(data)
+    assert "1 run was interrupted, lost or failed; nobody knows its time." in cost_sentence(data)
     fork = data.runs[1].whole
     assert fork is not None
     assert [phase.protocol for phase in fork.phases] == ["bsp", "asp"]

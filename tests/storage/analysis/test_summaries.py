@@ -203,6 +203,13 @@ def test_the_interval_is_students(
     assert (one.lower_accuracy, one.upper_accuracy) == pytest.approx(expected, rel=1e-9)
 
 
+def test_the_interval_ends_where_accuracies_do(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    (one,) = summary(database, identity, [run(converged_accuracy=value) for value in (0.2, 0.9)])
+    assert (one.lower_accuracy, one.upper_accuracy) == (0.0, 1.0)
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, 95, math.nan])
 def test_an_impossible_confidence_is_refused(database: Database, confidence: float) -> None:
     with pytest.raises(UserError, match="between 0 and 1"):
