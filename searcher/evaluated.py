@@ -26,6 +26,7 @@ class EvaluatedSetting:
         accuracy_half_width: Half of its 95 % confidence interval (Student's); None for fewer than
             two runs.
         training_seconds: Mean; None where all diverged.
+        accuracies: Of those that did not diverge.
     """
 
     switch_percent: float
@@ -34,6 +35,7 @@ class EvaluatedSetting:
     mean_accuracy: float | None
     accuracy_half_width: float | None
     training_seconds: float | None
+    accuracies: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,13 @@ class EvaluationResult:
         assert target is not None  # such a job is refused
         return accuracy - target >= -self.policy.threshold - ROUNDING
 
+    def kept_runs(self, setting: EvaluatedSetting) -> int:
+        """Runs that lose at most the policy's threshold against the baseline's mean."""
+        target = self.baseline.mean_accuracy
+        assert target is not None  # such a job is refused
+        least = target - self.policy.threshold - ROUNDING
+        return sum(accuracy >= least for accuracy in setting.accuracies)
+
     def speed_up(self, setting: EvaluatedSetting | None) -> float | None:
         """Times as fast as the first protocol alone; None where all runs diverged."""
         if setting is None or not setting.training_seconds or not self.baseline.training_seconds:
@@ -106,4 +115,5 @@ def evaluated_setting(percent: float, recorded: Iterable[StoredTrial]) -> Evalua
         if accuracy is not None and len(accuracies) > 1
         else None,
         training_seconds=statistics.fmean(seconds) if seconds else None,
+        accuracies=tuple(accuracies),
     )

@@ -150,7 +150,19 @@ def print_report(report: RunReport) -> None:
             f"{record.switch_overhead_seconds * 1000:.1f} ms"
         )
     console.print_text(f"{sentence}.")
+    if not _reaches_target(report) and policy.kept_share is not None:
+        console.print_text(_expected(policy, policy.kept_share))
     click.echo(f"Model saved as {report.model_path}")
+
+
+def _expected(policy: TimingPolicy, kept_share: float) -> str:
+    """How often a run loses more than it may."""
+    own = ""
+    if policy.baseline_kept_share is not None and policy.switch_percent < 100:
+        first = policy.first_protocol.upper()
+        own = f", with {first} alone in about {100 * (1 - policy.baseline_kept_share):.0f}"
+    lost = 100 * (1 - kept_share)
+    return f"That much is lost in about {lost:.0f} of 100 runs with this policy{own}."
 
 
 def _print_events(record: TrialRecord) -> None:

@@ -179,7 +179,12 @@ def _as_json(result: EvaluationResult) -> dict[str, Any]:
         "study": result.study,
         "new_runs": result.new_runs,
         "settings": [
-            {"role": role, **dataclasses.asdict(setting), "speed_up": result.speed_up(setting)}
+            {
+                "role": role,
+                **dataclasses.asdict(setting),
+                "kept_runs": result.kept_runs(setting),
+                "speed_up": result.speed_up(setting),
+            }
             for role, _, setting in _settings(result)
         ],
         "keeps_accuracy": result.keeps_accuracy,
@@ -190,11 +195,8 @@ def _as_json(result: EvaluationResult) -> dict[str, Any]:
 def _print(result: EvaluationResult) -> None:
     """The table, then the verdict."""
     print_table(
-        ["policy", "switch at", "runs", "diverged", "accuracy", "seconds", "times as fast"],
-        [
-            [name, *_cells(setting, result.speed_up(setting))]
-            for _, name, setting in _settings(result)
-        ],
+        ["policy", "switch at", "runs", "diverged", "kept", "accuracy", "seconds", "times as fast"],
+        [[name, *_cells(setting, result)] for _, name, setting in _settings(result)],
     )
     click.echo()
     print_text(_verdict(result))
@@ -206,14 +208,16 @@ def _print(result: EvaluationResult) -> None:
         print_text(f"All runs trained under these conditions: {text}.")
 
 
-def _cells(setting: EvaluatedSetting, speed_up: float | None) -> list[str]:
+def _cells(setting: EvaluatedSetting, result: EvaluationResult) -> list[str]:
     accuracy, half = setting.mean_accuracy, setting.accuracy_half_width
+    speed_up = result.speed_up(setting)
     low = None if accuracy is None or half is None else max(0.0, accuracy - half)
     high = None if accuracy is None or half is None else min(1.0, accuracy + half)
     return [
         f"{setting.switch_percent:g} %",
         str(setting.runs),
         str(setting.diverged_runs),
+        str(result.kept_runs(setting)),
         "-" if accuracy is None else accuracy_interval(accuracy, low, high),
         "-" if setting.training_seconds is None else f"{setting.training_seconds:.1f}",
         "-" if speed_up is None else f"{speed_up:.2f}",
@@ -237,7 +241,8 @@ def _verdict(result: EvaluationResult) -> str:
     return (
         f"{what} {does} the accuracy of {name}: {foreign.mean_accuracy:.4f} against"
         f" {result.baseline.mean_accuracy:.4f} with {identity.first_protocol.upper()} alone"
-        f" ({policy.threshold:g} may be lost){_gain(result)}."
+        f" ({policy.threshold:g} may be lost, and {result.kept_runs(foreign)} of {foreign.runs}"
+        f" runs lose no more){_gain(result)}."
     )
 
 

@@ -116,7 +116,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int
         command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
         click.echo(f"no policies{of_it} here; find one with: {command}")
     else:
-        columns = ["workload", "version", "cluster", "switch at", "accuracy", "created"]
+        columns = ["workload", "version", "cluster", "switch at", "accuracy", "kept", "created"]
         print_table(columns, [_cells(entry) for entry in found])
     return EXIT_OK
 
@@ -250,5 +250,6 @@ def _cells(entry: PolicyEntry) -> list[str]:
         f"{workers} {found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
         "-" if accuracy is None else f"{accuracy:.4f}",
+        "-" if found.kept_share is None else f"{100 * found.kept_share:.0f} %",
         found.created_at[:10],
     ]

@@ -131,6 +131,15 @@ def test_means_and_intervals_are_those_of_the_runs(url: str) -> None:
     assert evaluate(url, 50.0, runs=1).foreign.accuracy_half_width is None
 
 
+def test_each_run_is_held_to_the_threshold_of_the_mean(url: str) -> None:
+    found = evaluate(url, 25.0, GeneratedTrainer(noise=0.01), threshold=0.01)
+    assert len(found.foreign.accuracies) == found.kept_runs(found.foreign) == 3
+    target = found.baseline.mean_accuracy
+    assert target is not None
+    limit = replace(found.foreign, accuracies=(target - 0.01, target - 0.0101, 1.0))
+    assert found.kept_runs(limit) == 2
+
+
 def test_the_policys_threshold_decides(url: str) -> None:
     trainer = GeneratedTrainer(noise=0.0)  # loses 0.1 at half of the knee
     assert not evaluate(url, 6.25, trainer, threshold=0.0999).keeps_accuracy

@@ -26,7 +26,9 @@ def test_an_alias_that_nobody_set_is_named(invoke: Invoke) -> None:
 def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
     listed = json.loads(invoke("policy", "list", "--json").stdout)
     assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
-    assert "12.5 %" in invoke("policy", "list").stdout
+    header, *_ = text = invoke("policy", "list").stdout.splitlines()
+    assert header.split()[-3:] == ["accuracy", "kept", "created"]
+    assert "12.5 %" in "\n".join(text)
 
     moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)
     assert (moved["version"], moved["previous_version"]) == (1, 2)
