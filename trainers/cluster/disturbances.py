@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from syncswitch.storage.errors import SyncSwitchError
@@ -65,17 +67,16 @@ class Disturbances:
                 # What the run has measured stands.
                 _LOG.warning("cannot end %s: %s", change.injection.text, error)
 
-    def hold_up(self, worker: int, busy_seconds: float) -> None:
-        """Makes the step of a straggler take longer; in its own thread.
+    @property
+    def holds_up(self) -> bool:
+        """Whether a worker will be held up in its own thread at any time of the run."""
+        return self._active.has_threads
 
-        Args:
-            worker: Whose step.
-            busy_seconds: What it took.
-        """
-        delay_seconds = self._active.delay_seconds(worker)
-        delay_seconds += (self._active.slowdown(worker) - 1.0) * busy_seconds
-        if delay_seconds > 0:
-            time.sleep(delay_seconds)
+    def hold_up_of(self, worker: int) -> Callable[[float], None] | None:
+        """What makes a straggler's step take longer; None for who is no straggler now."""
+        if self._active.delay_seconds(worker) or self._active.slowdown(worker) != 1.0:
+            return partial(self._hold_up, worker)
+        return None
 
     def maybe_lose(self, worker: int, *, is_done: bool) -> None:
         """Ends a worker without a process where it is to be killed; in its own thread.
@@ -92,6 +93,12 @@ class Disturbances:
         if self._doomed.get(worker) is is_done:
             del self._doomed[worker]
             raise WorkerLostError("it was told to end")
+
+    def _hold_up(self, worker: int, busy_seconds: float) -> None:
+        delay_seconds = self._active.delay_seconds(worker)
+        delay_seconds += (self._active.slowdown(worker) - 1.0) * busy_seconds
+        if delay_seconds > 0:
+            time.sleep(delay_seconds)
 
     def _act(self, injection: Injection, *, is_start: bool) -> None:
         worker = injection.worker

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from syncswitch.trainers.cluster.program import Program
+from syncswitch.trainers.cluster.program import HoldUp, Program
 from syncswitch.trainers.cluster.recovery import ServerLostError
 from syncswitch.trainers.configuration import Configuration
 from syncswitch.trainers.model.state import ModelState
@@ -87,18 +88,31 @@ class ClusterLearner:
         state = self._start or self._read(replicas.mean)
         return replicas.scatter(state, newcomers)
 
-    def step(self, worker: int, worker_step: int) -> tuple[float, int | None]:
-        """One worker-step; its loss and, where parameters are shared, its staleness."""
+    def step(
+        self, worker: int, worker_step: int, hold_up: HoldUp | None = None
+    ) -> tuple[float, int | None]:
+        """One worker-step; its loss and, where parameters are shared, its staleness.
+
+        Args:
+            worker: Whose.
+            worker_step: Which.
+            hold_up: Blocks the worker before anybody learns of its gradient.
+        """
         program, seed = self._program, self._seed
         if self.exchange is Exchange.ROUND:
-            push = program.push_gradient(worker, worker_step, seed)
+            push = program.push_gradient(worker, worker_step, seed, hold_up)
             return push.loss, push.pushed_updates - push.pulled_updates
         momentum = self._momentum(worker_step)
         if self.exchange is Exchange.REPLICA:
             rate = self._rate(worker_step, len(self._holders()))
             self._start = None
-            return program.replicas.step(worker, worker_step, seed, rate, momentum), None
-        push = program.push_update(worker, worker_step, seed, self._rate(worker_step, 1), momentum)
+            start = time.perf_counter()
+            loss = program.replicas.step(worker, worker_step, seed, rate, momentum)
+            if hold_up is not None:
+                hold_up(time.perf_counter() - start)
+            return loss, None
+        rate = self._rate(worker_step, 1)
+        push = program.push_update(worker, worker_step, seed, rate, momentum, hold_up)
         return push.loss, push.pushed_updates - 1 - push.pulled_updates
 
     def join(self, workers: Sequence[int], worker_step: int) -> list[int]:

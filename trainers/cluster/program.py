@@ -7,8 +7,9 @@ executed under the device of whichever worker calls it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,10 @@ from syncswitch.trainers.model.state import ModelState, StateForm
 from syncswitch.trainers.model.tensorflow_api import constant_on, own_executor, tf
 from syncswitch.trainers.workload import Workload
 
-__all__ = ["Program", "Push"]
+__all__ = ["HoldUp", "Program", "Push"]
+
+HoldUp = Callable[[float], None]
+"""Blocks a worker between its pull and its push; is told how long its gradient took, in seconds."""
 
 _SETTLE_SECONDS = 0.05
 
@@ -81,6 +85,12 @@ class Program:
         """Makes the replicas now: not in the middle of a run."""
         _ = self.replicas
 
+    def prepare_hold_ups(self) -> None:
+        """Traces steps that can be held up now: not in the middle of a run."""
+        for worker in range(len(self._gradient_slots)):
+            self.push_update(worker, 0, 0, 0.0, 0.0, lambda _: None)
+            self.push_gradient(worker, 0, 0, lambda _: None)
+
     def load(self, state: ModelState) -> None:
         """Puts a state onto the parameter server. Blocks until it is there."""
         loaded = self._load(
@@ -113,28 +123,33 @@ class Program:
         return parameters, statistics
 
     def push_update(
-        self, worker: int, worker_step: int, seed: int, rate: float, momentum: float
+        self,
+        worker: int,
+        worker_step: int,
+        seed: int,
+        rate: float,
+        momentum: float,
+        hold_up: HoldUp | None = None,
     ) -> Push:
         """Computes one gradient and applies it at once. Blocks until it is applied."""
-        numbers = self._numbers(worker, worker_step, seed)
         hyper_parameters = self._hyper_parameters(worker, rate, momentum)
-        with tf.device(self._devices.steps[worker]):
-            acknowledgement = self._step_and_apply(
-                *self._worker_data[worker],
-                numbers,
-                hyper_parameters,
-                self._push_counts[worker].handle,
-            )
-        return _push(acknowledgement)
-
-    def push_gradient(self, worker: int, worker_step: int, seed: int) -> Push:
-        """Computes one gradient into the worker's slot. Blocks until it has arrived there."""
+        rest = hyper_parameters, self._push_counts[worker].handle
+        if hold_up is not None:
+            return self._held_up(worker, worker_step, seed, hold_up, self._halves[1], *rest)
         numbers = self._numbers(worker, worker_step, seed)
         with tf.device(self._devices.steps[worker]):
-            acknowledgement = self._step_to_slot(
-                *self._worker_data[worker], numbers, self._gradient_slots[worker].handle
-            )
-        return _push(acknowledgement)
+            return _push(self._step_and_apply(*self._worker_data[worker], numbers, *rest))
+
+    def push_gradient(
+        self, worker: int, worker_step: int, seed: int, hold_up: HoldUp | None = None
+    ) -> Push:
+        """Computes one gradient into the worker's slot. Blocks until it has arrived there."""
+        slot = self._gradient_slots[worker].handle
+        if hold_up is not None:
+            return self._held_up(worker, worker_step, seed, hold_up, self._halves[2], slot)
+        numbers = self._numbers(worker, worker_step, seed)
+        with tf.device(self._devices.steps[worker]):
+            return _push(self._step_to_slot(*self._worker_data[worker], numbers, slot))
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
         """Applies the mean of these workers' gradients as one update.
@@ -184,6 +199,36 @@ class Program:
                     return bool(tf.identity(one).numpy()[0] == 1.0)
         except tf.errors.OpError:
             return False
+
+    def _held_up(
+        self, worker: int, worker_step: int, seed: int, hold_up: HoldUp, push: Any, *rest: Any
+    ) -> Push:
+        """A step in two calls; what is pulled in the first may be old in the second."""
+        start = time.perf_counter()
+        numbers = self._numbers(worker, worker_step, seed)
+        with tf.device(self._devices.steps[worker]):
+            pulled, computed, loss = self._halves[0](*self._worker_data[worker], numbers)
+        # A call to a server returns before it is carried out; what it returns is there after.
+        loss.numpy()
+        hold_up(time.perf_counter() - start)
+        with tf.device(self._devices.steps[worker]):
+            return _push(push(pulled, computed, *rest))
+
+    @cached_property
+    def _halves(self) -> tuple[Any, Any, Any]:
+        """A step to the gradient, and what applies it or puts it into a slot."""
+        pulled, computed = tf.zeros([], tf.int64), tf.zeros(self._gradient_slots[0].shape)
+        return (
+            tf.function(self._traced_compute, autograph=False).get_concrete_function(
+                *self._worker_data[0], tf.zeros([2], tf.int64)
+            ),
+            tf.function(self._traced_apply, autograph=False).get_concrete_function(
+                pulled, computed, tf.zeros([2]), self._push_counts[0].handle
+            ),
+            tf.function(self._traced_fill_slot, autograph=False).get_concrete_function(
+                pulled, computed, self._gradient_slots[0].handle
+            ),
+        )
 
     def _numbers(self, worker: int, worker_step: int, seed: int) -> Any:
         """What a batch is made of, on a worker."""
@@ -274,6 +319,18 @@ class Program:
         self, inputs: Any, labels: Any, step_and_seed: Any, hyper_parameters: Any, count: Any
     ) -> Any:
         pulled, computed = self._compute(inputs, labels, step_and_seed)
+        return self._traced_apply(pulled, computed, hyper_parameters, count)
+
+    def _traced_step_to_slot(self, inputs: Any, labels: Any, step_and_seed: Any, slot: Any) -> Any:
+        pulled, computed = self._compute(inputs, labels, step_and_seed)
+        return self._traced_fill_slot(pulled, computed, slot)
+
+    def _traced_compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> Any:
+        pulled, computed = self._compute(inputs, labels, step_and_seed)
+        with tf.device(self._devices.beside_steps):
+            return tf.identity(pulled), computed, tf.identity(computed[-1])
+
+    def _traced_apply(self, pulled: Any, computed: Any, hyper_parameters: Any, count: Any) -> Any:
         message = tf.concat([computed, hyper_parameters], 0)
         with tf.device(self._devices.parameter_server):
             computed, rate, momentum = tf.split(message, [computed.shape[0], 1, 1])
@@ -286,8 +343,7 @@ class Program:
             with tf.control_dependencies([counted]):
                 return _acknowledgement(loss, pulled, pushed)
 
-    def _traced_step_to_slot(self, inputs: Any, labels: Any, step_and_seed: Any, slot: Any) -> Any:
-        pulled, computed = self._compute(inputs, labels, step_and_seed)
+    def _traced_fill_slot(self, pulled: Any, computed: Any, slot: Any) -> Any:
         with tf.device(self._devices.parameter_server):
             written = tf.raw_ops.AssignVariableOp(resource=slot, value=computed)
             with tf.control_dependencies([written]):

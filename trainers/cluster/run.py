@@ -193,9 +193,9 @@ class TrainingRun:
             start = time.perf_counter()
             try:
                 self._disturbances.maybe_lose(worker, is_done=False)
-                loss, staleness = self._learner.step(worker, ticket.worker_step)
+                hold_up = self._disturbances.hold_up_of(worker)
+                loss, staleness = self._learner.step(worker, ticket.worker_step, hold_up)
                 self._disturbances.maybe_lose(worker, is_done=True)
-                self._disturbances.hold_up(worker, time.perf_counter() - start)
             except BaseException as error:
                 is_push = self._learner.exchange is Exchange.PUSH
                 if self._recovery.lose(worker, error, counts_pushes=is_push):

@@ -106,7 +106,7 @@ class ClusterTrainer(Trainer):
         while True:
             try:
                 with lost_servers_named(self._launcher):
-                    self._put_onto_cluster(state, trial.spec)
+                    self._put_onto_cluster(state, trial)
                     if is_new:
                         trial.clock.mark_update()
                     run = TrainingRun(
@@ -125,10 +125,13 @@ class ClusterTrainer(Trainer):
                 is_new = False
                 state = self._rebuild(trial, error, losses)
 
-    def _put_onto_cluster(self, state: ModelState, spec: TrialSpec) -> None:
-        pair = (spec.identity.first_protocol, spec.identity.second_protocol)
+    def _put_onto_cluster(self, state: ModelState, trial: ClusterTrial) -> None:
+        identity = trial.spec.identity
+        pair = (identity.first_protocol, identity.second_protocol)
         if any(choose_protocol(name).exchange is Exchange.REPLICA for name in pair):
             self._program.prepare_replicas()
+        if trial.disturbances.holds_up:
+            self._program.prepare_hold_ups()
         self._program.load(state)
 
     def _rebuild(self, trial: ClusterTrial, error: ServerLostError, losses: int) -> ModelState:

@@ -66,6 +66,9 @@ class ActiveInjections:
             would go on for ever, and no kill or hang happens again at the very worker-step.
         simulated: Stragglers of all kinds count in `delay_seconds` and `slowdown`, those of the
             real cluster's threads alone otherwise; a killed worker comes back.
+
+    Attributes:
+        has_threads: Whether one of them slows a worker in its thread at any time.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class ActiveInjections:
         self._active: list[_Occurrence] = []
         self._delays: dict[int, float] = {}
         self._slowdowns: dict[int, float] = {}
+        injections = tuple(injections)
+        self.has_threads = any(one.by == "thread" for one in injections)
         found = [one for each in injections for one in self._occurrences(each, resumed)]
         self._pending = [one for one in found if not self._is_over(one, done, now_seconds, resumed)]
         self._look_ahead()

@@ -92,6 +92,17 @@ class TestStragglers:
         conditions = RunConditions(online, injections=(self.SLOW,))
         return trainer.train(spec_of(self.WORKLOAD, 5, 70.0, conditions=conditions))
 
+    def test_they_are_stale_in_asp(self, make_trainer: MakeTrainer) -> None:
+        """What they push is as old as they are slow: far older than one of two workers else."""
+        trainer = make_trainer(self.WORKLOAD, 2)
+        slow = "straggler:worker=1,at=10%,for=50%,delay=400ms"
+        conditions = RunConditions(injections=(slow,))
+        record = trainer.train(spec_of(self.WORKLOAD, 2, 0.0, conditions=conditions))
+        assert_each_step_counts_once(trainer, record)
+        (phase,) = record.phases
+        assert phase.max_staleness is not None
+        assert phase.max_staleness > 10
+
     def test_elastic_goes_on_without_them_until_the_switch(self, make_trainer: MakeTrainer) -> None:
         trainer = make_trainer(self.WORKLOAD, 5)
         record = self.record(trainer, "elastic")

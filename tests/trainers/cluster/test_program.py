@@ -318,6 +318,45 @@ class TestStaleness:
         held, _ = in_parallel(lambda: program.push_update(0, 500, 0, 0.01, 0.9), others)
         assert held == Push(held.loss, pulled_updates=3, pushed_updates=21)
 
+    def test_of_a_worker_held_up_between_pull_and_push_is_what_the_others_did(
+        self, make_program: MakeProgram
+    ) -> None:
+        """Its gradient is that of what it pulled, and its update of what is there by then."""
+        program = make_program(replace(CONSTANT, model=lambda: averaging_model(0.5)), 2)
+        state = fresh(program)
+        told: list[float] = []
+
+        def others(busy_seconds: float) -> None:
+            told.append(busy_seconds)
+            for step in range(7):
+                program.push_update(1, step, 0, 0.01, 0.9)
+
+        push = program.push_update(0, 50, 0, 0.01, 0.9, others)
+        assert (push.pulled_updates, push.pushed_updates) == (0, 8)
+        assert program.state().updates == 8
+        left = 0.5**8
+        mean = (1 - left) * CONSTANT_GRADIENT
+        np.testing.assert_allclose(program.state().statistics, [*mean, *[left] * 4], rtol=1e-5)
+
+        program.load(state)
+        push = program.push_gradient(0, 50, 0, others)
+        assert (push.pulled_updates, push.pushed_updates) == (0, 7)
+        assert min(told) > 0
+        assert len(told) == 2
+
+    def test_and_its_gradient_is_the_same_as_of_others(self, make_program: MakeProgram) -> None:
+        program = make_program(DENSE, 2)
+        ends, losses = [], []
+        for hold_up in (None, lambda _: None):
+            fresh(program, 5)
+            losses.append(program.push_update(0, 3, 5, 0.1, 0.9, hold_up).loss)
+            losses.append(program.push_gradient(1, 4, 5, hold_up).loss)
+            program.apply_round([1], 0.1, 0.9)
+            ends.append(program.state())
+        assert losses[:2] == pytest.approx(losses[2:], rel=1e-6)
+        np.testing.assert_allclose(ends[0].parameters, ends[1].parameters, atol=1e-6)
+        np.testing.assert_allclose(ends[0].slots, ends[1].slots, atol=1e-5)
+
     def test_of_a_gradient_for_a_round_counts_no_update_of_its_own(
         self, make_program: MakeProgram
     ) -> None:
