@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -220,8 +219,10 @@ class RunMaker:
 
 def _check(record: TrialRecord) -> None:
     # Optuna turns a NaN into a failed trial, which would be run again for ever.
-    if not (math.isfinite(record.converged_accuracy) and 0 <= record.converged_accuracy <= 1):
-        raise FatalError(
-            f"the trainer reported a converged accuracy of {record.converged_accuracy}, which is"
-            " not between 0 and 1; check the metric of the workload"
-        )
+    reported = (record.converged_accuracy, *(one.accuracy for one in record.evaluations))
+    for accuracy in reported:
+        if not 0 <= accuracy <= 1:
+            raise FatalError(
+                f"the trainer reported an accuracy of {accuracy:.6g}, which is not between 0 and 1;"
+                " check the metric of the workload"
+            )

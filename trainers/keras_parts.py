@@ -20,6 +20,19 @@ __all__ = [
 ]
 
 
+_NO_SHARES = {
+    **dict.fromkeys(
+        ("ConcordanceCorrelation", "CosineSimilarity", "PearsonCorrelation", "R2Score"),
+        "it may be below 0",
+    ),
+    **dict.fromkeys(
+        ("FalseNegatives", "FalsePositives", "Sum", "TrueNegatives", "TruePositives"),
+        "it counts and may be above 1",
+    ),
+}
+"""Keras' metrics that do not lie between 0 and 1 though more of them is better."""
+
+
 def build_model(workload: Workload) -> Any:
     """Makes the model, with fresh initial values.
 
@@ -169,7 +182,8 @@ def build_metric(workload: Workload) -> Any:
     """Makes the metric; None where the workload leaves the choice to its labels.
 
     Raises:
-        WorkloadError: It is no Keras metric.
+        WorkloadError: It is no Keras metric, or Keras knows that it is no share of which more is
+            better.
     """
     import keras
 
@@ -181,6 +195,16 @@ def build_metric(workload: Workload) -> Any:
         raise WorkloadError(
             f"workload {workload.name!r}: metric() returned a {type(metric).__name__}; "
             "return a keras.metrics.Metric"
+        )
+    why = "less of it is better" if getattr(metric, "_direction", None) == "down" else None
+    # Each where it is: a metric derived from one of these may be what is asked for.
+    name = type(metric).__name__
+    if type(metric).__module__.startswith("keras."):
+        why = why or _NO_SHARES.get(name)
+    if why is not None:
+        raise WorkloadError(
+            f"workload {workload.name!r}: the metric is {name}, and {why}; give one between 0 and 1"
+            " where more is better, such as an accuracy, AUC or F1"
         )
     return metric
 

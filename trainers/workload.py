@@ -55,7 +55,8 @@ class Workload:
         learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
         optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
         loss: Name of a Keras loss, or a function that builds one.
-        metric: Builds a Keras metric between 0 and 1; None for accuracy as it fits the labels.
+        metric: Builds a Keras metric between 0 and 1 where more is better; None for accuracy as it
+            fits the labels.
         momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
             `scaled` (mu/n), `ramped` or `additive` (growing back to mu with each epoch).
         largest_scaling: The rate of an update grows with its number of gradients up to this number,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -19,7 +20,9 @@ from syncswitch.searcher.study import Claim, SearchStudy
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.records import TrialRecord, TrialSpec
 from syncswitch.storage.trials import TrialStore
+from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
@@ -181,6 +184,17 @@ def test_an_interruption_gives_the_run_back(url: str, error: BaseException) -> N
 def test_an_accuracy_that_is_none_is_fatal(url: str) -> None:
     with pytest.raises(FatalError, match="check the metric"):
         search(url, GeneratedTrainer(plateau=float("nan")))
+
+
+def test_a_test_that_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> None:
+    class Negative(GeneratedTrainer):
+        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+            record = super().train(spec, observer)
+            first, *others = record.evaluations
+            return replace(record, evaluations=(replace(first, accuracy=-0.25), *others))
+
+    with pytest.raises(FatalError, match=r"an accuracy of -0\.25, which is not between 0 and 1"):
+        search(url, Negative())
 
 
 def test_a_result_that_was_not_told_is_told_at_the_next_start(

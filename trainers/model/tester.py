@@ -18,6 +18,7 @@ from syncswitch.trainers.workload import Workload
 __all__ = ["ModelTester"]
 
 _BATCH = 512
+_ROUNDING = 1e-5
 # Where one class makes more of the test set, a good model may be at the share of that class.
 _LARGEST_CHANCE = 0.6
 
@@ -45,7 +46,11 @@ class ModelTester:
         self.accuracy(*self._zeros())
 
     def accuracy(self, parameters: Any, statistics: Any) -> float:
-        """Test accuracy, 0 to 1; NaN where the parameters are not finite."""
+        """Test accuracy, 0 to 1; NaN where the parameters are not finite.
+
+        Raises:
+            WorkloadError: The workload's metric gives something else.
+        """
         with tf.device(self._device):
             parameters, statistics = tf.identity(parameters), tf.identity(statistics)
             finite = tf.reduce_all(tf.math.is_finite(parameters))
@@ -54,7 +59,21 @@ class ModelTester:
             self._metric.reset_state()
             for inputs, labels in self._batches:
                 self._update(parameters, statistics, inputs, labels)
-            return float(np.asarray(self._metric.result()))
+            return self._checked(np.asarray(self._metric.result()))
+
+    def _checked(self, result: Any) -> float:
+        """What the metric gives as an accuracy; infinite is as good as none."""
+        value = float(result) if result.size == 1 else math.nan
+        if result.size == 1 and not math.isfinite(value):
+            return math.nan
+        # The last bits of a sum in float32 are forgiven.
+        if not -_ROUNDING <= value <= 1 + _ROUNDING:
+            given = f"{value:.4g}" if result.size == 1 else f"{result.size} values"
+            raise WorkloadError(
+                f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives {given};"
+                " give one that is a single number between 0 and 1, where more is better"
+            )
+        return min(1.0, max(0.0, value))
 
     def is_chance(self, accuracy: float) -> bool:
         """Whether this accuracy is no better than guessing; False where that is not known."""

@@ -116,6 +116,46 @@ class TestModelTester:
         with pytest.raises(WorkloadError, match=r"keras\.metrics\.Metric"):
             make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: "accuracy")
 
+    @pytest.mark.parametrize(
+        ("build", "why"),
+        [
+            (lambda metrics: metrics.MeanAbsoluteError(), "MeanAbsoluteError, and less of it is"),
+            (lambda metrics: metrics.R2Score(), "R2Score, and it may be below 0"),
+            (lambda metrics: metrics.TruePositives(), "TruePositives, and it counts"),
+        ],
+    )
+    def test_a_metric_that_is_no_share_is_refused_before_anything_is_trained(
+        self, devices: Any, keras: Any, build: Any, why: str
+    ) -> None:
+        workload = replace(CONSTANT, metric=lambda: build(keras.metrics))
+        with pytest.raises(WorkloadError, match=f"the metric is {why}.*between 0 and 1") as error:
+            workload.identity(2, "bsp", "asp")
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("value", "given"), [(3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1")]
+    )
+    def test_a_value_that_is_no_share_is_refused(
+        self, devices: Any, keras: Any, value: float, given: str
+    ) -> None:
+        metric = lambda: keras.metrics.MeanMetricWrapper(lambda labels, _: value + 0 * labels)  # noqa: E731
+        with pytest.raises(WorkloadError, match=f"gives {given}; give one that is a single"):
+            make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
+
+    def test_a_value_for_each_class_is_refused(self, devices: Any, keras: Any) -> None:
+        metric = lambda: keras.metrics.F1Score(average=None)  # noqa: E731
+        with pytest.raises(WorkloadError, match="gives 3 values; give one that is a single number"):
+            make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
+
+    def test_rounding_and_infinite_values_are_none_of_that(self, devices: Any, keras: Any) -> None:
+        for value, accuracy in ((1 + 1e-6, 1.0), (-1e-7, 0.0)):
+            metric = keras.metrics.MeanMetricWrapper(lambda labels, _, v=value: v + 0 * labels)
+            fields = {"metric": lambda m=metric: m}
+            assert accuracy_of(devices, keras, one_hot(GUESS), one_hot(TRUTH), **fields) == accuracy
+        metric = keras.metrics.MeanMetricWrapper(lambda labels, _: np.inf + 0 * labels)
+        value = accuracy_of(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: metric)
+        assert np.isnan(value)
+
     def test_the_test_transform_is_applied(self, devices: Any, keras: Any) -> None:
         accuracy = accuracy_of(
             devices,
