@@ -158,6 +158,8 @@ class TrialSpec:
             that it converges to, and are not reported again.
         resume: Go on from the last whole checkpoint that this run left in `checkpoint_directory`
             before it was interrupted; where there is none, start afresh.
+        kept_checkpoints: So many checkpoints stay, those of the most worker-steps; None for all, as
+            other runs may start from each.
     """
 
     identity: WorkloadIdentity
@@ -170,6 +172,7 @@ class TrialSpec:
     conditions: RunConditions = RunConditions()
     inherited_evaluations: tuple[Evaluation, ...] = ()
     resume: bool = False
+    kept_checkpoints: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

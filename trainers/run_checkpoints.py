@@ -10,9 +10,12 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.schedule import checkpoint_path
 
-__all__ = ["RunCheckpoints"]
+__all__ = ["KEPT", "RunCheckpoints"]
 
 _SUFFIX = ".npz"
+
+KEPT = 3
+"""So many stay: a run goes on from the last one, and from those before it where it is damaged."""
 
 
 class RunCheckpoints:
@@ -21,13 +24,13 @@ class RunCheckpoints:
     Args:
         spec: The trial.
         folder: Where its checkpoints go.
-        every_percent: One after each so many percent of W, and one at the end.
+        every_percent: One after each so many percent of W, and one at the end; the newest stay.
     """
 
     def __init__(self, spec: TrialSpec, folder: Path, every_percent: float) -> None:
         folder = folder.absolute()
         self._folder = folder
-        self._spec = replace(spec, checkpoint_directory=folder)
+        self._spec = replace(spec, checkpoint_directory=folder, kept_checkpoints=KEPT)
         self._every_percent = float(every_percent)
 
     @property

@@ -249,6 +249,19 @@ class RunLog:
         """Takes note of a file."""
         self.checkpoints.update(dict.fromkeys(percents, path))
 
+    def drop_checkpoints(self, kept: int) -> list[Path]:
+        """Forgets all files but those of the most worker-steps, `kept` of them.
+
+        Returns:
+            The others.
+        """
+        files = list(dict.fromkeys(self.checkpoints[one] for one in sorted(self.checkpoints)))
+        dropped = files[: max(0, len(files) - kept)]
+        self.checkpoints = {
+            percent: path for percent, path in self.checkpoints.items() if path not in dropped
+        }
+        return dropped
+
     def result(self) -> RunResult:
         """What the run leaves behind."""
         return RunResult(

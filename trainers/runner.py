@@ -100,7 +100,8 @@ __all__ = ["main"]
     type=click.FloatRange(0.1, 100),
     default=10.0,
     show_default=True,
-    help="A checkpoint after each so many percent of the job. Workers wait for each other there.",
+    help="A checkpoint after each so many percent of the job; the newest three stay. Workers wait"
+    " for each other there.",
 )
 @click.option(
     "--resume",

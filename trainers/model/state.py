@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,10 @@ class StateForm:
             log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
         else:
             log.add_checkpoint(percents, path)
+            if spec.kept_checkpoints is not None:
+                for dropped in log.drop_checkpoints(spec.kept_checkpoints):
+                    with contextlib.suppress(OSError):  # one too many does no harm
+                        dropped.unlink()
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """The state with which a trial begins: fresh, of another run, or where it was itself.

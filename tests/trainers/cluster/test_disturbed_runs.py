@@ -16,6 +16,7 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import Evaluation, RunConditions, TrialRecord
 from syncswitch.trainers.cluster.trainer import ClusterTrainer
+from syncswitch.trainers.run_checkpoints import RunCheckpoints
 from syncswitch.trainers.schedule import checkpoint_path
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workload import Workload
@@ -227,6 +228,24 @@ class TestResume:
         assert kinds(resumed)["resumed"] == 1
         seconds = [one.elapsed_seconds for one in resumed.evaluations]
         assert seconds == sorted(seconds)
+
+    def test_of_many_small_steps_the_newest_three_stay(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        trainer = make_trainer(DENSE, 4)
+
+        def checkpoints(*, resume: bool) -> RunCheckpoints:
+            spec = spec_of(DENSE, 4, 50.0, protocols=("bsp", "local-sgd:1"), resume=resume)
+            return RunCheckpoints(spec, tmp_path, 2.0)
+
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(checkpoints(resume=False).spec, Interrupting(200))
+        assert len(list(tmp_path.glob("*.npz"))) == 3
+        resumed = trainer.train(checkpoints(resume=True).spec)
+        assert kinds(resumed)["resumed"] == 1
+        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert sorted(resumed.checkpoints) == [96.0, 98.0, 100.0]
+        assert set(tmp_path.iterdir()) == set(resumed.checkpoints.values())
 
     def test_a_damaged_checkpoint_is_passed_over(
         self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -75,6 +75,20 @@ class TestStateForm:
         assert state.updates == 17
         assert (log.done, log.elapsed_seconds, log.inherited_seconds) == (100, 12.5, 12.5)
 
+    def test_of_many_checkpoints_the_furthest_stay(self, tmp_path: Path) -> None:
+        """Those of an earlier part of the run are among them; by default all stay."""
+        form = form_of(DENSE)
+        for kept, names in ((None, ["5", "10", "15", "20", "25"]), (2, ["20", "25"])):
+            percents = (5.0, 10.0, 15.0, 20.0, 25.0)
+            spec = spec_of(DENSE, 4, 50.0, checkpoint_percents=percents, kept_checkpoints=kept)
+            log = log_of(spec)
+            for percent in percents:
+                path = tmp_path / f"{percent:g}"
+                form.save(path, (percent, percent + 1), some_state(form), spec, log)
+            assert sorted((path.name for path in tmp_path.iterdir()), key=float) == names
+            assert {path.name for path in log.checkpoints.values()} == set(names)
+            assert len(log.checkpoints) == 2 * len(names)
+
     def test_of_another_model_or_optimizer_it_is_refused(self, keras: Any, tmp_path: Path) -> None:
         form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)
         others = [NORMALIZED, replace(DENSE, optimizer=lambda: keras.optimizers.Adam())]
