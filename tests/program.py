@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 PROGRAMS = {
-    "syncswitch-search": "syncswitch.searcher.cli",
-    "syncswitch-run": "syncswitch.trainers.runner",
+    "syncswitch-search": "syncswitch.searcher.program",
+    "syncswitch-run": "syncswitch.trainers.program",
 }
 
 TINY_WORKLOAD = """

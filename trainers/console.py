@@ -20,6 +20,7 @@ from syncswitch.storage.defaults import DEFAULT_URL as DEFAULT_STORAGE_URL
 from syncswitch.storage.defaults import ENVIRONMENT_VARIABLE as STORAGE_VARIABLE
 from syncswitch.storage.errors import SyncSwitchError, UserError
 from syncswitch.trainers.completion import complete_protocols
+from syncswitch.trainers.program import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,6 @@ __all__ = [
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 PROTOCOLS_HELP = (
     "Protocols before and after the switch: asp, bsp, dssp:3-15, ds-sync:2, local-sgd:8, ssp:3."
