@@ -23,14 +23,14 @@ from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.engine import open_database
 
-# Deadlines of single examples mean nothing on a busy machine, and the tests of a contract run in
-# several classes on purpose.
+# How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
+# contract run in several classes on purpose.
 settings.register_profile(
     "same",
     deadline=None,
     derandomize=True,
     max_examples=10,
-    suppress_health_check=[HealthCheck.differing_executors],
+    suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
 )
 settings.load_profile("same")
 # `make test-random`: what fails is kept in .hypothesis/, and tried first the next time.

@@ -1,17 +1,25 @@
-"""How many examples a property is tried on: a number of times what the profile says."""
+"""How properties are tried, on top of what the profile says."""
 
 from __future__ import annotations
 
-from typing import Any
+from hypothesis import HealthCheck, settings
 
-from hypothesis import settings
+__all__ = ["FIXTURES_STAY", "more_examples"]
+
+FIXTURES_STAY = settings(
+    suppress_health_check=[
+        *settings().suppress_health_check,
+        HealthCheck.function_scoped_fixture,
+    ]
+)
+"""For a test all of whose examples share its fixtures."""
 
 
-def more_examples(times: int, **others: Any) -> settings:
+def more_examples(times: int, base: settings | None = None) -> settings:
     """For properties whose examples cost little, or that few examples would not cover.
 
     Args:
         times: How often the profile's number of examples.
-        **others: Further settings.
+        base: Further settings.
     """
-    return settings(max_examples=times * settings().max_examples, **others)
+    return settings(base, max_examples=times * settings().max_examples)

@@ -43,6 +43,7 @@ from tests.benchmarks.limit import at_most
 from tests.program import run
 
 CALLS = 500
+PROGRAM_CALLS = 5
 CHUNK_ROWS = 100_000
 
 
@@ -288,7 +289,7 @@ def _programs(table: Table, url: str, folder: Path) -> None:
         "trials job-1",
     ):
         seconds = []
-        for _ in range(5):
+        for _ in range(PROGRAM_CALLS):
             start = time.perf_counter()
             done = run("syncswitch-search", *words.split(), "--storage", url, folder=folder)
             seconds.append(time.perf_counter() - start)

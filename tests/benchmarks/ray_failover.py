@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.limit import at_most
 from tests.trainers.ray_cluster.local_cluster import LocalCluster
@@ -26,37 +27,35 @@ _LOOK_SECONDS = 0.5
 _MOST_SECONDS = 900.0
 
 
-def search(folder: Path, *, loses_a_node: bool) -> dict[str, object]:
-    """One search on a cluster of its own.
+def search(
+    cluster: LocalCluster, folder: Path, workload: str, *, loses_a_node: bool
+) -> dict[str, Any]:
+    """One search.
 
     Returns:
         What it answered, and what happened to its runs.
     """
-    cluster = LocalCluster(_CPUS, _NODES)
-    try:
-        storage = f"sqlite:///{folder}/search.db"
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m"),
-                *cluster.inside("tests.benchmarks.ray_failover", "search"),
-                *("run", "digits", "--trainer", "ray", "--ray-address", cluster.address),
-                *("--workers", "2", "--strategy", "paper", "--settings", "2", "--runs", "1"),
-                *("--storage", storage, "--checkpoints", str(folder / "checkpoints"), "--json"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if loses_a_node:
-            lose_a_node(cluster, process)
-        out, err = process.communicate()
-        print(err, file=sys.stderr)
-        if process.returncode:
-            raise SystemExit(f"the search failed: {err}")
-        found: dict[str, object] = json.loads(out)
-        return found
-    finally:
-        cluster.close()
+    storage = f"sqlite:///{folder}/search.db"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m"),
+            *cluster.inside("tests.benchmarks.ray_failover", "search"),
+            *("run", workload, "--trainer", "ray", "--ray-address", cluster.address),
+            *("--workers", "2", "--strategy", "paper", "--settings", "2", "--runs", "1"),
+            *("--storage", storage, "--checkpoints", str(folder / "checkpoints"), "--json"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if loses_a_node:
+        lose_a_node(cluster, process)
+    out, err = process.communicate()
+    print(err, file=sys.stderr)
+    if process.returncode:
+        raise SystemExit(f"the search failed: {err}")
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 def lose_a_node(cluster: LocalCluster, process: subprocess.Popen[str]) -> None:
@@ -79,7 +78,11 @@ def main() -> None:
     for name, loses_a_node in (("in peace", False), ("one node lost", True)):
         with at_most(_MOST_SECONDS), tempfile.TemporaryDirectory() as folder:
             start = time.monotonic()
-            found = search(Path(folder), loses_a_node=loses_a_node)
+            cluster = LocalCluster(_CPUS, _NODES)
+            try:
+                found = search(cluster, Path(folder), "digits", loses_a_node=loses_a_node)
+            finally:
+                cluster.close()
             print(f"{name} ({time.monotonic() - start:.0f} s): {json.dumps(found)}", flush=True)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import PolicyError
@@ -32,6 +32,7 @@ from syncswitch.storage.records import (
     TimingPolicy,
     WorkloadIdentity,
 )
+from tests.properties import FIXTURES_STAY
 from tests.storage.golden.make import PROMISE
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -169,7 +170,7 @@ def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
     assert policy_from_dict(content) == policy
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FIXTURES_STAY
 @given(policy=policies, workload=workloads)
 def test_every_policy_survives_as_a_file(
     tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, TrialStore
+from tests.properties import FIXTURES_STAY
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -32,7 +33,7 @@ scalars = (
 options = st.dictionaries(st.text(), scalars | st.lists(scalars, max_size=3), max_size=4)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FIXTURES_STAY
 @given(options=options)
 def test_every_option_survives(
     store: TrialStore, identity: WorkloadIdentity, search: SearchInfo, options: dict[str, Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.engine import Database, open_database
@@ -26,6 +26,7 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
+from tests.properties import FIXTURES_STAY
 from tests.storage.conftest import told_before_the_kill
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
@@ -277,7 +278,7 @@ events = st.lists(
 ).map(tuple)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FIXTURES_STAY
 @given(data=st.data())
 def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.DataObject) -> None:
     number = next(NUMBERS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +16,15 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.benchmarks import detector, protocols, simulator, stragglers
+from tests.benchmarks import (
+    detector,
+    failure_cases,
+    failure_table,
+    failures,
+    protocols,
+    simulator,
+    stragglers,
+)
 from tests.benchmarks.engines import REFERENCE
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +135,22 @@ def test_online_policies_under_stragglers(play: Play) -> None:
 def test_the_detector_of_stragglers(play: Play) -> None:
     out = play(detector, "--runs", 1, "--rounds", 30, "--processes", 1)
     assert all(f"stragglers: {number}" in out for number in (1, 2))
+
+
+@pytest.mark.slow
+def test_a_campaign_of_failures(tmp_path: Path) -> None:
+    usual = replace(failure_cases.reference_cases(0)[0], launcher="in-process", workers=2)
+    killed = replace(usual, kinds=("worker killed",), injections=("kill:worker=1,at=40%",))
+    campaign = failures.Campaign(tmp_path, tmp_path / "logs")
+    try:
+        outcomes = [campaign.run(case) for case in (usual, replace(usual, seed=1), killed)]
+    finally:
+        left = campaign.close()
+    assert left == []
+    assert [one.problems + one.leftovers for one in outcomes] == [[]] * 3
+    noise = failures.judged(outcomes)
+    assert json.loads(failure_table.json_line(outcomes[2], 0.0))["row"] == "worker killed"
+    assert "| worker killed | 1 |" in failure_table.page(outcomes, noise, "command", [], 1.0)
 
 
 @pytest.mark.slow

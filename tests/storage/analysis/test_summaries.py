@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sqlalchemy import insert
@@ -23,6 +23,7 @@ from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.models import PhaseRow, TrialRow
 from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
 from syncswitch.storage.workload_rows import upsert_workload
+from tests.properties import FIXTURES_STAY
 
 _names = itertools.count()
 _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
@@ -142,7 +143,7 @@ def close(value: float | None) -> Any:
 
 
 @given(runs=random_runs)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FIXTURES_STAY
 def test_means_and_deviations_are_those_of_python(
     database: Database, identity: WorkloadIdentity, runs: list[Run]
 ) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from tests.properties import more_examples
+from tests.properties import FIXTURES_STAY, more_examples
 
 CHECKPOINT = Checkpoint(
     model="abc",
@@ -181,7 +181,7 @@ def test_truncated_anywhere_it_is_refused(tmp_path: Path, whole: bytes) -> None:
 
 
 @given(position=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
-@more_examples(6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@more_examples(6, FIXTURES_STAY)
 def test_with_a_byte_altered_it_is_refused_or_says_nothing_else(
     tmp_path: Path, whole: bytes, position: float, flip: int
 ) -> None:

@@ -18,6 +18,7 @@ from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.ray_cluster.options import RayOptions
 from syncswitch.trainers.ray_cluster.trainer import RayTrainer
 from syncswitch.trainers.workload import Workload
+from tests.benchmarks.ray_failover import search
 
 from ..cluster.test_isolated import StrikeAtStep
 from ..jobs import CONSTANT, momentum_answer, spec_of
@@ -165,6 +166,12 @@ def test_closed_it_leaves_no_server_behind(cluster: LocalCluster, trainer: RayTr
     for process in servers.values():
         process.wait(15)
     assert not cluster.servers()
+
+
+def test_the_benchmark_of_a_search_that_loses_a_node(cluster: LocalCluster, tmp_path: Path) -> None:
+    cluster.ask("add")
+    found = search(cluster, tmp_path, "tests.trainers.jobs:DENSE", loses_a_node=True)
+    assert found["policy"]["version"] == 1
 
 
 def test_ray_is_imported_by_the_chief_alone() -> None:
