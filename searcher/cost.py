@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from syncswitch.searcher.decision import Rule
 from syncswitch.searcher.estimates import Estimate, mean, ratio_of_means, share
 from syncswitch.searcher.replays import PlayedRecording
+from syncswitch.searcher.rules.halving import ROUNDING
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.simulation import PlayedRun, SimulatedSearch, search_with
 from syncswitch.storage.errors import UserError
@@ -41,11 +42,14 @@ class Reference:
         accepted_percents: The settings that it accepts, the first protocol alone among them.
         usable_runs: Runs that a search makes at these, where their number is fixed; None where it
             varies from search to search.
+        kept_shares: By setting, the share of its recorded runs that lose at most beta against the
+            mean of the first protocol alone; of none that diverged.
     """
 
     switch_percent: float
     accepted_percents: tuple[float, ...]
     usable_runs: int | None
+    kept_shares: Mapping[float, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ class CostSummary:
             the number that a search without luck makes, as in the paper; where the number of runs
             varies or runs are stopped, it is the mean number of those that were made to their end.
         success_percent: How often the answer was the reference's.
+        kept_percent: Of 100 later runs with the answer, how many lose at most beta, by the recorded
+            runs; None where the answer of a search has none.
+        baseline_kept_percent: The same of the first protocol alone.
         mean_runs: Runs of a search.
         confidence: What the rule said of its answers, on average; None where it says nothing.
         simulations: Number of searches.
@@ -72,6 +79,8 @@ class CostSummary:
     amortized_recurrences: Estimate
     effective_training: Estimate
     success_percent: Estimate
+    kept_percent: Estimate | None
+    baseline_kept_percent: float | None
     mean_runs: float
     confidence: float | None
     simulations: int
@@ -104,6 +113,7 @@ def reference(rule: Rule, runs: PlayedRecording) -> Reference:
         switch_percent=walk.answer_percent,
         accepted_percents=tuple(sorted({rule.highest_percent, *accepted}, reverse=True)),
         usable_runs=usable_runs,
+        kept_shares=_kept_shares(rule.threshold, runs),
     )
 
 
@@ -137,6 +147,9 @@ def summarize(
     costs = [search.seconds / baseline.seconds for search in searches]
     cost = _not_negative(mean(costs))
     saved = 1 - runs.means[expected.switch_percent].seconds / baseline.seconds
+    shares = expected.kept_shares
+    kept = [shares[s.switch_percent] for s in searches if s.switch_percent in shares]
+    usual = shares.get(BASELINE_PERCENT)
     said = [search.confidence for search in searches if search.confidence is not None]
     return CostSummary(
         search_cost=cost,
@@ -145,6 +158,8 @@ def summarize(
         ),
         effective_training=_effective_training(searches, costs, expected),
         success_percent=share(s.switch_percent == expected.switch_percent for s in searches),
+        kept_percent=_percent(mean(kept)) if len(kept) == len(searches) else None,
+        baseline_kept_percent=None if usual is None else 100 * usual,
         mean_runs=statistics.fmean(search.runs for search in searches),
         confidence=statistics.fmean(said) if said else None,
         simulations=len(searches),
@@ -155,6 +170,23 @@ def summarize(
 def ratio_or_infinity(value: float, unit: float) -> float:
     """The quotient; infinite where the unit is not above 0."""
     return value / unit if unit > 0 else math.inf
+
+
+def _kept_shares(threshold: float, runs: PlayedRecording) -> dict[float, float]:
+    baseline = runs.means.get(BASELINE_PERCENT)
+    if baseline is None:
+        return {}
+    least = baseline.accuracy - threshold - ROUNDING
+    shares = {}
+    for percent in runs.recording.settings:
+        recorded = runs.recording.at(percent)
+        kept = sum(run.accuracy >= least and not run.diverged for run in recorded)
+        shares[percent] = kept / len(recorded)
+    return shares
+
+
+def _percent(found: Estimate) -> Estimate:
+    return Estimate(*(100 * min(1.0, max(0.0, v)) for v in (found.value, found.low, found.high)))
 
 
 def _effective_training(

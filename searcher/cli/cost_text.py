@@ -57,6 +57,7 @@ def print_summaries(
             "pays back",
             "effective",
             "success %",
+            "kept %",
             "sure %",
         ],
         [_cells(rule, summary) for rule, summary in zip(rules, summaries, strict=True)],
@@ -66,10 +67,18 @@ def print_summaries(
     print_text(
         f"{summary.simulations:,} searches with M = {rules[0].settings}, replayed on"
         f" {len(recording.runs)} recorded runs; paid back after so many trainings; success: the"
-        f" answer is {summary.reference_percent:g} % (95 % interval in brackets)."
+        f" answer is {summary.reference_percent:g} % (95 % interval in brackets); kept: of 100"
+        f" later runs with the answer so many lose at most {rules[0].threshold:g}"
+        f"{_usual(summary, first_protocol)}."
     )
     for note in _notes(rules, summary.reference_percent, recording):
         print_text(note)
+
+
+def _usual(summary: CostSummary, first_protocol: str) -> str:
+    if summary.baseline_kept_percent is None:
+        return ""
+    return f", of those with {first_protocol} alone {summary.baseline_kept_percent:.0f}"
 
 
 def _is_recurring(rule: Rule) -> bool:
@@ -98,6 +107,7 @@ def _cells(rule: Rule, summary: CostSummary) -> list[str]:
         f"{summary.amortized_recurrences.value:.2f}",
         f"{summary.effective_training.value:.2f}",
         f"{success.value:.1f} ({success.low:.0f}-{success.high:.0f})",
+        "-" if summary.kept_percent is None else f"{summary.kept_percent.value:.0f}",
         "-" if confidence is None else f"{100 * confidence:.0f}",
     ]
 

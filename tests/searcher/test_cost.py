@@ -19,6 +19,7 @@ from rich.console import Console
 
 from syncswitch.searcher.cli import main
 from syncswitch.searcher.cost import deepest_settings, reference, summarize
+from syncswitch.searcher.estimates import Estimate
 from syncswitch.searcher.plan import SearchPlan
 from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.replays import PlayedRecording, simulate
@@ -176,6 +177,9 @@ def test_the_measures_of_a_search_without_luck() -> None:
     assert summary.success_percent.value == 100.0
     assert 69 < summary.success_percent.low < 75  # Wilson: 10 of 10
     assert (summary.mean_runs, summary.confidence) == (9.0, None)
+    # At 100 and 50 % the runs are 0.90, 0.91 and 0.92, of which beta is 0.01.
+    assert summary.kept_percent == Estimate(100.0, 100.0, 100.0)
+    assert summary.baseline_kept_percent == 100.0
 
 
 def test_runs_that_vary_are_counted() -> None:
@@ -188,7 +192,23 @@ def test_runs_that_vary_are_counted() -> None:
     assert summary.effective_training.value == pytest.approx(1.5 / 2.5)
     assert summary.effective_training.low == 0.0
     assert summary.success_percent.value == 50.0
+    # No run at 25 % loses so little.
+    assert summary.kept_percent is not None
+    assert (summary.kept_percent.value, summary.kept_percent.low) == (50.0, 0.0)
     assert (summary.mean_runs, summary.confidence) == (4.5, pytest.approx(0.85))
+
+
+def test_a_diverged_run_keeps_nothing() -> None:
+    runs = tuple(
+        replace(run, diverged=True) if run.name in ("50.0 0", "100.0 1") else run
+        for run in RUNS.recording.runs
+    )
+    recording = replace(RUNS, recording=replace(RUNS.recording, runs=runs))
+    summary = summarize(
+        [SimulatedSearch(50.0, 1.0, 1)], recording, reference(PaperRule(2), recording)
+    )
+    assert summary.kept_percent is not None
+    assert summary.kept_percent.value == summary.baseline_kept_percent == pytest.approx(200 / 3)
 
 
 def test_a_search_that_costs_nothing_has_no_ratio() -> None:
