@@ -17,6 +17,7 @@ from syncswitch.trainers.cluster.launchers import InProcessLauncher
 from syncswitch.trainers.cluster.trainer import ClusterTrainer
 from syncswitch.trainers.data import Array, Data
 from syncswitch.trainers.export import load_model
+from syncswitch.trainers.keras_parts import check_precision, check_unscaled
 from syncswitch.trainers.keras_policy import policy_of
 from syncswitch.trainers.trainer import Observer
 from syncswitch.trainers.workload import Workload
@@ -84,6 +85,8 @@ def fit(
     total = policy.total_worker_steps if epochs is None else epochs * epoch
     if not getattr(model, "compiled", False):
         raise WorkloadError("fit: the model is not compiled; call its compile() before")
+    check_precision(model, "fit")
+    check_unscaled(model.optimizer, "fit")
     optimizer, rate = _compiled_optimizer(model)
     workload = Workload(
         name=model.name,

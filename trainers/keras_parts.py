@@ -14,7 +14,9 @@ __all__ = [
     "build_model",
     "build_optimizer",
     "build_schedule",
+    "check_precision",
     "check_rate",
+    "check_unscaled",
     "loss_settings",
     "schedule_boundaries",
 ]
@@ -37,7 +39,7 @@ def build_model(workload: Workload) -> Any:
     """Makes the model, with fresh initial values.
 
     Raises:
-        WorkloadError: It is no Keras model, or has no variables yet.
+        WorkloadError: It is no Keras model, has no variables yet, or computes in float16.
     """
     import keras
 
@@ -53,7 +55,46 @@ def build_model(workload: Workload) -> Any:
             f"workload {workload.name!r}: the model has no variables yet; "
             "give it an Input, or build it before you return it"
         )
+    check_precision(model, f"workload {workload.name!r}")
     return model
+
+
+def check_precision(model: Any, whose: str) -> None:
+    """Refuses a model whose gradients would have to be scaled.
+
+    Args:
+        model: A Keras model.
+        whose: Begins the message.
+
+    Raises:
+        WorkloadError: A layer computes in float16.
+    """
+    for layer in model._flatten_layers():
+        if layer.compute_dtype == "float16":
+            raise WorkloadError(
+                f"{whose}: layer {layer.name!r} computes in float16 ({layer.dtype_policy.name}), "
+                "and the loss is not scaled for it, so that small gradients would become 0; "
+                "take mixed_bfloat16 or float32"
+            )
+
+
+def check_unscaled(optimizer: Any, whose: str) -> None:
+    """Refuses an optimizer that expects the gradients of a scaled loss.
+
+    Args:
+        optimizer: Of Keras.
+        whose: Begins the message.
+
+    Raises:
+        WorkloadError: It does.
+    """
+    import keras
+
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise WorkloadError(
+            f"{whose}: the optimizer is a LossScaleOptimizer, and the loss is not scaled; take the "
+            "optimizer in it"
+        )
 
 
 def build_loss(workload: Workload) -> Any:
@@ -86,7 +127,8 @@ def build_optimizer(workload: Workload) -> Any:
     """Makes the optimizer; the workload must have one.
 
     Raises:
-        WorkloadError: It is no Keras optimizer, or has a learning-rate schedule of its own.
+        WorkloadError: It is no Keras optimizer, scales the loss, or has a learning-rate schedule of
+            its own.
     """
     import keras
 
@@ -98,6 +140,7 @@ def build_optimizer(workload: Workload) -> Any:
             f"workload {workload.name!r}: optimizer() returned a {type(built).__name__}; "
             "return a Keras optimizer"
         )
+    check_unscaled(built, f"workload {workload.name!r}")
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
         raise WorkloadError(
             f"workload {workload.name!r}: the optimizer has a "

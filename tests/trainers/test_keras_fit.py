@@ -114,6 +114,14 @@ def test_a_model_that_cannot_be_trained_is_refused(keras: Any, fit: Callable[...
     model.compile("sgd", {"a": "mse"})
     with pytest.raises(WorkloadError, match=r"compiled with loss .* compile it with one"):
         fit(model, **constant(), policy=JOB)
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
+    with pytest.raises(WorkloadError, match="fit: the optimizer is a LossScaleOptimizer, and"):
+        fit(model, **constant(), policy=JOB)
+    half = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, dtype="mixed_float16")])
+    half.compile("sgd", "mse")
+    with pytest.raises(WorkloadError, match=r"fit: layer .dense.* computes in float16"):
+        fit(half, **constant(), policy=JOB)
+    model.compile("sgd", "mse")
     with pytest.raises(UserError, match="workers is 0: give a whole number of 1 or more"):
         fit(model, **constant(), policy=JOB, workers=0)
 

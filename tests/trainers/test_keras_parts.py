@@ -16,6 +16,7 @@ from syncswitch.trainers.configuration import rate_function
 from syncswitch.trainers.keras_description import describe_model
 from syncswitch.trainers.keras_parts import (
     build_loss,
+    build_model,
     build_optimizer,
     build_schedule,
     schedule_boundaries,
@@ -301,6 +302,30 @@ class TestParts:
     def test_an_unknown_loss_is_named(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match="'nonsense'"):
             build_loss(replace(DENSE, loss="nonsense"))
+
+    @pytest.mark.parametrize("precision", ["mixed_float16", "float16"])
+    def test_a_model_that_computes_in_float16_is_refused(self, keras: Any, precision: str) -> None:
+        """Also where a model is a layer of it."""
+        inner = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(2, dtype=precision, name="half")]
+        )
+        outer = keras.Sequential([keras.Input((4,)), inner, keras.layers.Dense(1)])
+        with pytest.raises(WorkloadError) as error:
+            build_model(replace(CONSTANT, model=lambda: outer))
+        assert str(error.value) == (
+            f"workload 'constant-gradient': layer 'half' computes in float16 ({precision}), and "
+            "the loss is not scaled for it, so that small gradients would become 0; "
+            "take mixed_bfloat16 or float32"
+        )
+
+    def test_an_optimizer_that_scales_the_loss_is_refused(self, keras: Any) -> None:
+        def scaling() -> Any:
+            return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+
+        with pytest.raises(
+            WorkloadError, match="'constant-gradient': the optimizer is a LossScale"
+        ):
+            build_optimizer(replace(CONSTANT, optimizer=scaling))
 
     def test_what_is_no_optimizer_is_named(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match="int"):
