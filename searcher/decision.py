@@ -110,8 +110,8 @@ class Decided:
             rule does not say.
         kept_share: Expected share of later runs with this policy that lose at most beta.
         baseline_kept_share: The same of the first protocol alone.
-        reason: Why the answer is the first protocol alone: what a switch does, such as
-            `saves no time`.
+        reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
+            saves no time`.
     """
 
     switch_percent: float

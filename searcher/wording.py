@@ -137,7 +137,7 @@ def speed_up_text(found: SpeedUp) -> str:
 
 def _why_alone(policy: TimingPolicy, second: str) -> str:
     if policy.reason is not None:
-        return f"a switch to {second} {policy.reason}"
+        return policy.reason
     often = " often enough" if policy.criterion == "kept" else ""
     return f"no setting with {second} that was tried keeps the accuracy{often}"
 

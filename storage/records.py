@@ -326,8 +326,8 @@ class TimingPolicy:
         speed_up_low: Lower end of the 90 % interval of the speed-up; None where too few runs were
             timed.
         speed_up_high: Upper end of it.
-        reason: Why it is the first protocol alone: what a switch does, such as `saves no time`;
-            None where it is not, or nobody said.
+        reason: Why it is the first protocol alone, as a clause such as `an earlier switch saves no
+            time`; None where it is not, or nobody said.
     """
 
     fingerprint: str

@@ -154,15 +154,14 @@ def _answer(search: SearchStatus) -> str:
 
 def _promised(search: SearchStatus) -> str:
     """What may be expected of the answer, as far as it says."""
-    words = ""
     if search.reason is not None:
-        words = f"; a switch {search.reason}"
+        return f"; {search.reason}"
     if search.kept_share is not None:
         shares = (search.kept_share, search.baseline_kept_share)
-        words += f"; kept in {kept_words(*shares, search.first_protocol)}"
-    elif search.confidence is not None:
-        words += f"; {100 * search.confidence:.0f} % sure"
-    return words
+        return f"; kept in {kept_words(*shares, search.first_protocol)}"
+    if search.confidence is not None:
+        return f"; {100 * search.confidence:.0f} % sure"
+    return ""
 
 
 def _outlook(search: SearchStatus) -> Text:

@@ -154,8 +154,8 @@ def test_an_answer_says_what_it_promises() -> None:
         "switch at 12.5 % (version 2; kept in about 93 of 100 runs, with BSP alone 95)"
         in drawn(Screen([kept], []), 80, 24)[2]
     )
-    alone = replace(found, switch_percent=100.0, confidence=None, reason="saves no time")
-    assert "(version 2; a switch saves no time)" in drawn(Screen([alone], []), 80, 24)[2]
+    alone = replace(found, switch_percent=100.0, confidence=None, reason="no switch saves time")
+    assert "(version 2; no switch saves time)" in drawn(Screen([alone], []), 80, 24)[2]
 
 
 def test_one_run_is_one_run() -> None:
