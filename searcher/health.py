@@ -8,10 +8,10 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.liveness import is_run_by_anyone
-from syncswitch.searcher.study import open_storage
+from syncswitch.searcher.study_tables import missing_study_tables, open_storage
 from syncswitch.storage.engine import Database, examined
 from syncswitch.storage.health import Finding, is_readable, listed, storage_findings
-from syncswitch.storage.inspection import holds_studies
+from syncswitch.storage.inspection import holds_studies, shown
 from syncswitch.storage.trials import StoredTrial, TrialStore
 
 __all__ = ["check_database", "differences"]
@@ -77,6 +77,13 @@ def _agrees(row: StoredTrial, trial: FrozenTrial) -> bool:
 
 
 def _search_findings(database: Database) -> Iterator[Finding]:
+    place = shown(database.url)
+    missing = missing_study_tables(database.url)
+    if missing:
+        what = listed("parts of Optuna's tables that were not made", missing, len(missing))
+        fix = f"copy the database, then run `syncswitch-search db upgrade --storage {place}`"
+        yield Finding("studies", True, what, fix)
+        return
     found: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for search, kind, name in _named_differences(database):
         found[kind].append(f"{name} of {search}" if name else search)

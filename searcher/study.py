@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,23 +33,20 @@ from syncswitch.searcher.sampler import (
     in_flight_runs,
     observations,
 )
-from syncswitch.storage.errors import DatabaseError, RetryableError
-from syncswitch.storage.inspection import driver_url, shown
+from syncswitch.searcher.study_tables import open_storage
+from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records import Evaluation
 from syncswitch.storage.trials import Owner
 
 __all__ = [
     "Claim",
     "SearchStudy",
-    "open_storage",
     "owner_of",
-    "upgrade_study_tables",
 ]
 
 PARAMETER = "switch_percent"
 VALUE = "converged_accuracy"
 _OWNER = "owner"
-_OPEN_ATTEMPTS = 5
 _T = TypeVar("_T")
 
 
@@ -273,41 +269,5 @@ def owner_of(trial: FrozenTrial) -> Owner | None:
     return Owner(**content) if isinstance(content, dict) else None
 
 
-def upgrade_study_tables(url: str) -> None:
-    """Brings Optuna's tables to the version of the installed Optuna."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = open_storage(url, check=False)
-    if storage.get_current_version() != storage.get_head_version():
-        storage.upgrade()
-
-
 def _is_open(trial: FrozenTrial) -> bool:
     return trial.state == TrialState.RUNNING and not _has_chosen(trial)
-
-
-def open_storage(url: str, *, check: bool = True) -> optuna.storages.RDBStorage:
-    """Optuna's part of the database; made where it is not there."""
-    sqlite = url.startswith("sqlite")
-    arguments: dict[str, Any] = (
-        {"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True}
-    )
-    for attempt in range(_OPEN_ATTEMPTS):
-        try:
-            return optuna.storages.RDBStorage(
-                driver_url(url), engine_kwargs=arguments, skip_compatibility_check=not check
-            )
-        except RuntimeError as error:
-            raise DatabaseError(
-                f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
-                f" {optuna.__version__}; run: syncswitch-search db upgrade"
-            ) from error
-        except Exception as error:
-            # Two searchers that start at once both try to make Optuna's tables, and one loses with
-            # whatever error its driver has for it.
-            if attempt + 1 == _OPEN_ATTEMPTS:
-                raise DatabaseError(
-                    f"Optuna cannot use the database {shown(url)}:"
-                    f" {type(error).__name__}; check its permissions, free space and server"
-                ) from error
-            time.sleep(0.2 * (attempt + 1))
-    raise AssertionError("unreachable")

@@ -196,9 +196,9 @@ def content_of(connection: Connection, place: str) -> Content:
     Raises:
         DatabaseError: It belongs to another application, or to a newer version of this one.
     """
-    revision = revision_of(connection)
-    if revision is None:
-        tables = set(inspect(connection).get_table_names())
+    # One look: between two, another process may make the tables.
+    tables = set(inspect(connection).get_table_names())
+    if VERSION_TABLE not in tables:
         if tables and not _is_optunas(connection, tables):
             foreign = sorted(tables - _OPTUNA_TABLES) or sorted(tables)
             raise DatabaseError(
@@ -206,6 +206,7 @@ def content_of(connection: Connection, place: str) -> Content:
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
             )
         return Content.NOTHING
+    revision = revision_of(connection) or "none"
     if revision == REVISION:
         return Content.CURRENT
     if revision.isdigit() and int(revision) < int(REVISION):

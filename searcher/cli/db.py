@@ -30,12 +30,12 @@ def db() -> None:
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> int:
     """Brings the tables to the current version, ours and Optuna's. Copy the database first."""
-    from syncswitch.searcher.study import upgrade_study_tables
+    from syncswitch.searcher.study_tables import upgrade_study_tables
     from syncswitch.storage.engine import upgrade_database
     from syncswitch.storage.inspection import REVISION, shown
 
     before = upgrade_database(storage_url)
-    upgrade_study_tables(storage_url)
+    mended = upgrade_study_tables(storage_url)
     place = shown(storage_url)
     if as_json:
         print_json(
@@ -44,8 +44,11 @@ def upgrade(storage_url: str, as_json: bool) -> int:
                 "is_current": True,
                 "revision_before": before,
                 "revision": REVISION,
+                "mended": mended,
             }
         )
+    elif mended:
+        click.echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
     elif before == REVISION:
         click.echo(f"{place} has the current tables, revision {REVISION}: nothing to do")
     else:

@@ -19,7 +19,7 @@ from command_line import OTHER, QUICK, Invoke, database_file
 from search_program import generated_job
 
 from syncswitch.searcher.cli import main
-from syncswitch.searcher.study import open_storage
+from syncswitch.searcher.study_tables import open_storage
 from syncswitch.searcher.trainer_kinds.local import LocalTrainer
 from syncswitch.trainers import console
 

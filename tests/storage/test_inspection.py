@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import DatabaseError
@@ -252,6 +254,21 @@ def test_nothing_is_held_before_our_tables_are_made(path: Path, sqlite_url: str)
     open_database(sqlite_url, create=True).close()
     assert not holds_nothing(sqlite_url)
     assert not holds_nothing("postgresql+nodriver://host/name")
+
+
+@pytest.mark.parametrize("look", range(1, 5))
+def test_tables_that_appear_between_two_looks_are_no_strangers(any_url: str, look: int) -> None:
+    looks = itertools.count(1)
+
+    def create(*_: object) -> None:
+        if next(looks) == look:
+            open_database(any_url, create=True).close()
+
+    event.listen(Engine, "before_cursor_execute", create)
+    try:
+        holds_nothing(any_url)  # both answers are right
+    finally:
+        event.remove(Engine, "before_cursor_execute", create)
 
 
 def test_what_is_refused_is_refused_also_when_asked_whether_it_holds_anything(
