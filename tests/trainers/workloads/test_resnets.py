@@ -69,6 +69,16 @@ class TestBoth:
         assert max(data.train_labels.max(), data.test_labels.max()) < classes
 
 
+@pytest.mark.parametrize(
+    ("workload", "total", "interval"), [(resnet32, 64_000, 2_000), (resnet50, 128_000, 4_000)]
+)
+def test_have_the_length_of_the_authors_runs(workload: Any, total: int, interval: int) -> None:
+    """In worker-steps; the rate falls to a tenth in the middle, and again after three quarters."""
+    assert workload.total_worker_steps == total
+    assert workload.learning_rate_boundaries == ((total // 2, 0.1), (total * 3 // 4, 0.01))
+    assert workload.evaluation_interval_worker_steps == interval
+
+
 @pytest.fixture(scope="module")
 def identities(keras: Any) -> list[WorkloadIdentity]:
     return [workload.identity(8, "bsp", "asp") for workload in (resnet32, resnet50)]
