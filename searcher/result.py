@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+# Shorter phases are mostly warming up.
+_LONG_PHASE = 0.1
+
+
 @dataclass(frozen=True, slots=True)
 class SettingResult:
     """One row of the closing table.
@@ -143,7 +147,7 @@ def draft_policy(
         for summary in rule.progress(finished).summaries
         if summary.switch_percent == decided.switch_percent
     ]
-    speed_up = _speed_up(decided.switch_percent, rule.highest_percent, finished, rows)
+    speed_up = _speed_up((decided.switch_percent, rule.highest_percent), identity, finished, rows)
     return TimingPolicy(
         fingerprint=identity.fingerprint,
         version=1,
@@ -209,14 +213,33 @@ def _seconds(
 
 
 def _speed_up(
-    percent: float,
-    highest_percent: float,
+    compared: tuple[float, float],
+    identity: WorkloadIdentity,
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
 ) -> SpeedUp | None:
     settings = {run.switch_percent for run in finished}
     seconds = {setting: _seconds(setting, finished, rows) for setting in settings}
-    return measured_speed_up(seconds, percent, highest_percent)
+    completed = [rows[run.trial_number] for run in finished if not run.diverged]
+    paces = [
+        _paces(identity, protocol, completed)
+        for protocol in (identity.first_protocol, identity.second_protocol)
+    ]
+    return measured_speed_up(seconds, *compared, paces)
+
+
+def _paces(
+    identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
+) -> list[float]:
+    """What all of W would take by each phase that was long enough to have warmed up."""
+    phases = (
+        (phase.end_worker_step - phase.start_worker_step, phase.seconds)
+        for row in completed
+        for phase in row.phases
+        if phase.protocol == protocol
+    )
+    total = identity.total_worker_steps
+    return [seconds * total / steps for steps, seconds in phases if steps >= _LONG_PHASE * total]
 
 
 def _estimated_baseline_seconds(

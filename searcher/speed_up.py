@@ -36,18 +36,23 @@ class SpeedUp:
 
 
 def measured_speed_up(
-    seconds: Mapping[float, Sequence[float]], percent: float, baseline_percent: float
+    seconds: Mapping[float, Sequence[float]],
+    percent: float,
+    baseline_percent: float,
+    paces: Sequence[Sequence[float]] = (),
 ) -> SpeedUp | None:
     """The ratio of the mean times of two settings, with a 90 % interval.
 
     The interval is Student's, of the difference of the logarithms. Times are taken to spread
     alike, in proportion, at all settings: with a run or two at each, no setting alone could say how
-    much. Other load on the machine widens it as far as it differed between runs of one setting.
+    much. Load that lasted for all runs of a setting shows in the paces of a protocol, which are
+    compared across settings; where these spread more, they count.
 
     Args:
         seconds: Times of whole trainings, by setting; any settings help to say how times spread.
         percent: Setting of the policy.
         baseline_percent: Of the first protocol alone.
+        paces: Of each protocol the times that runs took for equally many worker-steps.
 
     Returns:
         None where one of the two was not timed.
@@ -59,14 +64,17 @@ def measured_speed_up(
     value = statistics.fmean(usual) / statistics.fmean(mine)
     if percent == baseline_percent:
         return SpeedUp(1.0, 1.0, 1.0)
-    half = _half_width(list(timed.values()), 1 / len(mine) + 1 / len(usual))
+    inverse_runs = 1 / len(mine) + 1 / len(usual)
+    positive = [[pace for pace in group if pace > 0] for group in paces]
+    halves = [_half_width(groups, inverse_runs) for groups in (list(timed.values()), positive)]
+    half = max((half for half in halves if half is not None), default=None)
     if half is None or half > _WIDEST:
         return SpeedUp(value)
     return SpeedUp(value, value * math.exp(-half), value * math.exp(half))
 
 
 def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float | None:
-    """Half of the interval of the logarithm; None where no setting was timed twice."""
+    """Half of the interval of the logarithm; None where no group has two."""
     freedom = sum(len(times) - 1 for times in groups if times)
     if not freedom:
         return None

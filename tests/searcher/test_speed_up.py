@@ -66,6 +66,23 @@ def test_it_holds_the_truth_nine_times_of_ten() -> None:
     assert 0.88 < held / 2000 < 0.92
 
 
+def test_load_that_differed_between_settings_counts() -> None:
+    seconds = {100.0: [6.0, 6.1], 12.5: [3.0]}
+    quiet = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.0], [2.6]])
+    assert quiet == measured_speed_up(seconds, 12.5, 100.0)
+    loaded = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.1, 9.0], [2.6, 2.7]])
+    assert quiet is not None
+    assert loaded is not None
+    assert quiet.high is not None
+    assert loaded.high is not None
+    assert loaded.value == quiet.value
+    assert loaded.high > 1.3 * quiet.high
+    # Even with a run of each setting it is known how much the first protocol's pace changed.
+    assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0, [[6.0, 6.0]]) == SpeedUp(
+        2.0, 2.0, 2.0
+    )
+
+
 def test_an_interval_that_says_nothing_is_none() -> None:
     assert measured_speed_up({100.0: [1.0, 60.0], 12.5: [3.0]}, 12.5, 100.0) == SpeedUp(30.5 / 3)
 
