@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +15,14 @@ import numpy.typing as npt
 from syncswitch.storage.errors import WorkloadError
 
 __all__ = ["Array", "Data"]
+
+_LOG = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 10.0
+_ONE_ARRAY = (
+    "give one array with a row for each example: put several inputs side by side, and let the model"
+    " take them apart"
+)
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +57,7 @@ class Data:
 
     def __post_init__(self) -> None:
         for field in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
-            object.__setattr__(self, field, np.asarray(getattr(self, field)))
+            object.__setattr__(self, field, _array(field, getattr(self, field)))
         for part in ("train", "test"):
             inputs, labels = getattr(self, f"{part}_inputs"), getattr(self, f"{part}_labels")
             if len(inputs) != len(labels) or len(inputs) == 0:
@@ -98,17 +109,56 @@ class Data:
         return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
+def _array(field: str, given: Any) -> Array:
+    """What is given as one array.
+
+    Raises:
+        WorkloadError: It is several, or none.
+    """
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise WorkloadError(
+            f"data: {field} is a {type(given).__name__} of unequal arrays ({error}); {_ONE_ARRAY}"
+        ) from error
+    first = array.flat[0] if array.dtype == object and array.size else array
+    if array.ndim == 0 or isinstance(first, dict | tuple | list):
+        holder = "" if array.ndim == 0 else f"holds a {type(first).__name__} for each example"
+        raise WorkloadError(
+            f"data: {field} {holder or f'is a {type(given).__name__}'}; {_ONE_ARRAY}"
+        )
+    return array
+
+
 def _read_pipeline(dataset: Any, part: str) -> tuple[Array, Array]:
     if int(dataset.cardinality()) == -1:
         raise WorkloadError(
             f"data: the {part} pipeline is endless; leave out repeat(), syncswitch counts epochs"
         )
-    examples = list(dataset.as_numpy_iterator())
+    examples = []
+    tell_at = time.monotonic() + _PATIENCE_SECONDS
+    for example in dataset.as_numpy_iterator():
+        examples.append(example)
+        # What a generator yields may have no end, and nobody can know.
+        if time.monotonic() >= tell_at:
+            tell_at = math.inf
+            _LOG.warning(
+                "data: still reading the %s pipeline, %s examples so far; where it is endless, say"
+                " take(EXAMPLES), as this never ends",
+                part,
+                f"{len(examples):,}",
+            )
     if not examples or not isinstance(examples[0], tuple) or len(examples[0]) != 2:
         raise WorkloadError(
             f"data: the {part} pipeline must yield (input, label) pairs, one example at a time"
         )
     inputs, labels = zip(*examples, strict=True)
+    for what, values in (("input", inputs), ("label", labels)):
+        if isinstance(values[0], dict | tuple):
+            raise WorkloadError(
+                f"data: the {part} pipeline yields a {type(values[0]).__name__} as {what};"
+                f" {_ONE_ARRAY}"
+            )
     try:
         return np.stack(inputs), np.stack(labels)
     except ValueError as error:

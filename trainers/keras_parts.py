@@ -39,7 +39,8 @@ def build_model(workload: Workload) -> Any:
     """Makes the model, with fresh initial values.
 
     Raises:
-        WorkloadError: It is no Keras model, has no variables yet, or computes in float16.
+        WorkloadError: It is no Keras model, has no variables yet or several inputs, or computes in
+            float16.
     """
     import keras
 
@@ -50,10 +51,17 @@ def build_model(workload: Workload) -> Any:
             f"workload {workload.name!r}: model() returned a {type(model).__name__}; "
             "return a keras.Model"
         )
-    if not model.built:
+    # What calls itself built may hold layers that are not.
+    if not (model.built and model.weights):
         raise WorkloadError(
             f"workload {workload.name!r}: the model has no variables yet; "
-            "give it an Input, or build it before you return it"
+            "give it an Input, or call it once on a batch before you return it"
+        )
+    inputs = len(getattr(model, "inputs", None) or [])
+    if inputs > 1:
+        raise WorkloadError(
+            f"workload {workload.name!r}: the model has {inputs} inputs; give it one Input that"
+            " holds them side by side, and take them apart in the model"
         )
     check_precision(model, f"workload {workload.name!r}")
     return model

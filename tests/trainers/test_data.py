@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,26 @@ class TestData:
         Data(**arrays)
         with pytest.raises(WorkloadError, match=f"3 {part} inputs and 2 {part} labels"):
             Data(**{**arrays, f"{part}_labels": np.zeros(2)})
+
+    @pytest.mark.parametrize(
+        ("inputs", "words"),
+        [
+            ({"image": np.zeros((3, 2)), "text": np.zeros(3)}, "train_inputs is a dict; give one"),
+            ((np.zeros((3, 2)), np.zeros(3)), "train_inputs is a tuple of unequal arrays"),
+            (np.array([{"x": 1.0}] * 3), "train_inputs holds a dict for each example; give one"),
+            (7, "train_inputs is a int; give one array"),
+        ],
+        ids=["dict", "tuple", "dicts", "number"],
+    )
+    def test_several_inputs_are_refused_in_one_line(self, inputs: Any, words: str) -> None:
+        with pytest.raises(WorkloadError, match=words) as error:
+            Data(inputs, np.zeros(3), np.zeros((3, 2)), np.zeros(3))
+        assert "\n" not in str(error.value)
+        assert "put several inputs side by side" in str(error.value)
+
+    def test_names_of_files_are_examples(self) -> None:
+        names = np.array(["a.png", "b.png"], object)
+        assert Data(names, np.zeros(2), names, np.zeros(2)).train_inputs is names
 
     def test_at_least_one_example(self) -> None:
         with pytest.raises(WorkloadError, match="at least one"):
@@ -80,6 +102,38 @@ class TestFromDatasets:
     def test_an_endless_pipeline_is_refused(self) -> None:
         with pytest.raises(WorkloadError, match="train pipeline is endless"):
             Data.from_datasets(self.pipeline(5).repeat(), self.pipeline(3))
+
+    def test_several_inputs_in_a_pipeline_are_refused(self) -> None:
+        several = self.pipeline(5).map(lambda inputs, labels: ({"x": inputs}, labels))
+        with pytest.raises(WorkloadError, match="train pipeline yields a dict as input; give one"):
+            Data.from_datasets(several, self.pipeline(3))
+
+    def test_a_pipeline_that_does_not_end_says_so(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        import tensorflow as tf
+
+        signature = tf.TensorSpec((2,), tf.float32), tf.TensorSpec((), tf.int32)
+
+        class EndOfPatienceError(Exception):
+            pass
+
+        def endless() -> Any:
+            for number in itertools.count():
+                if caplog.messages and number > 50:
+                    raise EndOfPatienceError
+                yield np.zeros(2, np.float32), number
+
+        monkeypatch.setattr("syncswitch.trainers.data._PATIENCE_SECONDS", 0.01)
+        generated = tf.data.Dataset.from_generator(endless, output_signature=signature)
+        with pytest.raises(Exception, match="EndOfPatience"):
+            Data.from_datasets(generated, self.pipeline(3))
+        (line,) = caplog.messages
+        assert re.fullmatch(
+            r"data: still reading the train pipeline, \d+ examples so far; where it is endless, say"
+            r" take\(EXAMPLES\), as this never ends",
+            line,
+        )
 
     @pytest.mark.parametrize(
         "change",

@@ -79,7 +79,9 @@ class ClusterTrainer(Trainer):
             raise RetryableError(f"a server was lost while training ({one_line(error)})") from error
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
-        return trial_record(spec, log.result(), started_at)
+        record = trial_record(spec, log.result(), started_at)
+        self._tester.warn_if_hardly_above_chance(record)
+        return record
 
     def close(self) -> None:
         """See `Trainer.close`."""

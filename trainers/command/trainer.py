@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -33,6 +34,12 @@ __all__ = ["CommandTrainer"]
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5
 _LONGEST_TAIL = 400
+# Of output that says nothing, before somebody should look.
+_WARN_SECONDS = 60.0
+_WARN_LINES = 100
+_LONGEST_LINE = 120
+
+_LOG = logging.getLogger(__name__)
 
 
 class CommandTrainer(Trainer):
@@ -95,6 +102,8 @@ class _CommandRun:
         self._heard_bytes = 0
         self._course = CommandCourse(spec)
         self._is_told_to_stop = False
+        self._lines = 0
+        self._has_warned = False
 
     def to_its_end(self) -> TrialRecord:
         """Runs it; see `Trainer.train`."""
@@ -126,6 +135,7 @@ class _CommandRun:
         """Reads what is new, and tells the observer."""
         self._listen()
         for number, line in self._results.new_lines(is_over=is_over):
+            self._lines += 1
             try:
                 report = self._parse(line)
                 now_seconds = time.monotonic() - self._begun
@@ -140,7 +150,22 @@ class _CommandRun:
                 self._is_told_to_stop = is_stop and not self._course.is_at_end
             if self._is_over:
                 return
+        self._warn_of_nothing()
         self._observer.on_progress(self._course.step)
+
+    def _warn_of_nothing(self) -> None:
+        """Says early that nothing is understood: a training may take hours."""
+        is_something = self._course.evaluations or self._course.step or self._course.diverged
+        is_long = time.monotonic() - self._begun > _WARN_SECONDS or self._lines >= _WARN_LINES
+        if self._has_warned or is_something or not (is_long and self._heard_bytes):
+            return
+        self._has_warned = True
+        last = "".join(last_lines(self._log, 1)).strip()[:_LONGEST_LINE]
+        _LOG.warning(
+            "the command has said nothing of its accuracy so far: %s; what it printed last: %r",
+            self._wanted,
+            last,
+        )
 
     def _listen(self) -> None:
         """Takes note of when it last wrote anything."""

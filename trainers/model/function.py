@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.keras_parts import build_loss, build_model
 from syncswitch.trainers.model.layout import FlatLayout, Vector
@@ -39,7 +41,9 @@ class ModelFunction:
         self._examples = len(data.train_inputs)
         self._transform = data.transform
         self._model = build_model(workload) if model is None else model
+        _check_unbatched(workload, data, self._model)
         self._sample = _sample(data, workload.batch_size, self._model)
+        self._takes_training = _takes_training(self._model)
         self._loss = build_loss(workload)
         self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
@@ -129,8 +133,8 @@ class ModelFunction:
             unpack(parameters, self.parameters),
             self._untrained(statistics, seed),
             inputs,
-            training=True,
             return_losses=True,
+            **self._mode(training=True),
         )
         variables = self._model.non_trainable_variables
         moved = pack(
@@ -148,9 +152,13 @@ class ModelFunction:
             unpack(parameters, self.parameters),
             self._untrained(statistics, tf.constant([0, 0], tf.int64)),
             inputs,
-            training=False,
+            **self._mode(training=False),
         )
         return outputs
+
+    def _mode(self, *, training: bool) -> dict[str, bool]:
+        """As Keras' `fit` does: a model of one's own need not care in which mode it is called."""
+        return {"training": training} if self._takes_training else {}
 
     def _untrained(self, statistics: Any, seed: Any) -> list[Any]:
         """Values of the variables that are not trained.
@@ -177,6 +185,30 @@ def moving_variables(model: Any) -> list[Any]:
 
 def _is_moving(variable: Any) -> bool:
     return str(variable.dtype) == "float32"
+
+
+def _takes_training(model: Any) -> bool:
+    parameters = inspect.signature(model.call).parameters.values()
+    return any(one.name == "training" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _check_unbatched(workload: Workload, data: Data, model: Any) -> None:
+    """Says what a kernel would not: that every example is a batch of them.
+
+    Raises:
+        WorkloadError: It is.
+    """
+    inputs = getattr(model, "inputs", None) or []
+    if not inputs or data.transform is not None:
+        return
+    given, wanted = data.train_inputs.shape[1:], tuple(inputs[0].shape[1:])
+    is_deeper = len(given) == len(wanted) + 1
+    if is_deeper and all(b in (None, a) for a, b in zip(given[1:], wanted, strict=True)):
+        raise WorkloadError(
+            f"workload {workload.name!r}: an example of data() has the shape {given}, and the model"
+            f" takes {wanted}: it is a batch of {given[0]}; leave out batch(), syncswitch makes the"
+            " batches"
+        )
 
 
 def _sample(data: Data, batch_size: int, model: Any) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
+from syncswitch.storage.records import TrialRecord
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.keras_parts import build_loss, build_metric, loss_settings
 from syncswitch.trainers.model.function import ModelFunction
@@ -19,6 +21,9 @@ __all__ = ["ModelTester"]
 
 _BATCH = 512
 _ROUNDING = 1e-5
+_LEAST_LEARNED = 0.1
+
+_LOG = logging.getLogger(__name__)
 # Where one class makes more of the test set, a good model may be at the share of that class.
 _LARGEST_CHANCE = 0.6
 
@@ -81,6 +86,27 @@ class ModelTester:
         if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
             return False
         return is_at_chance(accuracy, chance, len(self._data.test_labels))
+
+    def warn_if_hardly_above_chance(self, record: TrialRecord) -> None:
+        """Warns where the first protocol alone has learned next to nothing: no policy is worth it.
+
+        That is less than a tenth of the way from guessing to perfection.
+        """
+        chance, identity = self._data.chance_accuracy, record.spec.identity
+        if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
+            return
+        is_whole = record.spec.switch_percent >= 100 and not record.diverged
+        accuracy = record.converged_accuracy
+        if is_whole and accuracy < chance + _LEAST_LEARNED * (1 - chance):
+            _LOG.warning(
+                "%s alone reached an accuracy of %.4f, where guessing the most frequent class gives"
+                " %.4f: the job learns next to nothing on %d workers, and so does a search of it;"
+                " check learning_rate, which is multiplied by the workers (up to largest_scaling)",
+                identity.first_protocol.upper(),
+                accuracy,
+                chance,
+                identity.workers,
+            )
 
     def _traced_update(self, parameters: Any, statistics: Any, inputs: Any, labels: Any) -> None:
         inputs, labels = self._test_batch(inputs, labels)

@@ -106,7 +106,9 @@ class SimulatedTrainer(Trainer):
             raise
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
-        return trial_record(spec, result, started_at)
+        record = trial_record(spec, result, started_at)
+        self._tester.warn_if_hardly_above_chance(record)
+        return record
 
     def close(self) -> None:
         """See `Trainer.close`."""

@@ -24,6 +24,7 @@ from ..jobs import (
     Gate,
     averaging_model,
     constant_data,
+    digits_data,
     first_workers,
     momentum_answer,
     normalized_model,
@@ -517,7 +518,18 @@ class TestModels:
         expected = np.concatenate([1 - CONSTANT_GRADIENT, -CONSTANT_GRADIENT])
         np.testing.assert_allclose(program.state().parameters, expected, rtol=1e-6)
 
-    def test_a_subclassed_model_trains(self, keras: Any, make_program: MakeProgram) -> None:
+    @pytest.mark.parametrize("has_mode", [True, False])
+    def test_a_subclassed_model_trains(
+        self, keras: Any, make_program: MakeProgram, has_mode: bool
+    ) -> None:
+        class Plain(keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+
+            def call(self, inputs: Any) -> Any:
+                return 2.0 * self.dense(inputs)
+
         class Doubled(keras.Model):
             def __init__(self) -> None:
                 super().__init__()
@@ -527,7 +539,7 @@ class TestModels:
                 return 2.0 * self.dense(inputs)
 
         def model() -> Any:
-            built = Doubled()
+            built = Doubled() if has_mode else Plain()
             built(np.zeros((1, 4), np.float32))
             return built
 
@@ -583,6 +595,29 @@ def double_precision(keras: Any) -> Any:
     return keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Conv2D(2, 3, dtype="float64")])
 
 
+def built_in_name_alone(keras: Any) -> Any:
+    class Mine(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(10)
+
+        def build(self, shape: Any) -> None:
+            self.built = True
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+    model = Mine()
+    model.build((None, 8, 8, 1))
+    return model
+
+
+def two_inputs(keras: Any) -> Any:
+    inputs = [keras.Input((8, 8, 1)), keras.Input((8, 8, 1))]
+    flat = keras.layers.Flatten()(keras.layers.Add()(inputs))
+    return keras.Model(inputs, keras.layers.Dense(10, activation="softmax")(flat))
+
+
 def unbuilt(keras: Any) -> Any:
     return keras.Sequential([keras.layers.Dense(10)])
 
@@ -605,6 +640,8 @@ class TestWhatDoesNotFit:
         [
             (double_precision, "float64"),
             (unbuilt, "Input"),
+            (built_in_name_alone, "call it once on a batch before you return it"),
+            (two_inputs, "the model has 2 inputs; give it one Input"),
             (other_input, "do not fit together"),
             pytest.param(
                 five_outputs,
@@ -616,6 +653,16 @@ class TestWhatDoesNotFit:
         self, keras: Any, make_program: MakeProgram, model: Any, words: str
     ) -> None:
         assert words in self.message(make_program, model=lambda: model(keras))
+
+    def test_batches_for_examples_are_refused(self, make_program: MakeProgram) -> None:
+        data = digits_data()
+        inputs, labels = data.train_inputs[:128], data.train_labels[:128]
+        arrays = inputs.reshape(4, 32, 8, 8, 1), labels.reshape(4, 32)
+        message = self.message(make_program, data=lambda: Data(*arrays, *arrays))
+        assert (
+            "an example of data() has the shape (32, 8, 8, 1), and the model takes (8, 8, 1): it is"
+            " a batch of 32; leave out batch()" in message
+        )
 
     @pytest.mark.parametrize("loss", ["categorical_crossentropy", "mse"])
     def test_a_loss_for_other_labels_is_refused(self, make_program: MakeProgram, loss: str) -> None:

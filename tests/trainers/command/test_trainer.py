@@ -24,6 +24,7 @@ from tests.trainers.jobs import RecordingObserver
 from .programs import FAMILY, command, job_of, says, trial
 
 GOOD = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
+PATTERN = r"step (?P<step>\d+) accuracy (?P<accuracy>\S+)"
 HANGS = "time.sleep(600)"
 
 
@@ -83,6 +84,51 @@ def eventually(condition: Any, seconds: float = 20.0) -> bool:
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     return bool(condition())
+
+
+class TestWarnings:
+    """Of a run that nobody understands, which may go on for hours."""
+
+    def test_lines_that_do_not_match_are_shown_early(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        after = "\n".join(
+            (
+                "for step in range(100): print('epoch', step, 'acc 0.5', flush=True)",
+                "while not os.path.exists(folder + '/told'): time.sleep(0.01)",
+            )
+        )
+        job = says(tmp_path, "", f"import os\n{after}", metric_pattern=PATTERN)
+
+        def tell(_: int) -> None:
+            if caplog.messages:
+                for folder in job.runs_folder.iterdir():
+                    (folder / "told").touch()
+
+        message = failure(job, UserError, Watch(tell))
+        assert "no line matches" in message
+        (line,) = caplog.messages
+        assert line == (
+            "the command has said nothing of its accuracy so far: no line matches --metric-pattern"
+            f" {PATTERN!r}; what it printed last: 'epoch 99 acc 0.5'"
+        )
+
+    def test_a_minute_without_a_result_is_told(
+        self, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job = says(tmp_path, "", HANGS)
+
+        def later(_: int) -> None:
+            if "hello" in printed(job):
+                clock.now_seconds += 61.0
+            if caplog.messages:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            CommandTrainer(job).train(trial(job), Watch(later))
+        (line,) = caplog.messages
+        assert "there is no line such as" in line
+        assert line.endswith("what it printed last: 'hello from the command'")
 
 
 class TestFailures:

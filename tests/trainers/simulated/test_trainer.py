@@ -114,6 +114,22 @@ def measured(record: TrialRecord) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.parametrize(
+    ("rate", "percent", "is_told"), [(1e-9, 100.0, True), (1e-9, 50.0, False), (0.02, 100.0, False)]
+)
+def test_a_job_that_learns_next_to_nothing_is_no_secret(
+    make_trainer: MakeTrainer,
+    caplog: pytest.LogCaptureFixture,
+    rate: float,
+    percent: float,
+    is_told: bool,
+) -> None:
+    # Without a decay nothing counts as diverged at chance.
+    workload = replace(DENSE, learning_rate=rate, learning_rate_boundaries=())
+    make_trainer(workload, 2).train(spec_of(workload, 2, percent))
+    assert any("BSP alone reached an accuracy of 0." in line for line in caplog.messages) == is_told
+
+
 class TestEveryProtocol:
     @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
     def test_does_all_steps_and_learns(
