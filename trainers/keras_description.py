@@ -80,6 +80,8 @@ def describe_optimizer(workload: Workload, workers: int) -> str:
         described["learning_rate_schedule"] = _description(schedule)
     if workload.momentum_after_switch != "same":
         described["momentum_after_switch"] = workload.momentum_after_switch
+    if workload.momentum_stage_worker_steps is not None:
+        described["momentum_stage_worker_steps"] = workload.momentum_stage_worker_steps
     if workload.largest_scaling is not None and workers > workload.largest_scaling:
         described["largest_scaling"] = workload.largest_scaling
     return _canonical(described)

@@ -58,7 +58,9 @@ class Workload:
         metric: Builds a Keras metric between 0 and 1 where more is better; None for accuracy as it
             fits the labels.
         momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
-            `scaled` (mu/n), `ramped` or `additive` (growing back to mu with each epoch).
+            `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n,
+            3 mu/n ... mu).
+        momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
         largest_scaling: The rate of an update grows with its number of gradients up to this number,
             as linear scaling has its limits; None for no limit.
     """
@@ -77,11 +79,16 @@ class Workload:
     loss: str | Callable[[], Any] = "sparse_categorical_crossentropy"
     metric: Callable[[], Any] | None = None
     momentum_after_switch: Momentum = "same"
+    momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps"):
+        optional = ("momentum_stage_worker_steps", "largest_scaling")
+        required = ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps")
+        for field in (*required, *optional):
             value = getattr(self, field)
+            if value is None and field in optional:
+                continue
             if not isinstance(value, int) or value < 1:
                 raise WorkloadError(
                     f"workload {self.name!r}: {field} is {value!r}; give a whole number from 1 on"
@@ -107,11 +114,11 @@ class Workload:
                 f"workload {self.name!r}: momentum_after_switch is for the built-in SGD, and this "
                 "workload has an optimizer; leave one of the two out"
             )
-        largest = self.largest_scaling
-        if largest is not None and (not isinstance(largest, int) or largest < 1):
+        has_stages = self.momentum_after_switch in ("ramped", "additive")
+        if self.momentum_stage_worker_steps is not None and not has_stages:
             raise WorkloadError(
-                f"workload {self.name!r}: largest_scaling is {largest!r}; give a whole number of "
-                "gradients from 1 on"
+                f"workload {self.name!r}: momentum_stage_worker_steps is for ramped and additive, "
+                f"and momentum_after_switch is {self.momentum_after_switch}; leave one out"
             )
         if not 0 <= self.momentum < 1:
             raise WorkloadError(

@@ -27,31 +27,33 @@ class TestMomentumAfterTheSwitch:
     @pytest.mark.parametrize(
         ("variant", "values"),
         [
-            # Of 8 workers, 0 to 4 and 100 epochs after the switch.
-            ("same", [0.8, 0.8, 0.8, 0.8, 0.8, 0.8]),
-            ("zero", [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
-            ("scaled", [0.1, 0.1, 0.1, 0.1, 0.1, 0.1]),
-            ("ramped", [0.1, 0.2, 0.4, 0.8, 0.8, 0.8]),
-            ("additive", [0.0, 0.1, 0.2, 0.3, 0.4, 0.8]),
+            # Of 8 workers, 0 to 8 stages after the switch.
+            ("same", [0.8] * 9),
+            ("zero", [0.0] * 9),
+            ("scaled", [0.1] * 9),
+            ("ramped", [0.1, 0.2, 0.4, *[0.8] * 6]),
+            ("additive", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.8]),
         ],
     )
-    def test_has_the_values_of_the_paper(self, variant: Momentum, values: list[float]) -> None:
-        found = [momentum_after_switch(variant, 0.8, 8, epochs) for epochs in (0, 1, 2, 3, 4, 100)]
+    def test_has_the_values_of_the_authors_runs(
+        self, variant: Momentum, values: list[float]
+    ) -> None:
+        found = [momentum_after_switch(variant, 0.8, 8, stages) for stages in range(9)]
         assert found == pytest.approx(values)
 
     @given(
         variant=st.sampled_from(VARIANTS),
         momentum=st.floats(0, 1, exclude_max=True),
         workers=st.integers(1, 5000),
-        epochs=st.integers(0, 10**9),
+        stages=st.integers(0, 10**9),
     )
     def test_never_grows_beyond_that_before(
-        self, variant: Momentum, momentum: float, workers: int, epochs: int
+        self, variant: Momentum, momentum: float, workers: int, stages: int
     ) -> None:
-        value = momentum_after_switch(variant, momentum, workers, epochs)
+        value = momentum_after_switch(variant, momentum, workers, stages)
         assert 0 <= value <= momentum
-        assert value <= momentum_after_switch(variant, momentum, workers, epochs + 1)
-        if variant in ("ramped", "additive") and epochs >= workers:
+        assert value <= momentum_after_switch(variant, momentum, workers, stages + 1)
+        if variant in ("ramped", "additive") and stages >= workers - 1:
             assert value == momentum
 
 
@@ -73,13 +75,13 @@ class TestConfiguration:
         workload = replace(DENSE, momentum_after_switch="additive")
         found, _ = configuration(workload, 10.0)
         for step, factor in [
-            (200, 0.0),
-            (209, 0.0),
-            (210, 0.25),
-            (219, 0.25),
-            (220, 0.5),
-            (239, 0.75),
-            (240, 1.0),
+            (200, 0.25),
+            (209, 0.25),
+            (210, 0.5),
+            (219, 0.5),
+            (220, 0.75),
+            (229, 0.75),
+            (230, 1.0),
             (402, 1.0),
         ]:
             assert found.momentum(step, 200) == pytest.approx(factor * 0.9), step
@@ -90,6 +92,26 @@ class TestConfiguration:
         found, _ = configuration(workload, examples=40, workers=8)
         values = [found.momentum(200 + step, 200) / 0.9 for step in range(8)]
         assert values == pytest.approx([1 / 8] * 3 + [1 / 4] * 2 + [1 / 2] * 3)
+
+    @pytest.mark.parametrize(
+        ("variant", "stage", "stages"),
+        [("additive", 2_000, [1, 2, 3, 4, 5, 6, 7, 8, 8]), ("ramped", 6_400, [1, 2, 4, 8, 8])],
+    )
+    def test_a_stage_may_be_as_long_as_in_the_authors_runs(
+        self, variant: Momentum, stage: int, stages: list[int]
+    ) -> None:
+        """After a switch at 10 percent of 64,000, with 8 workers and any number of examples."""
+        workload = replace(
+            DENSE,
+            total_worker_steps=64_000,
+            momentum_after_switch=variant,
+            momentum_stage_worker_steps=stage,
+        )
+        found, _ = configuration(workload, 10.0, workers=8)
+        starts = range(6_400, 6_400 + stage * len(stages), stage)
+        for start, eighths in zip(starts, stages, strict=True):
+            for step in (start, start + stage - 1):
+                assert found.momentum(step, 6_400) == pytest.approx(0.9 * eighths / 8), step
 
     @pytest.mark.parametrize(("second_since", "momentum"), [(0, 0.0), (None, 0.9)])
     @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])

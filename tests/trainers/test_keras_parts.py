@@ -201,10 +201,12 @@ class TestTheFingerprintChanges:
     def test_with_each_momentum_after_the_switch_and_limit_of_the_scaling(self) -> None:
         jobs = [
             *(replace(DENSE, momentum_after_switch=variant) for variant in get_args(Momentum)),
+            replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=10),
+            replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=20),
             replace(DENSE, largest_scaling=2),
             replace(DENSE, largest_scaling=3),
         ]
-        assert len({fingerprint(workload) for workload in jobs}) == 7
+        assert len({fingerprint(workload) for workload in jobs}) == 9
 
     def test_with_the_cluster_and_the_protocols(self) -> None:
         prints = {

@@ -167,6 +167,8 @@ class TestFields:
             ),
             {"momentum_after_switch": "none"},
             {"momentum_after_switch": None},
+            {"momentum_stage_worker_steps": 0},
+            {"momentum_stage_worker_steps": 2.5},
             {"largest_scaling": 0},
             {"largest_scaling": -8},
             {"largest_scaling": 2.5},
@@ -192,6 +194,10 @@ class TestFields:
             (
                 {"optimizer": lambda: None, "momentum_after_switch": "zero"},
                 ["momentum_after_switch", "optimizer"],
+            ),
+            (
+                {"momentum_after_switch": "scaled", "momentum_stage_worker_steps": 2_000},
+                ["momentum_stage_worker_steps", "ramped and additive", "scaled"],
             ),
         ],
     )
