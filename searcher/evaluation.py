@@ -114,7 +114,9 @@ class Evaluation:
             UserError: The baseline diverged, or the trainer refuses the workload.
             RetryableError: Too many runs in a row failed.
         """
-        new_runs = self._loop.run(self._move)
+        return self._loop.run(self._move)
+
+    def _result(self, new_runs: int) -> EvaluationResult:
         recorded = usable_runs(self._loop.store, self._identity, self._trainer, self._conditions)
         _check_baseline(recorded)
         own = self._own_policy
@@ -130,12 +132,12 @@ class Evaluation:
             own=None if own is None else evaluated_setting(own.switch_percent, recorded),
         )
 
-    def _move(self) -> int | PlannedRun | Wait:
-        """How many runs were made, once that are all; else what is missing."""
+    def _move(self) -> EvaluationResult | PlannedRun | Wait:
+        """The comparison, once all runs are made; else what is missing."""
         self._loop.report_state()
         finished = self._loop.study.finished()
         if self._loop.rule.progress(finished).open_percent is None:
-            return len(finished)
+            return self._result(len(finished))
         planned = self._loop.plan()
         assert isinstance(planned, PlannedRun | Wait)  # see `ComparisonRule`
         return planned

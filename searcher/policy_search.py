@@ -96,19 +96,19 @@ class Search:
             UserError: The baseline diverged, or the trainer refuses the workload.
             RetryableError: Too many runs in a row failed.
         """
-        return self._end(self._loop.run(self._move))
+        return self._loop.run(self._move)
 
-    def _move(self) -> TimingPolicy | PlannedRun | Wait:
-        """The policy, if there is one now; else what the rule wants."""
+    def _move(self) -> SearchResult | PlannedRun | Wait:
+        """What came of the search, if it is decided; else what the rule wants."""
         # A run that ended after the decision may make a rule doubt it; the answer stands.
         published = self._published()
         # Not even a baseline that diverged since then takes it away.
         with contextlib.suppress(UserError) if published else contextlib.nullcontext():
             self._loop.report_state()
         if published is not None:
-            return published
+            return self._end(published)
         planned = self._loop.plan()
-        return self._publish(planned) if isinstance(planned, Decided) else planned
+        return self._end(self._publish(planned)) if isinstance(planned, Decided) else planned
 
     def _published(self) -> TimingPolicy | None:
         return self._registry.published(self._identity.fingerprint, self.study_name)

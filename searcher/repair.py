@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study import SearchStudy, owner_of
+from syncswitch.storage.engine import RESTART_SECONDS
 from syncswitch.storage.trials import TrialStore
 
 __all__ = ["Patience", "Repairer"]
@@ -28,7 +29,8 @@ class Patience:
         beat_seconds: Least time between two heartbeats of a run.
         poll_seconds: Between two looks at the runs of others.
         retry_seconds: Between a failed run and the next attempt.
-        attempts: Failures in a row, of runs or of the database, before the search gives up.
+        attempts: Failed runs in a row before the search gives up.
+        restart_seconds: How long the database may be away before it does.
     """
 
     heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -37,6 +39,7 @@ class Patience:
     poll_seconds: float = 0.5
     retry_seconds: float = 2.0
     attempts: int = 3
+    restart_seconds: float = RESTART_SECONDS
 
 
 class Repairer:

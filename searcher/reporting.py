@@ -67,6 +67,9 @@ class Reporter(Protocol):
     def on_repaired(self, lost_runs: int) -> None:
         """Runs of searchers that ended before their time were given back."""
 
+    def on_database_away(self, patience_seconds: float) -> None:
+        """The database does not answer, and is waited for at most so long."""
+
 
 class SilentReporter:
     """Tells nobody."""
@@ -99,4 +102,7 @@ class SilentReporter:
         """Does nothing."""
 
     def on_repaired(self, lost_runs: int) -> None:
+        """Does nothing."""
+
+    def on_database_away(self, patience_seconds: float) -> None:
         """Does nothing."""

@@ -22,7 +22,7 @@ from syncswitch.searcher.reporting import Reporter, SilentReporter
 from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.study import SearchStudy
 from syncswitch.storage.engine import Database
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.event_rows import condition_values
 from syncswitch.storage.records import RunConditions, WorkloadIdentity
 from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
@@ -125,6 +125,7 @@ class RunLoop:
         self._repairer = Repairer(self.study, self.store, self._patience, self._maker.measured)
         self._trainer: Trainer | None = None
         self._failures_in_a_row = 0
+        self._away_since: float | None = None
 
     def run(self, move: Callable[[], PlannedRun | Wait | _T]) -> _T:
         """Makes the runs that are wanted.
@@ -136,7 +137,7 @@ class RunLoop:
 
         Raises:
             UserError: The trainer refuses the workload, or `move` does.
-            RetryableError: Too many runs in a row failed.
+            RetryableError: Too many runs in a row failed, or the database stays away.
         """
         try:
             while True:
@@ -153,7 +154,7 @@ class RunLoop:
                 except RetryableError as error:
                     self._try_again(error)
                 else:
-                    self._failures_in_a_row = 0
+                    self._failures_in_a_row, self._away_since = 0, None
         finally:
             self._close_trainer()
 
@@ -200,10 +201,25 @@ class RunLoop:
         Raises:
             RetryableError: It was the last attempt.
         """
+        if isinstance(error, DatabaseAwayError):
+            self._wait_for_database(error)
+            return
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= self._patience.attempts:
             raise RetryableError(
                 f"gave up after {self._failures_in_a_row} failures in a row, the last one: {error};"
+                " the runs made so far are kept, and the same command goes on from them"
+            ) from error
+        time.sleep(self._patience.retry_seconds)
+
+    def _wait_for_database(self, error: DatabaseAwayError) -> None:
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            self._reporter.on_database_away(self._patience.restart_seconds)
+        elif now - self._away_since >= self._patience.restart_seconds:
+            raise RetryableError(
+                f"gave up after {now - self._away_since:.0f} s without the database: {error};"
                 " the runs made so far are kept, and the same command goes on from them"
             ) from error
         time.sleep(self._patience.retry_seconds)

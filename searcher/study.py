@@ -34,7 +34,8 @@ from syncswitch.searcher.sampler import (
     observations,
 )
 from syncswitch.searcher.study_tables import open_storage
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import DatabaseAwayError, RetryableError
+from syncswitch.storage.faults import is_away
 from syncswitch.storage.records import Evaluation
 from syncswitch.storage.trials import Owner
 
@@ -80,7 +81,8 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
             raise RetryableError("another searcher took this run for lost") from error
         except StorageInternalError as error:
             cause = " ".join(str(error.__cause__ or error).split())[:200]
-            raise RetryableError(f"the database did not answer: {cause}") from error
+            kind = DatabaseAwayError if is_away(error.__cause__) else RetryableError
+            raise kind(f"the database did not answer: {cause}") from error
 
     return call
 

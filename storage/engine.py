@@ -35,6 +35,7 @@ from syncswitch.storage.models import Base
 __all__ = [
     "DEFAULT_URL",
     "ENVIRONMENT_VARIABLE",
+    "RESTART_SECONDS",
     "Database",
     "examined",
     "open_database",
@@ -43,7 +44,9 @@ __all__ = [
 ]
 
 
-_RESTART_SECONDS = 60.0  # of a server; what a long run measured is worth the wait
+RESTART_SECONDS = 120.0
+"""How long a server may be away; what a long run measured is worth the wait."""
+
 _ATTEMPTS = 4
 _ADVISORY_LOCK = 0x53594E43  # any number that all versions of this software share
 
@@ -86,7 +89,7 @@ class Database:
             raise translated(error, shown(self.url)) from error
 
     def write(
-        self, operation: Callable[[Session], _T], *, patience_seconds: float = _RESTART_SECONDS
+        self, operation: Callable[[Session], _T], *, patience_seconds: float = RESTART_SECONDS
     ) -> _T:
         """Runs an operation as one transaction, and anew in a new one after a passing fault.
 

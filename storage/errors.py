@@ -8,7 +8,8 @@ SyncSwitchError
 │   ├── DatabaseError    the database is missing, foreign, older or newer than this version
 │   ├── PolicyError      a policy file is truncated or altered, or no such policy exists
 │   └── RecordingError   a recorded run, or the manifest that lists it, cannot be imported
-├── RetryableError       the same call may succeed later: a lost server, a locked database
+├── RetryableError       the same call may succeed later: a lost worker
+│   └── DatabaseAwayError  the database is busy or away; it is waited for longer
 └── FatalError           a defect or a broken environment; trying again does not help
 ```
 
@@ -19,6 +20,7 @@ and exit status 1.
 from __future__ import annotations
 
 __all__ = [
+    "DatabaseAwayError",
     "DatabaseError",
     "FatalError",
     "PolicyError",
@@ -59,6 +61,10 @@ class RecordingError(UserError):
 
 class RetryableError(SyncSwitchError):
     """A passing fault of the infrastructure; the same call may succeed later."""
+
+
+class DatabaseAwayError(RetryableError):
+    """A database that is busy or does not answer; its server may be restarted meanwhile."""
 
 
 class FatalError(SyncSwitchError):

@@ -6,9 +6,15 @@ import sqlite3
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
-from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, SyncSwitchError
+from syncswitch.storage.errors import (
+    DatabaseAwayError,
+    DatabaseError,
+    FatalError,
+    RetryableError,
+    SyncSwitchError,
+)
 
-__all__ = ["CollisionError", "reason", "translated"]
+__all__ = ["CollisionError", "is_away", "reason", "translated"]
 
 # SQLSTATEs: two transactions met, which a new one cures; a row is there already; the disk is full.
 _MEETING = frozenset({"40001", "40P01"})
@@ -34,13 +40,18 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
     if state == _UNIQUE:
         return CollisionError(f"the database {place} refuses these values: {why}")
     if (is_lost and state != _DISK_FULL) or state in _MEETING or "is locked" in why:
-        return RetryableError(f"the database {place} is busy or was lost: {why}")
+        return DatabaseAwayError(f"the database {place} is busy or was lost: {why}")
     if isinstance(error, (IntegrityError, DataError)):
         return FatalError(f"the database {place} refuses these values: {why}")
     return DatabaseError(
         f"the database {place} cannot be used: {why}; check its permissions, free space and"
         f" server, or name another with --storage URL"
     )
+
+
+def is_away(error: BaseException | None) -> bool:
+    """Whether an error that another library passes on means that the database may come back."""
+    return isinstance(error, DBAPIError) and isinstance(translated(error, ""), DatabaseAwayError)
 
 
 def reason(error: DBAPIError) -> str:

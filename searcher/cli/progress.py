@@ -106,6 +106,10 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         """How many."""
         self.tell(f"{counted(lost_runs, 'run')} of a search that was killed will be made again")
 
+    def on_database_away(self, patience_seconds: float) -> None:
+        """How long there is hope."""
+        self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
+
     def __exit__(
         self,
         exception_type: type[BaseException] | None,

