@@ -125,6 +125,33 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     assert not (tmp_path / "syncswitch.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("percent", "expected"),
+    [
+        (50, [("bsp", 0, 160), ("ssp:2", 160, 320)]),
+        (100, [("bsp", 0, 320)]),
+        (0, [("ssp:2", 0, 320)]),
+    ],
+)
+def test_the_runner_trains_at_a_switch_that_no_policy_has(
+    tmp_path: Path, percent: int, expected: list[tuple[str, int, int]]
+) -> None:
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    job = (WORKLOAD, "--switch-at", percent, "--workers", 2, "--protocols", "bsp,ssp:2")
+    done = run("syncswitch-run", *job, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["policy"], report["switch_percent"]) == (None, percent)
+    assert (report["workload"], report["workers"]) == ("tiny", 2)
+    assert [
+        (phase["protocol"], phase["start_worker_step"], phase["end_worker_step"])
+        for phase in report["phases"]
+    ] == expected
+    assert report["accuracy"] > 0.6
+    assert [event["kind"] for event in report["events"]] == ["switched"] * (percent == 50)
+    assert files(tmp_path) == ["tiny.keras", "tiny_jobs.py"]
+
+
 def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, tmp_path: Path) -> None:
     database = ("--storage", f"sqlite:///{folder}/syncswitch.db")
     slow = [f"--inject=straggler:worker={n},at=0%,for=100%,delay=20ms" for n in range(2)]
@@ -172,6 +199,10 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
         ((WORKLOAD, "--protocols", "asp,bsp"), ["asp,bsp", "for 2 workers, bsp,asp"]),
         ((WORKLOAD, "--policy", 9), ["no policy '9'"]),
         ((WORKLOAD, "--policy", "nofile.json"), ["nofile.json"]),
+        ((WORKLOAD, "--policy", policy, "--switch-at", 50), ["--switch-at", "--policy"]),
+        ((WORKLOAD, "--switch-at", "nan"), ["--switch-at", "nan is no number from 0 to 100"]),
+        ((WORKLOAD, "--switch-at", "100.1"), ["--switch-at", "0<=x<=100"]),
+        ((WORKLOAD, "--switch-at", 5, "--workers", 200), ["tiny", "two rounds of 200 workers"]),
         ((WORKLOAD, "-o", "model.h5"), ["model.h5", ".keras"]),
         ((WORKLOAD, "-o", "no/such/folder/m.keras"), ["no/such/folder"]),
         ((WORKLOAD, "--checkpoints", "tiny_jobs.py"), ["tiny_jobs.py", "file"]),

@@ -234,9 +234,7 @@ class RunLog:
         self.switch_overhead_seconds += seconds
         if not self.is_before_switch:
             percent = self._spec.switch_percent
-            reason = (
-                f"from {self.last_protocol} to {protocol}: the timing policy says {percent:g} %"
-            )
+            reason = f"from {self.last_protocol} to {protocol}: the switch is at {percent:g} %"
             self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
 
     def add_event(self, event: RunEvent) -> None:

@@ -6,6 +6,7 @@ Light at import: what reads the options is imported when they are used.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,14 +35,34 @@ __all__ = [
     "LAUNCHER",
     "OPEN_NETWORK",
     "SERVER_GRACE",
+    "USUAL_PROTOCOLS",
+    "USUAL_WORKERS",
     "ConditionsChoice",
+    "NumberRange",
     "conditions_options",
     "inject_option",
     "tensorboard_option",
 ]
 
+USUAL_WORKERS = 4
+USUAL_PROTOCOLS = "bsp,asp"
+"""Of a cluster of which nobody said anything."""
+
 _USUAL = RunConditions()
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers; NaN, which compares with none, is in no range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """What the user wrote as a number."""
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is no number from {self.min:g} to {self.max:g}", param, ctx)
+        return found
 
 
 @dataclass(frozen=True)
@@ -213,7 +234,7 @@ OPEN_NETWORK: tuple[str, Mapping[str, Any]] = (
 CLUSTER_TIMEOUT: tuple[str, Mapping[str, Any]] = (
     "--cluster-timeout",
     {
-        "type": click.FloatRange(1.0, 1e6),
+        "type": NumberRange(1.0, 1e6),
         "metavar": "SECONDS",
         "help": "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
         " servers that have yet to come, or to come back; a server for a chief."
@@ -224,7 +245,7 @@ CLUSTER_TIMEOUT: tuple[str, Mapping[str, Any]] = (
 SERVER_GRACE: tuple[str, Mapping[str, Any]] = (
     "--server-grace",
     {
-        "type": click.FloatRange(0.0, 1e6),
+        "type": NumberRange(0.0, 1e6),
         "metavar": "SECONDS",
         "help": "How long a server of the cluster in TF_CONFIG waits for a chief that has gone, and"
         f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import PolicyError
+from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.trial_check import check_length
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
     from syncswitch.trainers.workload import Workload
 
-__all__ = ["fitting_policy", "is_policy_file", "real_policies"]
+__all__ = ["chosen_job", "fitting_policy", "is_policy_file", "real_policies"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,18 @@ class _Found:
 def is_policy_file(choice: str) -> bool:
     """Whether a policy is named by its file, which need not be there, or by what a database has."""
     return choice.endswith(".json") or Path(choice).is_file()
+
+
+def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> WorkloadIdentity:
+    """The job of a run whose switch the user chose.
+
+    Raises:
+        UserError: No cluster of this size can run these protocols, or the job is too short for it.
+    """
+    check_protocols(pair, workers)
+    identity = workload.identity(workers, *pair)
+    check_length(identity)
+    return identity
 
 
 def real_policies(

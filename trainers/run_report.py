@@ -26,15 +26,15 @@ class RunReport:
     """What the user learns of a run.
 
     Attributes:
-        policy: The policy that was used.
+        policy: The policy that was used; None where the user chose the switch.
         record: What the run measured.
         baseline_seconds: What the first protocol alone would have taken; None where unknown.
         baseline_source: Where that figure comes from.
-        time_to_accuracy_seconds: Until the target accuracy; None for never.
+        time_to_accuracy_seconds: Until the policy's target accuracy; None for never.
         model_path: The saved model.
     """
 
-    policy: TimingPolicy
+    policy: TimingPolicy | None
     record: TrialRecord
     baseline_seconds: float | None
     baseline_source: str
@@ -49,33 +49,36 @@ class RunReport:
         return self.baseline_seconds / self.record.training_seconds
 
 
-def make_report(policy: TimingPolicy, record: TrialRecord, model_path: Path) -> RunReport:
+def make_report(policy: TimingPolicy | None, record: TrialRecord, model_path: Path) -> RunReport:
     """Compares a run with its policy and with the first protocol alone.
 
     Args:
-        policy: That the run used.
+        policy: That the run used; None where the user chose the switch.
         record: What it measured.
         model_path: The saved model.
     """
     from syncswitch.storage.metrics import time_to_accuracy_seconds
 
     seconds, source = _baseline(policy, record)
-    reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
+    reached = None
+    if policy is not None:
+        reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
     return RunReport(policy, record, seconds, source, reached, model_path)
 
 
-def _baseline(policy: TimingPolicy, record: TrialRecord) -> tuple[float | None, str]:
+def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> tuple[float | None, str]:
     """What the first protocol alone would have taken.
 
     Best from this very run, on this very machine; but a short first phase is mostly warming up.
     """
-    name = policy.first_protocol.upper()
-    first = record.phases[0]
-    is_there = first.protocol == policy.first_protocol and first.worker_steps_per_second > 0
-    is_long = policy.switch_percent >= _LONG_PHASE_PERCENT or first.seconds >= _LONG_PHASE_SECONDS
-    if policy.baseline_seconds is not None and not (is_there and is_long):
-        return policy.baseline_seconds, f"{name} alone was in the search"
-    if is_there:
+    spec, first = record.spec, record.phases[0]
+    name = spec.identity.first_protocol.upper()
+    is_there = first.protocol == spec.identity.first_protocol and first.worker_steps_per_second > 0
+    is_long = spec.switch_percent >= _LONG_PHASE_PERCENT or first.seconds >= _LONG_PHASE_SECONDS
+    known = None if policy is None else policy.baseline_seconds
+    if known is not None and not (is_there and is_long):
+        return known, f"{name} alone was in the search"
+    if is_there and (policy is not None or is_long):
         seconds = record.spec.identity.total_worker_steps / first.worker_steps_per_second
         return seconds, f"{name} alone at the pace of this run's {name} phase"
     return None, "unknown"
@@ -85,13 +88,20 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
     """For programs."""
     from syncswitch.storage.policy_file import policy_to_dict
 
-    record = report.record
+    record, policy = report.record, report.policy
+    identity = record.spec.identity
     return {
-        "policy": policy_to_dict(report.policy),
+        "policy": None if policy is None else policy_to_dict(policy),
+        "workload": identity.name,
+        "fingerprint": identity.fingerprint,
+        "workers": identity.workers,
+        "first_protocol": identity.first_protocol,
+        "second_protocol": identity.second_protocol,
+        "switch_percent": record.spec.switch_percent,
         "accuracy": record.converged_accuracy,
         "final_accuracy": record.final_accuracy,
         "converged": record.converged,
-        "reaches_target": _reaches_target(report),
+        "reaches_target": None if policy is None else _reaches_target(policy, record),
         "training_seconds": record.training_seconds,
         "baseline_seconds": report.baseline_seconds,
         "baseline_source": report.baseline_source,
@@ -110,9 +120,8 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _reaches_target(report: RunReport) -> bool:
-    policy = report.policy
-    return report.record.converged_accuracy >= policy.target_accuracy - policy.threshold
+def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
+    return record.converged_accuracy >= policy.target_accuracy - policy.threshold
 
 
 def print_report(report: RunReport) -> None:
@@ -136,23 +145,45 @@ def print_report(report: RunReport) -> None:
     )
     _print_events(record)
     click.echo()
-    verdict = "within" if _reaches_target(report) else "NOT within"
-    console.print_text(
-        f"{policy.workload} with policy {policy.version} and {policy.workers} workers: accuracy "
-        f"{record.converged_accuracy:.4f}, {verdict} {policy.threshold:g} of the target "
-        f"{policy.target_accuracy:.4f}; {_time_text(report)}."
-    )
+    console.print_text(_outcome(report))
     sentence = f"Training took {record.training_seconds:.1f} s"
-    if report.speed_up is not None:
+    is_itself = policy is None and record.spec.switch_percent >= 100
+    if report.speed_up is not None and not is_itself:
         sentence += (
             f", {report.speed_up:.2f} times as fast as {report.baseline_source} "
             f"({report.baseline_seconds:.1f} s); the switch took "
             f"{record.switch_overhead_seconds * 1000:.1f} ms"
         )
     console.print_text(f"{sentence}.")
-    if not _reaches_target(report) and policy.kept_share is not None:
-        console.print_text(_expected(policy, policy.kept_share))
+    share = None if policy is None else policy.kept_share
+    if policy is not None and share is not None and not _reaches_target(policy, record):
+        console.print_text(_expected(policy, share))
     click.echo(f"Model saved as {report.model_path}")
+
+
+def _outcome(report: RunReport) -> str:
+    policy, record = report.policy, report.record
+    identity, accuracy = record.spec.identity, f"accuracy {record.converged_accuracy:.4f}"
+    if policy is None:
+        noun = "worker" if identity.workers == 1 else "workers"
+        return (
+            f"{identity.name} with {_switch_text(record)}, as asked for, and {identity.workers}"
+            f" {noun}: {accuracy}."
+        )
+    verdict = "within" if _reaches_target(policy, record) else "NOT within"
+    return (
+        f"{policy.workload} with policy {policy.version} and {policy.workers} workers: {accuracy}, "
+        f"{verdict} {policy.threshold:g} of the target {policy.target_accuracy:.4f}; "
+        f"{_time_text(report)}."
+    )
+
+
+def _switch_text(record: TrialRecord) -> str:
+    identity, percent = record.spec.identity, record.spec.switch_percent
+    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    if percent in (0, 100):
+        return f"{first if percent else second} alone"
+    return f"the switch from {first} to {second} at {percent:g} %"
 
 
 def _expected(policy: TimingPolicy, kept_share: float) -> str:

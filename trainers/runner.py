@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from syncswitch.storage.errors import FatalError, RetryableError
+from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records import LARGEST_SEED
 from syncswitch.trainers import console
 from syncswitch.trainers.completion import complete_policy_choice, complete_workload
@@ -24,7 +25,10 @@ from syncswitch.trainers.run_options import (
     LAUNCHER,
     OPEN_NETWORK,
     SERVER_GRACE,
+    USUAL_PROTOCOLS,
+    USUAL_WORKERS,
     ConditionsChoice,
+    NumberRange,
     conditions_options,
     inject_option,
     tensorboard_option,
@@ -32,14 +36,11 @@ from syncswitch.trainers.run_options import (
 
 if TYPE_CHECKING:
     from syncswitch.storage.records import (
-        Evaluation,
-        RunEvent,
         TimingPolicy,
         TrialRecord,
         TrialSpec,
     )
     from syncswitch.trainers.run_checkpoints import RunCheckpoints
-    from syncswitch.trainers.trainer import Observer
     from syncswitch.trainers.workload import Workload
 
 __all__ = ["main"]
@@ -61,11 +62,22 @@ __all__ = ["main"]
     help="A policy file, or a version or alias in the database.",
 )
 @click.option(
+    "--switch-at",
+    "switch_percent",
+    metavar="PERCENT",
+    type=NumberRange(0, 100),
+    help="Switch after so many percent of the worker-steps, whatever policies there are: 100 = the"
+    " first protocol alone, 0 = the second alone.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help="Workers in the cluster. Default: as in the policy.",
+    help=f"Workers in the cluster. Default: as in the policy; with --switch-at {USUAL_WORKERS}.",
 )
-@console.protocols_option(None)
+@console.protocols_option(
+    None,
+    f"{console.PROTOCOLS_HELP} Default: as in the policy; with --switch-at {USUAL_PROTOCOLS}.",
+)
 @click.option(LAUNCHER[0], **LAUNCHER[1])
 @click.option(GPUS_PER_WORKER[0], **GPUS_PER_WORKER[1])
 @click.option(OPEN_NETWORK[0], **OPEN_NETWORK[1])
@@ -97,7 +109,7 @@ __all__ = ["main"]
     "--checkpoint-every",
     "every_percent",
     metavar="PERCENT",
-    type=click.FloatRange(0.1, 100),
+    type=NumberRange(0.1, 100),
     default=10.0,
     show_default=True,
     help="A checkpoint after each so many percent of the job; the newest three stay. Workers wait"
@@ -114,6 +126,7 @@ __all__ = ["main"]
 def main(
     reference: str,
     choice: str,
+    switch_percent: float | None,
     workers: int | None,
     protocols: str | None,
     launcher: str | None,
@@ -131,7 +144,7 @@ def main(
     storage_url: str,
     as_json: bool,
 ) -> int:
-    """Trains WORKLOAD with its timing policy and saves the model.
+    """Trains WORKLOAD with its timing policy, or a switch of your own, and saves the model.
 
     WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
 
@@ -144,7 +157,7 @@ def main(
     from syncswitch.trainers.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
     from syncswitch.trainers.run_checkpoints import RunCheckpoints
-    from syncswitch.trainers.run_policy import fitting_policy, real_policies
+    from syncswitch.trainers.run_policy import chosen_job, fitting_policy, real_policies
     from syncswitch.trainers.run_report import make_report, print_report, report_as_json
 
     cluster = choose_cluster(
@@ -161,21 +174,29 @@ def main(
     if output is not None:
         check_model_path(output)
     pair = None if protocols is None else parse_pair(protocols)
-    candidates = real_policies(reference, choice, workers, pair, storage_url)
-    workload = load_local_workload(reference, max(policy.workers for policy in candidates))
-    policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
+    policy: TimingPolicy | None = None
+    if switch_percent is None:
+        candidates = real_policies(reference, choice, workers, pair, storage_url)
+        workload = load_local_workload(reference, max(one.workers for one in candidates))
+        policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
+        switch_percent = policy.switch_percent
+    else:
+        _check_no_policy()
+        size = workers or USUAL_WORKERS
+        workload = load_local_workload(reference, size)
+        identity = chosen_job(workload, size, pair or parse_pair(USUAL_PROTOCOLS))
     output = output or Path(f"{workload.name}.keras")
     check_model_path(output)
     conditions = chosen.conditions(
-        policy.workers, policy.switch_percent, policy.first_protocol, cluster.launcher
+        identity.workers, switch_percent, identity.first_protocol, cluster.launcher
     )
-    cluster.check_room(policy.workers)
-    spec = TrialSpec(identity, policy.switch_percent, seed, conditions=conditions, resume=resume)
+    cluster.check_room(identity.workers)
+    spec = TrialSpec(identity, switch_percent, seed, conditions=conditions, resume=resume)
     folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     try:
         with _open_checkpoints(checkpoints):
-            record = _train(workload, reference, policy, cluster, checkpoints, tensorboard_folder)
+            record = _train(workload, reference, cluster, checkpoints, tensorboard_folder)
             _save(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
@@ -186,6 +207,12 @@ def main(
     else:
         print_report(report)
     return console.EXIT_OK
+
+
+def _check_no_policy() -> None:
+    context = click.get_current_context()
+    if context.get_parameter_source("choice") is ParameterSource.COMMANDLINE:
+        raise UserError("--switch-at and --policy both say when to switch: leave out one of them")
 
 
 @contextmanager
@@ -200,22 +227,23 @@ def _open_checkpoints(checkpoints: RunCheckpoints) -> Iterator[None]:
 def _train(
     workload: Workload,
     reference: str,
-    policy: TimingPolicy,
     cluster: LocalCluster,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
 ) -> TrialRecord:
     """Raises RetryableError with a word on how to go on where the infrastructure failed."""
+    from syncswitch.trainers.run_progress import watching
     from syncswitch.trainers.tensorboard import logged
 
+    identity = checkpoints.spec.identity
     try:
         with (
             logged(
-                cluster.open(workload, reference, policy.workers),
+                cluster.open(workload, reference, identity.workers),
                 tensorboard_folder,
                 _name_of_logs(checkpoints.spec),
             ) as trainer,
-            _watching(policy) as observer,
+            watching(identity) as observer,
         ):
             return trainer.train(checkpoints.spec, observer)
     except RetryableError as error:
@@ -223,9 +251,10 @@ def _train(
 
 
 def _name_of_logs(spec: TrialSpec) -> str:
-    """For TensorBoard, of runs of one job with one seed."""
+    """For TensorBoard, of runs of one job with one switch and one seed."""
     identity = spec.identity
-    return f"{identity.name}-{identity.fingerprint[:12]}-seed-{spec.seed}"
+    job = f"{identity.name}-{identity.fingerprint[:12]}"
+    return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
 
 
 def _save(
@@ -242,7 +271,8 @@ def _save(
         checkpoints.remove()
         raise FatalError(
             f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
-            f"was saved; try another --seed, or search again: syncswitch-search run {reference}"
+            "was saved; try another --seed, or a later switch, which syncswitch-search run "
+            f"{reference} finds"
         )
     if not checkpoints.final.exists():
         reasons = [event.reason for event in record.events if event.kind == "unsaved"]
@@ -252,39 +282,3 @@ def _save(
         )
     save_model(load_model(workload, checkpoints.final), output)
     checkpoints.remove()
-
-
-@contextmanager
-def _watching(policy: TimingPolicy) -> Iterator[Observer]:
-    """An observer that shows the progress on a terminal, and elsewhere only what is remarkable."""
-    from syncswitch.trainers.event_text import event_line, is_remarkable
-    from syncswitch.trainers.trainer import SilentObserver, Verdict
-
-    if not console.stderr_is_terminal():
-
-        class Lines(SilentObserver):
-            def on_event(self, event: RunEvent) -> None:
-                if is_remarkable(event):
-                    click.echo(event_line(event), err=True)
-
-        yield Lines()
-        return
-    with console.progress_bars(console.stderr_console()) as bars:
-        task = bars.add_task(f"training {policy.workload}", total=policy.total_worker_steps)
-
-        class Bar:
-            def on_progress(self, worker_step: int) -> None:
-                bars.update(task, completed=worker_step)
-
-            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-                bars.update(
-                    task,
-                    description=f"training {policy.workload}, accuracy {evaluation.accuracy:.4f}",
-                )
-                return Verdict.CONTINUE
-
-            def on_event(self, event: RunEvent) -> None:
-                if is_remarkable(event):
-                    bars.console.print(event_line(event), markup=False)
-
-        yield Bar()

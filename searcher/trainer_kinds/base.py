@@ -11,6 +11,7 @@ import click
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import parse_pair
+from syncswitch.trainers.run_options import USUAL_PROTOCOLS, USUAL_WORKERS
 
 if TYPE_CHECKING:
     from syncswitch.searcher.decision import Rule
@@ -119,8 +120,8 @@ class TrainerChoice(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[OwnOption, ...]] = ()
-    default_workers: ClassVar[int] = 4
-    default_protocols: ClassVar[str] = "bsp,asp"
+    default_workers: ClassVar[int] = USUAL_WORKERS
+    default_protocols: ClassVar[str] = USUAL_PROTOCOLS
 
     @property
     def kind(self) -> str:

@@ -114,12 +114,14 @@ import os
 os.chdir({str(tmp_path)!r})
 from click.testing import CliRunner
 from syncswitch.searcher import search
-from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli import main as search_program
+from syncswitch.trainers.runner import main as run_program
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.isolated import IsolatedTrainer
-done = CliRunner().invoke(main, ["run", "digits", "--launcher", "processes"])
-assert done.exit_code == 2, done.output
-print(done.output, end="")
+for program, words in ((search_program, ["run"]), (run_program, ["--switch-at", "50"])):
+    done = CliRunner().invoke(program, [*words, "digits", "--launcher", "processes"])
+    assert done.exit_code == 2, done.output
+    print(done.output, end="")
 for call in (
     lambda: search("digits", trainer_options={{"launcher": "processes"}}),
     lambda: IsolatedTrainer("digits", 2),
@@ -130,7 +132,7 @@ for call in (
         print(f"error: {{error}}")
 """
     lines = run_in_the_last(program).splitlines()
-    assert lines == [f"error: {NO_PRIVATE_NETWORK}"] * 3
+    assert lines == [f"error: {NO_PRIVATE_NETWORK}"] * 4
     assert not list(tmp_path.iterdir())
 
 

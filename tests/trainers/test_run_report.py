@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.trainers.run_report import make_report, print_report
-from tests.storage.conftest import POLICY, RECORD
+from syncswitch.storage.records import PhaseRecord
+from syncswitch.trainers.run_report import make_report, print_report, report_as_json
+from tests.storage.conftest import IDENTITY, POLICY, RECORD
 
 PROMISED = replace(
     POLICY, criterion="kept", kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95
@@ -38,3 +39,29 @@ def test_with_the_first_protocol_alone_there_is_one_share(
 ) -> None:
     said = said_of(replace(PROMISED, switch_percent=100.0, kept_share=0.954), capsys)
     assert "That much is lost in about 5 of 100 runs with this policy." in said
+
+
+@pytest.mark.parametrize(
+    ("percent", "phases", "words"),
+    [
+        (50.0, RECORD.phases, "the switch from BSP to ASP at 50 %, as asked for, and 4 workers:"),
+        (100.0, RECORD.phases[:1], "digits with BSP alone, as asked for, and 4 workers: accuracy"),
+        (0.0, RECORD.phases[1:], "digits with ASP alone, as asked for, and 4 workers: accuracy"),
+    ],
+)
+def test_without_a_policy_it_says_what_was_asked_for(
+    percent: float,
+    phases: tuple[PhaseRecord, ...],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = replace(RECORD.spec, switch_percent=percent)
+    report = make_report(None, replace(RECORD, spec=spec, phases=phases), Path("model.keras"))
+    print_report(report)
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said
+    assert "target" not in said
+    assert ("times as fast as BSP alone" in said) == (percent == 50.0)
+    told = report_as_json(report)
+    assert (told["policy"], told["reaches_target"]) == (None, None)
+    assert (told["switch_percent"], told["fingerprint"]) == (percent, IDENTITY.fingerprint)
