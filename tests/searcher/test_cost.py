@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 import math
@@ -32,7 +31,8 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.trainers.recording import RecordedRun, Recording
-from tests.recordings import PAPER, needs_paper
+from tests.published import TABLES
+from tests.published import Row as TableRow
 
 SETUPS = {"IV": "resnet32-cifar10-8", "VI": "resnet32-cifar10-16"}
 # Published 1.67; its own neighbours say 3 x 0.534 = 1.60.
@@ -54,10 +54,10 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def paper_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+def paper_url(tmp_path_factory: pytest.TempPathFactory, published: Path) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
     with open_database(url, create=True) as database:
-        import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
+        import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
     return url
 
 
@@ -84,44 +84,29 @@ def table_of(paper_url: str) -> Callable[[str], list[Row]]:
     return rows
 
 
-def published() -> dict[tuple[str, bool, int, int], dict[str, float]]:
-    with (PAPER / "tables.csv").open() as file:
-        return {
-            (
-                row["table"],
-                row["recurring"] == "yes",
-                int(row["bsp_runs"]),
-                int(row["candidate_runs"]),
-            ): {name: float(row[name]) for name in list(row)[5:]}
-            for row in csv.DictReader(file)
-        }
-
-
-@needs_paper
 @pytest.mark.slow
 @pytest.mark.parametrize("table", list(SETUPS))
 def test_the_published_tables_come_out_of_the_published_logs(
     table_of: Callable[[str], list[Row]], table: str
 ) -> None:
-    known = published()
     compared = 0
     for row in table_of(table):
         if row["strategy"] != "paper":
             continue
         assert row["confidence"] is None
-        key = (table, row["recurring"], row["baseline_runs"], row["runs"])
+        key = TableRow(table, row["recurring"], row["baseline_runs"], row["runs"])
         if max(key[2:]) < 2 or key == MISPRINTED:
             continue
+        known = TABLES[key]
         compared += 1
-        assert row["search_cost"] == pytest.approx(known[key]["search_cost"], rel=0.03)
+        assert row["search_cost"] == pytest.approx(known.search_cost, rel=0.03)
         # In the limit of many simulations it is 6.4 points where it differs most: 71.6 against 78.
-        assert row["success_percent"] == pytest.approx(known[key]["success_percent"], abs=6)
+        assert row["success_percent"] == pytest.approx(known.success_percent, abs=6)
         for name in ("amortized_recurrences", "effective_training"):
-            assert row[name] == pytest.approx(known[key][name], rel=0.035)
+            assert row[name] == pytest.approx(getattr(known, name), rel=0.035)
     assert compared >= 11
 
 
-@needs_paper
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "is_recurring", "most_cost"),
@@ -142,7 +127,6 @@ def test_the_adaptive_rule_is_right_at_a_fraction_of_the_cost(
     assert 0.5 < row["confidence"] <= 1
 
 
-@needs_paper
 def test_one_row_is_what_the_table_says(paper_url: str) -> None:
     rows = ask(paper_url, SETUPS["VI"], "--table", "--simulations", "50")
     paper = ("--strategy", "paper", "--runs", "3")
@@ -150,7 +134,6 @@ def test_one_row_is_what_the_table_says(paper_url: str) -> None:
         assert ask(paper_url, SETUPS["VI"], "--simulations", "50", *arguments) in rows
 
 
-@needs_paper
 def test_what_saves_costs_is_an_option(paper_url: str) -> None:
     def cost(*arguments: str) -> float:
         row = ask(paper_url, SETUPS["VI"], "--simulations", "30", *arguments)
@@ -241,7 +224,6 @@ def test_the_reference_needs_every_setting() -> None:
         reference(PaperRule(settings=3), RUNS)
 
 
-@needs_paper
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

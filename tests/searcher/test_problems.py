@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,6 @@ from tests.benchmarks.generated_problems import GeneratedProblem, generated_prob
 from tests.benchmarks.problems import earliest_acceptable, is_acceptable, is_right
 from tests.benchmarks.recorded_problems import recorded_jobs
 from tests.benchmarks.scores import calibration, score
-from tests.recordings import PAPER, needs_paper
 
 # Loses beta where it is at 10 %: half an octave below its knee.
 PLAIN = GeneratedProblem(
@@ -97,9 +97,8 @@ def test_a_grid_is_paid_whole_with_a_baseline() -> None:
         assert outcome.runs == 18 + baseline
 
 
-@needs_paper
-def test_the_published_runs_say_what_the_paper_says() -> None:
-    answers = {setup: job.problem(0) for setup, job in recorded_jobs(PAPER).items()}
+def test_the_published_runs_say_what_the_paper_says(published: Path) -> None:
+    answers = {setup: job.problem(0) for setup, job in recorded_jobs(published).items()}
     assert {setup: p.best_percent for setup, p in answers.items()} == {
         "resnet32-cifar10-8": 6.25,
         "resnet32-cifar10-16": 50.0,

@@ -7,7 +7,6 @@ import pytest
 from command_line import Invoke, error_line
 
 from syncswitch.trainers.simulated.profile import load_profile, profile_names
-from tests.recordings import PAPER, needs_paper
 
 
 def test_the_profiles_are_listed_with_what_they_are(invoke: Invoke) -> None:
@@ -36,9 +35,10 @@ def test_times_of_protocols_and_of_switch_points(invoke: Invoke) -> None:
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["100", "50", "0"]
 
 
-@needs_paper
-def test_a_profile_is_calibrated_from_recorded_runs(invoke: Invoke, tmp_path: Path) -> None:
-    invoke("import", str(PAPER / "manifest.csv"), "--logs", str(PAPER / "logs"))
+def test_a_profile_is_calibrated_from_recorded_runs(
+    invoke: Invoke, tmp_path: Path, published: Path
+) -> None:
+    invoke("import", str(published / "manifest.csv"), "--logs", str(published / "logs"))
     path = tmp_path / "cluster.json"
     done = invoke("profile", "calibrate", "resnet32-cifar10-8", "-o", str(path))
     assert done.exit_code == 0, done.stderr

@@ -6,6 +6,7 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,6 @@ from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.stopping import StopRule, corrected, correction, may_stop
 from syncswitch.storage.records import Evaluation
 from tests.benchmarks.recorded_problems import recorded_jobs
-from tests.recordings import PAPER, needs_paper
 
 INTERVAL = 100
 DECAY = 10 * INTERVAL
@@ -88,9 +88,10 @@ class TestKnowing:
             assert coarse is not None
             assert coarse <= whole
 
-    @needs_paper
-    def test_of_the_published_runs_the_accuracy_is_known_at_two_thirds(self) -> None:
-        jobs = recorded_jobs(PAPER)
+    def test_of_the_published_runs_the_accuracy_is_known_at_two_thirds(
+        self, published: Path
+    ) -> None:
+        jobs = recorded_jobs(published)
         missing, saved = [], []
         for job in jobs.values():
             for run in job.runs.played.values():

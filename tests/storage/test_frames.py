@@ -24,7 +24,6 @@ from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies import PolicyRegistry
 from syncswitch.storage.records import TrialRecord
 from syncswitch.storage.trials import TrialStore
-from tests.recordings import PAPER, needs_paper
 from tests.storage.filled import complete, copy_rows
 
 NO_FINGERPRINT = "0" * 64
@@ -390,14 +389,15 @@ PUBLISHED = {
 }
 
 
-@needs_paper
-def test_settings_of_the_published_logs_are_the_published_means(database: Database) -> None:
-    import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
+def test_settings_of_the_published_logs_are_the_published_means(
+    database: Database, published: Path
+) -> None:
+    import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
     frame = frames.settings(database)
-    for workload, published in PUBLISHED.items():
+    for workload, known in PUBLISHED.items():
         found = frame[(frame["workload"] == workload) & (frame["first_protocol"] == "bsp")]
-        assert list(found["setting_percent"]) == [setting for setting, _, _ in published]
-        for row, (_, accuracy, seconds) in zip(found.to_dict("records"), published, strict=True):
+        assert list(found["setting_percent"]) == [setting for setting, _, _ in known]
+        for row, (_, accuracy, seconds) in zip(found.to_dict("records"), known, strict=True):
             if accuracy is None:
                 assert row["diverged_runs"] == row["runs"] > 0
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from syncswitch.storage.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.trainers.recording import Recording, read_recording
-from tests.recordings import PAPER
 
 
 @pytest.fixture(scope="session")
@@ -52,11 +52,11 @@ def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(scope="session")
-def authors(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Recording]:
+def authors(tmp_path_factory: pytest.TempPathFactory, published: Path) -> dict[int, Recording]:
     """The authors' runs by the number of workers."""
     url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
     with open_database(url, create=True) as database:
-        import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
+        import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
         return {
             workers: read_recording(
                 database, f"resnet32-cifar10-{workers}", workers=None, protocols=("bsp", "asp")

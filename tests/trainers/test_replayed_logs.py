@@ -15,14 +15,12 @@ from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.recording import RecordedRun, Recording, read_recording
 from syncswitch.trainers.replay import ReplayTrainer
 from syncswitch.trainers.trainer import Verdict
-from tests.recordings import needs_paper
 
 from .jobs import DENSE, RecordingObserver, spec_of
 
 PAIR = ("bsp", "asp")
 
 
-@needs_paper
 def test_five_draws_have_the_published_means(authors: dict[int, Recording]) -> None:
     """5 runs of a setting are recorded, and each of them is drawn once."""
     recording = authors[8]
@@ -51,7 +49,6 @@ def drawn(recording: Recording, percent: float, replicate: int) -> RecordedRun:
     return run
 
 
-@needs_paper
 def test_a_run_stopped_at_its_fifth_evaluation_costs_the_time_up_to_there(
     authors: dict[int, Recording],
 ) -> None:
@@ -72,7 +69,6 @@ def test_a_run_stopped_at_its_fifth_evaluation_costs_the_time_up_to_there(
     assert record.stopped_early
 
 
-@needs_paper
 def test_a_fork_pays_only_what_comes_after(authors: dict[int, Recording], tmp_path: Path) -> None:
     identity = authors[8].identity
     trainer = ReplayTrainer(authors[8])
@@ -89,7 +85,6 @@ def test_a_fork_pays_only_what_comes_after(authors: dict[int, Recording], tmp_pa
     assert fork.training_seconds == fork.inherited_seconds + fork.paid_seconds
 
 
-@needs_paper
 def test_a_diverged_run_without_a_log_is_a_result(authors: dict[int, Recording]) -> None:
     record = ReplayTrainer(authors[16]).train(TrialSpec(authors[16].identity, 25.0, 1))
     assert record.diverged

@@ -422,39 +422,39 @@ def test_kills_at_any_moment_change_nothing(url: str, recordings: Path, tmp_path
         assert content(database) == content(undisturbed)
 
 
+def test_the_published_means_come_out_of_sql(database: Database, published: Path) -> None:
+    import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
+    expected = {
+        ("resnet32-cifar10-8", 100.0): (5, 0.9188, 10604),
+        ("resnet32-cifar10-8", 50.0): (5, 0.9202, 5994),
+        ("resnet32-cifar10-8", 25.0): (5, 0.9178, 3883),
+        ("resnet32-cifar10-8", 12.5): (5, 0.9142, 2543),
+        ("resnet32-cifar10-8", 6.25): (5, 0.9182, 2084),
+        ("resnet32-cifar10-8", 3.125): (4, 0.9037, 1776),
+        ("resnet32-cifar10-8", 0.0): (4, 0.8918, 1607),
+        ("resnet32-cifar10-16", 100.0): (3, 0.9229, None),
+        ("resnet32-cifar10-16", 50.0): (3, 0.9206, None),
+    }
+    query = text(
+        "SELECT workload, setting_percent, COUNT(*), AVG(converged_accuracy),"
+        " AVG(training_seconds) FROM syncswitch_trial_facts"
+        " WHERE setting_percent IS NOT NULL AND NOT diverged GROUP BY 1, 2"
+    )
+    with database.session(read_only=True) as session:
+        found = {(row[0], row[1]): row[2:] for row in session.execute(query)}
+    assert found.keys() == expected.keys()
+    for setting, (runs, accuracy, seconds) in expected.items():
+        assert found[setting][0] == runs
+        assert found[setting][1] == pytest.approx(accuracy, abs=1e-4)
+        if seconds is not None:
+            assert found[setting][2] == pytest.approx(seconds, rel=0.01)
+
+
 @needs_paper
-class TestPaper:
+class TestTheAuthorsLogs:
     @pytest.fixture
     def report(self, database: Database) -> ImportReport:
         return import_manifest(database, read_manifest(PAPER / "manifest.csv"), PAPER / "logs")
-
-    def test_the_published_means_come_out_of_sql(
-        self, database: Database, report: ImportReport
-    ) -> None:
-        expected = {
-            ("resnet32-cifar10-8", 100.0): (5, 0.9188, 10604),
-            ("resnet32-cifar10-8", 50.0): (5, 0.9202, 5994),
-            ("resnet32-cifar10-8", 25.0): (5, 0.9178, 3883),
-            ("resnet32-cifar10-8", 12.5): (5, 0.9142, 2543),
-            ("resnet32-cifar10-8", 6.25): (5, 0.9182, 2084),
-            ("resnet32-cifar10-8", 3.125): (4, 0.9037, 1776),
-            ("resnet32-cifar10-8", 0.0): (4, 0.8918, 1607),
-            ("resnet32-cifar10-16", 100.0): (3, 0.9229, None),
-            ("resnet32-cifar10-16", 50.0): (3, 0.9206, None),
-        }
-        query = text(
-            "SELECT workload, setting_percent, COUNT(*), AVG(converged_accuracy),"
-            " AVG(training_seconds) FROM syncswitch_trial_facts"
-            " WHERE setting_percent IS NOT NULL AND NOT diverged GROUP BY 1, 2"
-        )
-        with database.session(read_only=True) as session:
-            found = {(row[0], row[1]): row[2:] for row in session.execute(query)}
-        assert found.keys() == expected.keys()
-        for setting, (runs, accuracy, seconds) in expected.items():
-            assert found[setting][0] == runs
-            assert found[setting][1] == pytest.approx(accuracy, abs=1e-4)
-            if seconds is not None:
-                assert found[setting][2] == pytest.approx(seconds, rel=0.01)
 
     def test_what_is_told_of_the_rows(self, report: ImportReport) -> None:
         assert (report.imported_runs, report.imported_evaluations) == (82, 2198)

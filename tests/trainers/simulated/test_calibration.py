@@ -18,7 +18,6 @@ from syncswitch.trainers.simulated.calibration import (
 )
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
 from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
-from tests.recordings import needs_paper
 
 
 def phase(protocol: str, start: int, end: int, seconds: float) -> PhaseRecord:
@@ -109,7 +108,6 @@ class TestThePapersFirstSetup:
         for speed_up, (_, measured) in zip(found, self.MEASURED, strict=True):
             assert speed_up == pytest.approx(measured, rel=0.05)
 
-    @needs_paper
     def test_it_is_what_calibrating_on_the_logs_gives(self, authors: dict[int, Recording]) -> None:
         measured = measured_pace(8, [run.phases for run in authors[8].runs if not run.diverged])
         found = calibrate(measured, 0.1)

@@ -1,0 +1,82 @@
+"""What is written down of the published runs is what the authors' logs and the tables say."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from syncswitch.searcher.stopping import StopRule
+from syncswitch.storage.engine import open_database
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.trainers.recording import RecordedRun, read_recording
+from tests.published import INTERVAL, RUNS, TABLES, Figures, Row, Run, Setting
+from tests.recordings import PAPER, needs_paper
+
+STOP = StopRule(precision=0.005)
+
+
+def run_of(recorded: RecordedRun) -> Run | None:
+    if recorded.diverged:
+        return None
+    known = STOP.known_at(recorded.evaluations, recorded.switch_worker_step)
+    accuracy = STOP.plateau_accuracy(recorded.evaluations, recorded.switch_worker_step)
+    step = None if known is None else recorded.evaluations[known - 1].worker_step
+    return Run(
+        round(recorded.accuracy, 4),
+        round(recorded.training_seconds, 1),
+        round(recorded.first_seconds, 1),
+        None if step is None else INTERVAL * round(step / INTERVAL),
+        round(accuracy or 0.0, 4),
+    )
+
+
+def runs(folder: Path, tmp_path: Path, workers: int) -> dict[float, list[Run | None]]:
+    with open_database(f"sqlite:///{tmp_path}/runs.db", create=True) as database:
+        import_manifest(database, read_manifest(folder / "manifest.csv"), folder / "logs")
+        name, pair = f"resnet32-cifar10-{workers}", ("bsp", "asp")
+        recording = read_recording(database, name, workers=workers, protocols=pair)
+    return {
+        percent: [run_of(one) for one in recording.at(percent)] for percent in recording.settings
+    }
+
+
+def written(workers: int) -> dict[float, list[Run | None]]:
+    return {setting.percent: list(found) for setting, found in RUNS[workers].items()}
+
+
+@pytest.mark.parametrize("workers", [8, 16])
+def test_the_logs_that_are_made_say_what_is_written(
+    workers: int, published: Path, tmp_path: Path
+) -> None:
+    assert runs(published, tmp_path, workers) == written(workers)
+
+
+@needs_paper
+@pytest.mark.parametrize("workers", [8, 16])
+def test_it_is_what_the_logs_say(workers: int, tmp_path: Path) -> None:
+    assert runs(PAPER, tmp_path, workers) == written(workers)
+    run_at = {
+        Setting(row.stands_for_percent, row.switch_percent)
+        for row in read_manifest(PAPER / "manifest.csv").rows
+        if row.workers == workers and row.stands_for_percent is not None
+    }
+    assert run_at == set(RUNS[workers])
+
+
+@needs_paper
+def test_it_is_what_the_tables_say() -> None:
+    with (PAPER / "tables.csv").open() as file:
+        found = {
+            Row(
+                line["table"],
+                line["recurring"] == "yes",
+                int(line["bsp_runs"]),
+                int(line["candidate_runs"]),
+            ): Figures(*(float(line[name]) for name in Figures._fields))
+            for line in csv.DictReader(file)
+            if line["table"] != "V"
+        }
+    assert found == TABLES
