@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.estimates import mean
 from syncswitch.searcher.rules.halving import ROUNDING
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import StoredTrial
 
@@ -27,6 +28,7 @@ class EvaluatedSetting:
             two runs.
         training_seconds: Mean; None where all diverged.
         accuracies: Of those that did not diverge.
+        seconds: Training times of the same runs, as far as they are known.
     """
 
     switch_percent: float
@@ -36,6 +38,7 @@ class EvaluatedSetting:
     accuracy_half_width: float | None
     training_seconds: float | None
     accuracies: tuple[float, ...] = ()
+    seconds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,18 @@ class EvaluationResult:
         least = target - self.policy.threshold - ROUNDING
         return sum(accuracy >= least for accuracy in setting.accuracies)
 
-    def speed_up(self, setting: EvaluatedSetting | None) -> float | None:
+    def measured_speed_up(self, setting: EvaluatedSetting | None) -> SpeedUp | None:
         """Times as fast as the first protocol alone; None where all runs diverged."""
-        if setting is None or not setting.training_seconds or not self.baseline.training_seconds:
+        if setting is None:
             return None
-        return self.baseline.training_seconds / setting.training_seconds
+        settings = filter(None, (self.foreign, self.own, self.baseline))
+        seconds = {one.switch_percent: one.seconds for one in settings}
+        return measured_speed_up(seconds, setting.switch_percent, self.baseline.switch_percent)
+
+    def speed_up(self, setting: EvaluatedSetting | None) -> float | None:
+        """The same without its interval."""
+        found = self.measured_speed_up(setting)
+        return found.value if found else None
 
     @property
     def share_of_own_speed_up(self) -> float | None:
@@ -116,4 +126,5 @@ def evaluated_setting(percent: float, recorded: Iterable[StoredTrial]) -> Evalua
         else None,
         training_seconds=statistics.fmean(seconds) if seconds else None,
         accuracies=tuple(accuracies),
+        seconds=tuple(seconds),
     )

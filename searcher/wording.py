@@ -126,13 +126,13 @@ def kept_words(kept_share: float, baseline_kept_share: float | None, first_proto
     return f"about {100 * kept_share:.0f} of 100 runs{own}"
 
 
-def speed_up_text(found: SpeedUp) -> str:
+def speed_up_text(found: SpeedUp, digits: int = 1) -> str:
     """For example `2.9 times as fast (2.5 to 3.3)`; `about` where no interval is known."""
+    value = f"{found.value:.{digits}f} times as fast"
     if found.low is None or found.high is None:
-        return f"about {found.value:.1f} times as fast"
-    low, high = f"{found.low:.1f}", f"{found.high:.1f}"
-    between = "" if low == high else f" ({low} to {high})"
-    return f"{found.value:.1f} times as fast{between}"
+        return f"about {value}"
+    low, high = f"{found.low:.{digits}f}", f"{found.high:.{digits}f}"
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def _why_alone(policy: TimingPolicy, second: str) -> str:

@@ -18,6 +18,7 @@ from syncswitch.searcher.wording import (
     accuracy_interval,
     conditions_text,
     counted,
+    speed_up_text,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
@@ -43,6 +44,7 @@ from syncswitch.trainers.run_options import (
 
 if TYPE_CHECKING:
     from syncswitch.searcher.evaluated import EvaluatedSetting, EvaluationResult
+    from syncswitch.searcher.speed_up import SpeedUp
 
 __all__ = ["evaluate"]
 
@@ -183,12 +185,21 @@ def _as_json(result: EvaluationResult) -> dict[str, Any]:
                 "role": role,
                 **dataclasses.asdict(setting),
                 "kept_runs": result.kept_runs(setting),
-                "speed_up": result.speed_up(setting),
+                **_speed_up_as_json(result.measured_speed_up(setting)),
             }
             for role, _, setting in _settings(result)
         ],
         "keeps_accuracy": result.keeps_accuracy,
         "share_of_own_speed_up": result.share_of_own_speed_up,
+    }
+
+
+def _speed_up_as_json(found: SpeedUp | None) -> dict[str, float | None]:
+    """Null where all runs diverged; the ends also where too few were timed."""
+    return {
+        "speed_up": found.value if found else None,
+        "speed_up_low": found.low if found else None,
+        "speed_up_high": found.high if found else None,
     }
 
 
@@ -247,11 +258,11 @@ def _verdict(result: EvaluationResult) -> str:
 
 
 def _gain(result: EvaluationResult) -> str:
-    speed_up, own = result.speed_up(result.foreign), result.speed_up(result.own)
+    speed_up, own = result.measured_speed_up(result.foreign), result.speed_up(result.own)
     share = result.share_of_own_speed_up
     if speed_up is None:
         return ""
-    gain = f", {speed_up:.2f} times as fast"
+    gain = f", {speed_up_text(speed_up, 2)}"
     if share is None:
         return gain
     return f"{gain}: {100 * share:.0f} % of the {own:.2f} times that its own policy gives"

@@ -112,8 +112,11 @@ def test_what_does_not_keep_the_accuracy_is_an_answer_too(
         "accuracy_half_width": None,
         "training_seconds": None,
         "accuracies": [],
+        "seconds": [],
         "kept_runs": 0,
         "speed_up": None,
+        "speed_up_low": None,
+        "speed_up_high": None,
     }
 
 

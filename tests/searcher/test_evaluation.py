@@ -20,6 +20,7 @@ from syncswitch.searcher.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.rules.paper import PaperRule
+from syncswitch.searcher.speed_up import measured_speed_up
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies import PolicyRegistry
@@ -138,6 +139,16 @@ def test_each_run_is_held_to_the_threshold_of_the_mean(url: str) -> None:
     assert target is not None
     limit = replace(found.foreign, accuracies=(target - 0.01, target - 0.0101, 1.0))
     assert found.kept_runs(limit) == 2
+
+
+def test_the_speed_up_has_the_interval_of_the_times(url: str) -> None:
+    found = evaluate(url, 25.0, GeneratedTrainer())
+    spread = replace(found, foreign=replace(found.foreign, seconds=(50.0, 55.0, 60.0)))
+    gain = spread.measured_speed_up(spread.foreign)
+    assert gain == measured_speed_up({100.0: (100.0,) * 3, 25.0: (50.0, 55.0, 60.0)}, 25.0, 100.0)
+    assert gain is not None
+    assert gain.low is not None
+    assert gain.low < 1.7 < gain.value < 1.9
 
 
 def test_the_policys_threshold_decides(url: str) -> None:
