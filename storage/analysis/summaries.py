@@ -29,6 +29,8 @@ BASELINE_PERCENT = 100.0
 """The first protocol alone."""
 
 _FACTS = TRIAL_FACTS.c
+# Squares of what is smaller come near the least number that there is.
+_LEAST = 1e-150
 _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
@@ -248,4 +250,5 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
 
 
 def _squared(value: ColumnElement[float]) -> ColumnElement[float]:
-    return value * value
+    # PostgreSQL refuses a product that is too small for a number.
+    return case((func.abs(value) < _LEAST, 0.0), else_=value * value)

@@ -183,6 +183,14 @@ def test_a_small_spread_of_large_values_keeps_its_digits(
     assert one.sd_training_seconds == pytest.approx(statistics.stdev(values), rel=1e-6)
 
 
+def test_a_spread_whose_square_is_no_number_is_none(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    values = (0.0, 1e-200)
+    (one,) = summary(database, identity, [run(converged_accuracy=value) for value in values])
+    assert (one.mean_accuracy, one.sd_accuracy) == (5e-201, 0.0)
+
+
 def test_equal_values_have_no_spread_though_their_mean_is_rounded(
     database: Database, identity: WorkloadIdentity
 ) -> None:
