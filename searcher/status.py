@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,42 +15,19 @@ from syncswitch.searcher.rules.by_name import stored_rule
 from syncswitch.searcher.rules.comparison import ComparisonRule
 from syncswitch.searcher.rules.costs import RunCosts
 from syncswitch.searcher.run_status import RunStatus, last_failure, last_sign, run_status
+from syncswitch.searcher.setting_status import SettingStatus, setting_statuses
+from syncswitch.searcher.wording import metric_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
 from syncswitch.storage.trials import SearchInfo, StoredTrial
 
-__all__ = ["SearchStatus", "SettingStatus", "search_status"]
+__all__ = ["SearchStatus", "search_status"]
 
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)
 _LIVING = frozenset({"running", "lost"})
 _OVER = frozenset({"done", "baseline diverged"})
-
-
-@dataclass(frozen=True, slots=True)
-class SettingStatus:
-    """What is known of one setting.
-
-    Attributes:
-        switch_percent: The setting.
-        runs: Completed runs that count.
-        diverged_runs: How many of them diverged.
-        in_flight_runs: Runs under way.
-        mean_accuracy: None without a completed run.
-        standard_deviation: Of the accuracies; None for fewer than two runs.
-        accepted: Whether it keeps the accuracy; None as long as that is open.
-        answer_probability: How likely it is the answer, 0 to 1; None where the rule does not say.
-    """
-
-    switch_percent: float
-    runs: int
-    diverged_runs: int
-    in_flight_runs: int
-    mean_accuracy: float | None
-    standard_deviation: float | None
-    accepted: bool | None
-    answer_probability: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +39,7 @@ class SearchStatus:
     Attributes:
         workload: Its name.
         fingerprint: Of the workload.
+        metric: What is called accuracy.
         workers: n.
         simulated_cluster: Digest of its profile; None for a real one.
         first_protocol: Before the switch.
@@ -104,6 +81,7 @@ class SearchStatus:
 
     workload: str
     fingerprint: str
+    metric: str
     workers: int
     simulated_cluster: str | None
     first_protocol: str
@@ -203,6 +181,7 @@ def search_status(
     return SearchStatus(
         workload=policy.workload if policy else identity.name,
         fingerprint=search.fingerprint,
+        metric=metric_name(identity.metric),
         workers=identity.workers,
         simulated_cluster=identity.simulated_cluster,
         first_protocol=identity.first_protocol,
@@ -239,7 +218,7 @@ def search_status(
         wall_seconds=spent.wall_seconds,
         rest=rest,
         remaining_wall_seconds=rest.cost * pace if rest and pace else None,
-        settings=_settings(rule, needed or (), progress, in_flight, is_over=is_over),
+        settings=setting_statuses(rule, needed or (), progress, in_flight, is_over=is_over),
         in_flight=in_flight,
     )
 
@@ -273,36 +252,3 @@ def _state(
     if is_new:
         return "starting"
     return "running" if is_running else "stopped"
-
-
-def _settings(
-    rule: Rule,
-    needed: Sequence[Observation],
-    progress: Progress | None,
-    in_flight: Sequence[RunStatus],
-    *,
-    is_over: bool,
-) -> tuple[SettingStatus, ...]:
-    """Those that were tried, are being tried, or may be the answer."""
-    if progress is None:
-        return ()
-    summaries = {summary.switch_percent: summary for summary in progress.summaries}
-    # What a search has decided is no question of belief any more.
-    answers = {} if is_over else rule.answers(needed)
-    under_way = Counter(run.switch_percent for run in in_flight if run.state == "running")
-    found = []
-    for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
-        summary = summaries.get(percent)
-        found.append(
-            SettingStatus(
-                switch_percent=percent,
-                runs=summary.runs if summary else 0,
-                diverged_runs=summary.diverged_runs if summary else 0,
-                in_flight_runs=under_way[percent],
-                mean_accuracy=summary.mean_accuracy if summary else None,
-                standard_deviation=summary.standard_deviation if summary else None,
-                accepted=summary.accepted if summary else None,
-                answer_probability=answers.get(percent),
-            )
-        )
-    return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ __all__ = [
     "conditions_text",
     "counted",
     "kept_words",
+    "metric_name",
     "policy_sentence",
     "promise_sentence",
     "speed_up_text",
@@ -52,6 +54,20 @@ def accuracy_interval(mean: float, low: float | None, high: float | None) -> str
     if math.isclose(mean - low, high - mean, abs_tol=1e-9):
         return f"{mean:.4f} ± {high - mean:.4f}"
     return f"{mean:.4f} ({low:.4g} to {high:.4g})"
+
+
+def metric_name(metric: str | None) -> str:
+    """What is called accuracy, for example `AUC`; `accuracy` where it is just that, or unknown.
+
+    Args:
+        metric: As in `WorkloadIdentity`.
+    """
+    if metric is None or not metric.startswith("{"):
+        return metric or "accuracy"
+    try:
+        return str(json.loads(metric)["class"])
+    except (ValueError, KeyError):
+        return "accuracy"
 
 
 def conditions_text(online: str, switch_mechanism: str, injections: str | None) -> str:

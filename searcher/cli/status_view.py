@@ -16,7 +16,8 @@ from syncswitch.storage.event_rows import condition_values
 
 if TYPE_CHECKING:
     from syncswitch.searcher.run_status import RunStatus
-    from syncswitch.searcher.status import SearchStatus, SettingStatus
+    from syncswitch.searcher.setting_status import SettingStatus
+    from syncswitch.searcher.status import SearchStatus
 
 __all__ = ["Screen", "details", "search_table"]
 
@@ -110,6 +111,7 @@ def _heading(search: SearchStatus) -> Text:
     under = _conditions(search)
     text = Text()
     text.append(job, style="bold")
+    text.append("" if search.metric == "accuracy" else f", accuracy is {search.metric}")
     text.append(f", {under}" if under else "")
     text.append(f"\n{search.strategy}, {_state(search)}: {_counts(search)}")
     text.append(f"\n{_answer(search)}")

@@ -13,7 +13,8 @@ from rich.console import Console
 from syncswitch.searcher.cli.status_view import Screen
 from syncswitch.searcher.rest import RestOfSearch
 from syncswitch.searcher.run_status import RunStatus
-from syncswitch.searcher.status import SearchStatus, SettingStatus
+from syncswitch.searcher.setting_status import SettingStatus
+from syncswitch.searcher.status import SearchStatus
 from syncswitch.storage.records import RunConditions
 
 RUN = RunStatus(
@@ -38,6 +39,7 @@ SETTINGS = tuple(
 SEARCH = SearchStatus(
     workload="digits",
     fingerprint="0" * 64,
+    metric="accuracy",
     workers=8,
     simulated_cluster=None,
     first_protocol="bsp",
@@ -156,6 +158,13 @@ def test_an_answer_says_what_it_promises() -> None:
     )
     alone = replace(found, switch_percent=100.0, confidence=None, reason="no switch saves time")
     assert "(version 2; no switch saves time)" in drawn(Screen([alone], []), 80, 24)[2]
+
+
+def test_what_is_called_accuracy_is_named_where_it_is_none() -> None:
+    first, *_ = drawn(Screen([SEARCH], []), 100, 40)
+    assert first.rstrip() == "digits, 8 workers, bsp,asp"
+    first, *_ = drawn(Screen([replace(SEARCH, metric="AUC")], []), 100, 40)
+    assert first.rstrip() == "digits, 8 workers, bsp,asp, accuracy is AUC"
 
 
 def test_one_run_is_one_run() -> None:

@@ -10,6 +10,7 @@ from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.wording import (
     accuracy_interval,
     counted,
+    metric_name,
     policy_sentence,
     promise_sentence,
     speed_up_text,
@@ -132,3 +133,17 @@ def test_an_interval_holds_what_an_accuracy_can_be(
 
 def test_one_is_not_many() -> None:
     assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [
+        (None, "accuracy"),
+        ("accuracy", "accuracy"),
+        ("top-5", "top-5"),
+        ('{"class":"AUC","curve":"ROC"}', "AUC"),
+        ('{"class":', "accuracy"),
+    ],
+)
+def test_what_is_called_accuracy_has_a_name(metric: str | None, name: str) -> None:
+    assert metric_name(metric) == name
