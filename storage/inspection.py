@@ -54,6 +54,8 @@ _OPTUNA_TABLES = frozenset(
 )
 _OPTUNA_ALWAYS = frozenset({"version_info", "studies", "trials"})
 _SQLITE_HEADER = b"SQLite format 3\x00"
+_PLAIN_PATH = r"[\w./~+-]+"
+_SECRET = r"(?i)([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*"
 _ALLOWED = "allowed: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
@@ -74,8 +76,10 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        hint = "" if ":" in url or not url else f"; for a file write sqlite:///{url}"
-        raise DatabaseError(f"{shown(url)!r} is not a database URL; {_ALLOWED}{hint}") from error
+        if re.fullmatch(_PLAIN_PATH, url):
+            hint = f"; for a file write sqlite:///{url}"
+            raise DatabaseError(f"{url!r} is not a database URL; {_ALLOWED}{hint}") from error
+        raise DatabaseError(f"{shown(url)} cannot be read as a URL; {_ALLOWED}") from error
     if parsed.get_backend_name() == "postgres":  # as hosting providers print it
         parsed = parsed.set(drivername=parsed.drivername.replace("postgres", "postgresql", 1))
     kind = parsed.get_backend_name()
@@ -88,6 +92,16 @@ def parse_url(url: str) -> URL:
                 f"{shown(url)}: a search needs a database file that its processes can share;"
                 f" give a plain path, for example sqlite:///syncswitch.db"
             )
+        if parsed.query or "\0" in name:
+            raise DatabaseError(
+                f"{shown(url)!r} has options, or a character that no file has in its name;"
+                f" allowed: sqlite:///FILE alone"
+            )
+    elif _is_doubtful(parsed):
+        raise DatabaseError(
+            f"{shown(url)} has an @ or a = in its host or database; {_ALLOWED}; write %40 for an @"
+            " of the password, and a ? before options"
+        )
     # Without a driver's name SQLAlchemy would choose one by its own version.
     is_plain = parsed.drivername == "postgresql"
     return parsed.set(drivername="postgresql+psycopg") if is_plain else parsed
@@ -99,8 +113,19 @@ def driver_url(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
-    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
+    """The URL without its secrets; nothing of one in which they cannot be told from the rest."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return "the database URL (not shown, as it may hold a password)"
+    if sqlite_path(parsed) is None and _is_doubtful(parsed):
+        return f"{parsed.drivername}://***"
+    return re.sub(_SECRET, r"\1***", parsed.render_as_string(hide_password=True))
+
+
+def _is_doubtful(url: URL) -> bool:
+    """Whether what SQLAlchemy takes for the host or the database may hold a password."""
+    return bool({"@", "="} & {*(url.host or ""), *(url.database or "")})
 
 
 def sqlite_path(url: URL) -> Path | None:

@@ -204,7 +204,9 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
 
 def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:
     """The command line that uses this policy, with what it would not guess."""
+    from syncswitch.storage.inspection import shown
+
     words = use_words(job.identity, job.reference, reference, version, conditions)
     if is_given("storage_url"):
-        words += ["--storage", str(click.get_current_context().params["storage_url"])]
+        words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
     return shlex.join(words)

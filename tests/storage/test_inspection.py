@@ -65,7 +65,19 @@ def test_a_missing_driver_is_named(url: str) -> None:
     ("url", "expected"),
     [
         ("postgresql://user:secret@host/name", "postgresql://user:***@host/name"),
-        ("postgresql://user:sec@ret@host/name", "postgresql://user:***@host/name"),
+        ("postgresql://user:sec@ret@host/name", "postgresql://***"),
+        ("postgresql://user:sec@re/t@host/name", "postgresql://***"),
+        ("postgresql://user:sec/ret@host/name", "postgresql://user:***@host/name"),
+        ("postgresql://h/d?password=secret", "postgresql://h/d?password=***"),
+        (
+            "postgresql://h/d?a=b&sslpassword=sec%20ret&z=1",
+            "postgresql://h/d?a=b&sslpassword=***&z=1",
+        ),
+        ("postgresql://h/d?PGPASSWORD=secret", "postgresql://h/d?PGPASSWORD=***"),
+        ("postgresql://h/d?pass%77ord=secret", "postgresql://h/d?password=***"),
+        ("postgresql://h/d&password=secret", "postgresql://***"),
+        ("postgresql://h/d;password=sec ret", "postgresql://***"),
+        ("sqlite:///a.db?password=secret", "sqlite:///a.db?password=***"),
         ("postgresql://user@host:5432/name", "postgresql://user@host:5432/name"),
         ("sqlite:////home/me/a.db", "sqlite:////home/me/a.db"),
     ],
@@ -74,8 +86,34 @@ def test_passwords_are_not_shown(url: str, expected: str) -> None:
     assert shown(url) == expected
 
 
-def test_an_unparsable_url_does_not_show_its_password() -> None:
-    assert "secret" not in refusal("postgresql://user:secret@host:port:port/name")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret@host:port:port/name",
+        "postgresql://user:secret/name",
+        "postgresql//user:secret@host/name",
+        "postgresql:user:secret@host/name",
+        "user=me password=secret host=here",
+        "postgresql://user:a@secret@host/name",
+        "postgresql://user:a@b/secret@host/name",
+        "mysql://host/name?password=secret",
+        "postgresql+nodriver://host/name?password=secret",
+        "sqlite:///a.db?password=secret",
+    ],
+)
+def test_a_refused_url_does_not_show_its_password(url: str) -> None:
+    assert "secret" not in refusal(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///a.db?timeout=x", "sqlite:///a.db?mode=ro", "sqlite:///a\0.db"]
+)
+def test_options_of_a_file_are_refused(url: str, folder: Path) -> None:
+    assert "allowed: sqlite:///FILE alone" in refusal(url)
+
+
+def test_an_at_sign_too_many_is_refused_with_what_to_write() -> None:
+    assert "write %40 for an @" in refusal("postgresql://user:sec@ret@host/name")
 
 
 def test_postgresql_is_accepted() -> None:
