@@ -125,7 +125,7 @@ def write_policy(path: str | Path, policy: TimingPolicy, workload: RegisteredWor
     """
     content = policy_text(policy, workload).encode()
     try:
-        with whole_file(Path(path)) as file:
+        with whole_file(Path(path), replaces=(b'{\n  "schema_version"',)) as file:
             file.write(content)
     except UserError as error:
         raise PolicyError(str(error)) from error

@@ -15,19 +15,26 @@ __all__ = ["whole_file"]
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryIO]:
     """A new file to write; whoever reads the path sees the old file or the new one, whole.
 
     After an error there is the old file, or none.
 
     Args:
         path: Where it appears at the end; of a symbolic link, what it points at.
+        replaces: With what a file begins that may be lost for it, as it is of the same kind; any
+            file may where none is given.
 
     Raises:
         UserError: The file cannot be written.
     """
     try:
         target = _target(path)
+        if replaces and not _begins_with(target, replaces):
+            raise UserError(
+                f"{path} is there, and no file of the kind that is to be written; delete it first,"
+                " or name another file"
+            )
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
             with temporary.open("xb") as file:
@@ -42,6 +49,16 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             f"cannot write the file {path}: {error.strerror or error};"
             f" name a file in a directory that exists and is writable"
         ) from error
+
+
+def _begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
+    """Whether a file begins with one of these, is empty, or is not there."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(max(map(len, beginnings)))
+    except FileNotFoundError:
+        return True
+    return not found or found.startswith(beginnings)
 
 
 def _target(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.workload import Workload
@@ -27,6 +28,8 @@ def check_model_path(path: Path) -> None:
         raise UserError(f"--output is {path}: {folder} is no folder that can be written to")
     if path.is_dir():
         raise UserError(f"--output is {path}: that is a folder; give the name of a file")
+    if path.is_file() and not is_zipfile(path):
+        raise UserError(f"--output is {path}: that is there and no Keras model; name another file")
 
 
 def load_model(workload: Workload, checkpoint_path: Path) -> Any:

@@ -19,6 +19,7 @@ from syncswitch.trainers.console import (
 
 __all__ = ["report"]
 
+_BEGINNING = b"<!DOCTYPE html>"
 _STANDARD_OUTPUT = Path("-")
 
 
@@ -73,7 +74,7 @@ def report(
         return EXIT_OK
     from syncswitch.storage.whole_file import whole_file
 
-    with whole_file(output) as file:
+    with whole_file(output, replaces=(_BEGINNING,)) as file:
         file.write(page)
     answer = data.answer
     if as_json:

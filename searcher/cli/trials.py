@@ -111,9 +111,10 @@ def trials(
         if output is None:
             _export(database, name, choice, kind, sys.stdout.buffer)
         else:
+            from syncswitch.storage.analysis.export import beginnings
             from syncswitch.storage.whole_file import whole_file
 
-            with whole_file(output) as file:
+            with whole_file(output, replaces=beginnings()) as file:
                 _export(database, name, choice, kind, file)
             click.echo(f"{name} written to {output}", err=True)
     return EXIT_OK

@@ -17,11 +17,17 @@ from typing import Any, BinaryIO
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import COLUMNS, FrameName, frame_of
 
-__all__ = ["csv_text", "json_text", "write_parquet"]
+__all__ = ["beginnings", "csv_text", "json_text", "write_parquet"]
 
 Blocks = Iterable[Sequence[Sequence[Any]]]
 
 _JSON = json.JSONEncoder(allow_nan=False, default=datetime.isoformat)
+
+
+def beginnings() -> tuple[bytes, ...]:
+    """With what these files begin, whatever their format."""
+    headers = (_lines([[column.name for column in columns]]) for columns in COLUMNS.values())
+    return (b"[", b"PAR1", *(header.encode() for header in headers))
 
 
 def csv_text(name: FrameName, blocks: Blocks) -> Iterator[str]:

@@ -291,13 +291,13 @@ def test_a_file_holds_what_a_frame_holds(
 
 def test_parquet_needs_an_extra_and_leaves_the_old_file(url: str, tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    path.write_text("old")
+    path.write_text("[old")
     done = program(url, "trials", "--format", "parquet", "-o", str(path), without=("pyarrow",))
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert line.endswith("needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'")
-    assert path.read_text() == "old"
+    assert path.read_text() == "[old"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -77,3 +77,26 @@ def test_what_a_symbolic_link_points_at_is_written(tmp_path: Path, exists: bool)
     assert link.is_symlink()
     assert (folder / "table.csv").read_text() == "new"
     assert list(folder.iterdir()) == [folder / "table.csv"]
+
+
+@pytest.mark.parametrize("there", [None, b"", b"new, older"])
+def test_what_is_of_the_same_kind_is_replaced(tmp_path: Path, there: bytes | None) -> None:
+    path = tmp_path / "table.csv"
+    if there is not None:
+        path.write_bytes(there)
+    with whole_file(path, replaces=(b"newer", b"new,")) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("there", [b"SQLite format 3\x00", b"import os\n", b"n"])
+def test_what_is_of_another_kind_is_kept(tmp_path: Path, there: bytes) -> None:
+    path = tmp_path / "train.py"
+    path.write_bytes(there)
+    with (
+        pytest.raises(UserError, match=r"train\.py is there, and no file of the kind"),
+        whole_file(path, replaces=(b"newer", b"new,")),
+    ):
+        pytest.fail("the file was opened")
+    assert path.read_bytes() == there
+    assert list(tmp_path.iterdir()) == [path]

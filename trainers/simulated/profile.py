@@ -145,7 +145,7 @@ def write_profile(profile: ClusterProfile, path: Path) -> None:
     Raises:
         UserError: It cannot be written.
     """
-    with whole_file(path) as file:
+    with whole_file(path, replaces=(b"{",)) as file:
         file.write(profile.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n")
 
 

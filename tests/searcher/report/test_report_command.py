@@ -34,7 +34,7 @@ def report(url: str, *arguments: str | Path) -> Result:
 
 def test_the_page_is_written_and_said_where(filled_url: str, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text("an older one")
+    path.write_text("<!DOCTYPE html>an older one")
     result = report(filled_url, "generated", "-o", path)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == f"report of generated written to {path}; open it in a browser\n"
@@ -66,7 +66,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(
     filled_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "report.html"
-    path.write_text("an older one")
+    path.write_text("<!DOCTYPE html>an older one")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -75,7 +75,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(
     result = report(filled_url, "generated", "-o", path)
     assert result.exit_code == 2
     assert error_line(result).startswith(f"error: cannot write the file {path}: No space left")
-    assert path.read_text() == "an older one"
+    assert path.read_text() == "<!DOCTYPE html>an older one"
     assert os.listdir(tmp_path) == ["report.html"]
 
 
