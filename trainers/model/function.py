@@ -53,19 +53,20 @@ class ModelFunction:
         """Factors m of the statistics in `move`, shape [S]; measured at first use."""
         if not self.statistics.size:
             return np.zeros(0, np.float32)
-        # Not as a part of what is being traced.
+        # Not as a part of what is being traced; traced itself, as this is how layers are trained.
         with tf.init_scope():
-            seed = tf.zeros([2], tf.int64)
+            parameters = tf.constant(self.parameters.pack(self._model.trainable_variables))
             inputs, labels = map(tf.constant, self._sample)
-            if self._transform is not None:
-                inputs, labels = self._transform(inputs, labels, seed)
-            parameters = self.parameters.pack(self._model.trainable_variables)
 
-            def moved(statistics: Vector) -> Vector:
-                after: Vector = self._forward(parameters, statistics, inputs, seed)[1].numpy()
-                return after
+            def moved(statistics: Any) -> Any:
+                seed, batch = tf.zeros([2], tf.int64), inputs
+                if self._transform is not None:
+                    batch, _ = self._transform(inputs, labels, seed)
+                return self._forward(parameters, statistics, batch, seed)[1]
 
-            return decay_of(moved, self.statistics.pack(moving_variables(self._model)))
+            start = self.statistics.pack(moving_variables(self._model))
+            move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
+            return decay_of(lambda statistics: move(tf.constant(statistics)).numpy(), start)
 
     def move(self, statistics: Any, contribution: Any) -> Any:
         """What a batch makes of the statistics: `m s + c`, of arrays or tensors of shape [S].

@@ -21,7 +21,16 @@ from syncswitch.trainers.schedule import checkpoint_path
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workload import Workload
 
-from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer, spec_of
+from ..jobs import (
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    DENSE,
+    RecordingObserver,
+    averaging_model,
+    momentum_answer,
+    phases_answer,
+    spec_of,
+)
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
@@ -57,6 +66,17 @@ class TestKilledWorkers:
         assert_each_step_counts_once(trainer, record)
         assert kinds(record)["injected"] == 3
         assert kinds(record)["lost"] == kinds(record)["returned"] > 0
+
+    def test_moving_averages_are_those_of_the_updates(self, make_trainer: MakeTrainer) -> None:
+        """Every batch has the same mean, so k updates leave m^k of the start, and no more."""
+        workload = replace(COUNTING, model=lambda: averaging_model(0.99))
+        trainer = make_trainer(workload, 3)
+        conditions = RunConditions(injections=KILLS)
+        trainer.train(spec_of(workload, 3, 50.0, protocols=("bsp", "asp"), conditions=conditions))
+        state = trainer._program.state()
+        left = 0.99**state.updates
+        expected = [*(1 - left) * CONSTANT_GRADIENT, *[left] * 4]
+        np.testing.assert_allclose(state.statistics, expected, rtol=1e-3)
 
     @pytest.mark.parametrize("pair", [("local-sgd:3", "bsp"), ("asp", "ds-sync:2")])
     def test_replicas_go_on_without_the_lost_one(
