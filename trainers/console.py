@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -38,12 +39,14 @@ __all__ = [
     "ProgramGroup",
     "common_options",
     "debug_option",
+    "echo",
     "json_option",
     "print_error",
     "print_json",
     "print_note",
     "print_table",
     "print_text",
+    "printable",
     "progress_bars",
     "protocols_option",
     "stderr_console",
@@ -66,6 +69,9 @@ _WIDTH_WITHOUT_TERMINAL = 120
 
 # click 8.1 has no such error: it prints the help and exits with 0.
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+# Control characters but for tabs and ends of lines, and those that turn the direction of writing.
+_STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 # More than any cluster has; every column and every float takes it.
 _MOST_WORKERS = 100_000
@@ -113,7 +119,7 @@ def _status_of(call: Callable[[], Any]) -> int:
         return status if isinstance(status, int) else EXIT_OK
     except click.ClickException as error:
         if isinstance(error, _NO_ARGUMENTS):
-            click.echo(error.format_message(), err=True)
+            echo(error.format_message(), err=True)
         else:
             print_error(_usage_message(error))
         return EXIT_USAGE
@@ -162,12 +168,22 @@ def _trace() -> None:
 
 def print_error(message: str) -> None:
     """One line on standard error, whatever the message holds."""
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    echo(f"error: {' '.join(message.split())}", err=True)
 
 
 def print_note(message: str) -> None:
     """A line on standard error about what goes on."""
-    click.echo(message, err=True)
+    echo(message, err=True)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """A line on standard output or standard error, with nothing that steers a terminal."""
+    click.echo(printable(text), err=err)
+
+
+def printable(text: str) -> str:
+    """A text of somebody else's without the characters that would steer a terminal."""
+    return re.sub(_STEERING, "?", text)
 
 
 def print_json(value: Any) -> None:
@@ -180,7 +196,7 @@ def print_text(text: str) -> None:
     if sys.stdout.isatty():
         stdout_console().print(text, markup=False, highlight=False)
     else:
-        click.echo(text)
+        echo(text)
 
 
 def print_table(
@@ -318,7 +334,14 @@ def progress_bars(console: Console) -> Progress:
 
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
+    from rich.segment import Segment
+
+    class PrintableConsole(Console):
+        def render(self, *given: Any, **named: Any) -> Any:
+            for segment in super().render(*given, **named):
+                text, style, control = segment
+                yield segment if control else Segment(printable(text), style)
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return PrintableConsole(stderr=stderr, width=width, highlight=False, soft_wrap=False)

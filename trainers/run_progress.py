@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
 from syncswitch.trainers import console
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
         class Lines(SilentObserver):
             def on_event(self, event: RunEvent) -> None:
                 if is_remarkable(event):
-                    click.echo(event_line(event), err=True)
+                    console.echo(event_line(event), err=True)
 
         yield Lines()
         return

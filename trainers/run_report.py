@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers import console
 from syncswitch.trainers.event_text import is_remarkable
@@ -144,7 +142,7 @@ def print_report(report: RunReport) -> None:
         ],
     )
     _print_events(record)
-    click.echo()
+    console.echo()
     console.print_text(_outcome(report))
     sentence = f"Training took {record.training_seconds:.1f} s"
     is_itself = policy is None and record.spec.switch_percent >= 100
@@ -158,7 +156,7 @@ def print_report(report: RunReport) -> None:
     share = None if policy is None else policy.kept_share
     if policy is not None and share is not None and not _reaches_target(policy, record):
         console.print_text(_expected(policy, share))
-    click.echo(f"Model saved as {report.model_path}")
+    console.echo(f"Model saved as {report.model_path}")
 
 
 def _outcome(report: RunReport) -> str:
@@ -205,11 +203,11 @@ def _print_events(record: TrialRecord) -> None:
     if conditions.online != usual.online:
         words.insert(0, f"online {conditions.online}")
     if words:
-        click.echo()
+        console.echo()
         console.print_text("; ".join(words))
     if not any(map(is_remarkable, record.events)):
         return
-    click.echo()
+    console.echo()
     total = record.spec.identity.total_worker_steps
     console.print_table(
         ["event", "at", "second", "worker", "took s", "reason"],

@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from syncswitch.searcher.cli.render import finite
-from syncswitch.trainers.console import print_table, print_text
+from syncswitch.trainers.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.cost import CostSummary
@@ -62,7 +60,7 @@ def print_summaries(
         ],
         [_cells(rule, summary) for rule, summary in zip(rules, summaries, strict=True)],
     )
-    click.echo()
+    echo()
     summary = summaries[0]
     print_text(
         f"{summary.simulations:,} searches with M = {rules[0].settings}, replayed on"

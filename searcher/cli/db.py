@@ -11,6 +11,7 @@ from syncswitch.trainers.console import (
     EXIT_FAILED,
     EXIT_OK,
     common_options,
+    echo,
     print_json,
     print_text,
 )
@@ -48,11 +49,11 @@ def upgrade(storage_url: str, as_json: bool) -> int:
             }
         )
     elif mended:
-        click.echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
+        echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
     elif before == REVISION:
-        click.echo(f"{place} has the current tables, revision {REVISION}: nothing to do")
+        echo(f"{place} has the current tables, revision {REVISION}: nothing to do")
     else:
-        click.echo(f"{place}: upgraded from revision {before or 'none'} to {REVISION}")
+        echo(f"{place}: upgraded from revision {before or 'none'} to {REVISION}")
     return EXIT_OK
 
 
@@ -88,4 +89,4 @@ def _print_findings(place: str, findings: list[Finding], problems: int) -> None:
         label = "problem" if finding.is_problem else "note"
         print_text(f"{label}: {finding.kind}: {finding.what}")
         print_text(f"  to do: {finding.fix}")
-    click.echo(f"{place}: {problems} problem(s)" if problems else f"{place} is whole")
+    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is whole")

@@ -7,11 +7,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import click
-
 from syncswitch.searcher.cli.render import finite
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.console import print_json, print_table, print_text
+from syncswitch.trainers.console import echo, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.decision import Rule
@@ -63,7 +61,7 @@ def print_forecast(
         ["if the answer is", "runs", f"cost / {name}", "hours", "speed-up", "pays back after"],
         [_cells(answer, first) for answer in answers],
     )
-    click.echo()
+    echo()
     print_text(
         f"From {first:,.1f} s of a training with {name} alone and {second:,.1f} s with"
         f" {identity.second_protocol.upper()} alone; {_caveat(rule)} Nothing was trained."

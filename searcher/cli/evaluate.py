@@ -28,6 +28,7 @@ from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     common_options,
+    echo,
     print_error,
     print_json,
     print_table,
@@ -209,7 +210,7 @@ def _print(result: EvaluationResult) -> None:
         ["policy", "switch at", "runs", "diverged", "kept", "accuracy", "seconds", "times as fast"],
         [[name, *_cells(setting, result)] for _, name, setting in _settings(result)],
     )
-    click.echo()
+    echo()
     print_text(_verdict(result))
     chosen = result.conditions
     text = conditions_text(

@@ -15,6 +15,7 @@ from syncswitch.trainers.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     common_options,
+    echo,
     print_error,
     print_json,
     progress_bars,
@@ -110,18 +111,18 @@ def _report_as_json(report: ImportReport) -> dict[str, Any]:
 
 
 def _print_report(report: ImportReport) -> None:
-    click.echo(
+    echo(
         f"runs: {report.imported_runs:,} imported ({report.imported_evaluations:,} evaluations),"
         f" {report.present_runs:,} already there, {len(report.faults):,} not used"
     )
     for identity in report.workloads:
-        click.echo(
+        echo(
             f"workload {identity.name}, {identity.workers} workers,"
             f" {identity.first_protocol},{identity.second_protocol}"
         )
     for title, remarks in (("not used", report.faults), ("notes", report.notes)):
         if remarks:
-            click.echo(f"\n{title}:")
+            echo(f"\n{title}:")
         for remark in remarks:
             run = f", {remark.run}" if remark.run else ""
-            click.echo(f"  line {remark.line}{run}: {remark.text}")
+            echo(f"  line {remark.line}{run}: {remark.text}")

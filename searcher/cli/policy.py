@@ -29,6 +29,7 @@ from syncswitch.trainers.console import (
     EXIT_FAILED,
     EXIT_OK,
     common_options,
+    echo,
     print_error,
     print_json,
     print_table,
@@ -114,7 +115,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int
     elif not found:
         of_it = "" if reference is None else f" of {reference!r}"
         command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
-        click.echo(f"no policies{of_it} here; find one with: {command}")
+        echo(f"no policies{of_it} here; find one with: {command}")
     else:
         columns = ["workload", "version", "cluster", "switch at", "accuracy", "kept", "created"]
         print_table(columns, [_cells(entry) for entry in found])

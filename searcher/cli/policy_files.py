@@ -19,6 +19,7 @@ from syncswitch.trainers.console import (
     EXIT_OK,
     common_options,
     debug_option,
+    echo,
     print_json,
     print_text,
 )
@@ -69,7 +70,7 @@ def export(
     if as_json:
         print_json({"path": str(output), "version": found.version})
     else:
-        click.echo(f"version {found.version} for {found.workload} written to {output}")
+        echo(f"version {found.version} for {found.workload} written to {output}")
     return EXIT_OK
 
 

@@ -10,7 +10,7 @@ import click
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.trainers.completion import complete_version, complete_workload
-from syncswitch.trainers.console import protocols_option, workers_option
+from syncswitch.trainers.console import echo, protocols_option, workers_option
 
 if TYPE_CHECKING:
     from syncswitch.storage.policies import PolicyRegistry
@@ -132,7 +132,7 @@ def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
         return found[0]
     chosen, *others = sorted(found, key=lambda policy: _is_simulated(registry, policy))
     which = "the newest" if chosen is found[0] else "the newest real one"
-    click.echo(
+    echo(
         f"{which} of {len(found)}, for {_cluster(registry, chosen)}; others:"
         f" {_named(registry, others)}; {_HOW_TO_CHOOSE}",
         err=True,

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from syncswitch.searcher.wording import (
     counted,
     kept_words,
@@ -16,7 +14,7 @@ from syncswitch.searcher.wording import (
     promise_sentence,
     workers_text,
 )
-from syncswitch.trainers.console import print_table, print_text
+from syncswitch.trainers.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
@@ -40,7 +38,7 @@ def print_policy(entry: PolicyEntry) -> None:
     """One policy: what it says, and where it comes from."""
     policy = entry.policy
     _print_sentences(policy)
-    click.echo()
+    echo()
     names = ", ".join(entry.aliases) or "-"
     evidence = counted(len(policy.evidence), "run")
     rows = [
@@ -60,7 +58,7 @@ def print_policy(entry: PolicyEntry) -> None:
     ]
     for name, value in rows:
         if value is not None:
-            click.echo(f"{name:<12} {value}")
+            echo(f"{name:<12} {value}")
 
 
 def _print_sentences(policy: TimingPolicy) -> None:
@@ -78,7 +76,7 @@ def _kept(policy: TimingPolicy) -> str | None:
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
     """The runs that a policy rests on, with the trials of the database that they are."""
-    click.echo()
+    echo()
     print_table(
         ["trial", "switch at", "replicate", "accuracy", "diverged", "seconds", "trial_id"],
         [
@@ -98,7 +96,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
     changed = there - sum(trial.agrees for trial in trials)
     but = f", {changed} of them with other results" if changed else ""
     runs, are = counted(len(trials), "run"), "is" if there == 1 else "are"
-    click.echo(f"{there} of {runs} {are} in this database{but}.")
+    echo(f"{there} of {runs} {are} in this database{but}.")
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
@@ -116,29 +114,27 @@ def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
         wanted: What was asked for, as words of a command line.
     """
     policy, cluster = suggestion.policy, suggestion.identity.cluster
-    click.echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
-    click.echo()
+    echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
+    echo()
     _print_sentences(policy)
-    click.echo()
-    click.echo(f"How its job differs from {shlex.join(wanted)}:")
+    echo()
+    echo(f"How its job differs from {shlex.join(wanted)}:")
     for words in suggestion.differences or ("nothing that is known",):
         print_text(f"- {words}")
-    click.echo()
-    click.echo("Verify it with a search of its own:")
-    click.echo(f"  {shlex.join(['syncswitch-search', 'run', *wanted])}")
-    click.echo("See what it rests on:")
-    click.echo(
-        f"  syncswitch-search policy show {policy.fingerprint[:12]} --version {policy.version}"
-    )
+    echo()
+    echo("Verify it with a search of its own:")
+    echo(f"  {shlex.join(['syncswitch-search', 'run', *wanted])}")
+    echo("See what it rests on:")
+    echo(f"  syncswitch-search policy show {policy.fingerprint[:12]} --version {policy.version}")
 
 
 def print_diff(found: PolicyDiff, first: _Named, second: _Named) -> None:
     """What differs, in rows; what is equal is left out."""
     (name, a), (other, _) = first, second
     if found.is_equal:
-        click.echo(f"{name} and {other} are equal ({a.workload}, {a.cluster})")
+        echo(f"{name} and {other} are equal ({a.workload}, {a.cluster})")
     if found.workload:
-        click.echo(f"The workload of {other} differs from that of {name}:")
+        echo(f"The workload of {other} differs from that of {name}:")
         for difference in found.workload:
             print_text(f"- {difference.text}")
     if found.unknown:
@@ -149,7 +145,7 @@ def print_diff(found: PolicyDiff, first: _Named, second: _Named) -> None:
     ] + _evidence_rows(found.evidence)
     if rows:
         if found.workload or found.unknown:
-            click.echo()
+            echo()
         print_table(["", name, other], rows)
 
 

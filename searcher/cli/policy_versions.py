@@ -26,7 +26,7 @@ from syncswitch.trainers.completion import (
     complete_version,
     complete_workload,
 )
-from syncswitch.trainers.console import EXIT_OK, common_options, print_json
+from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_json
 
 if TYPE_CHECKING:
     from syncswitch.storage.policies import PolicyRegistry
@@ -157,7 +157,7 @@ def _moved(
         )
     else:
         was = "" if before is None else f" (was version {before})"
-        click.echo(f"{found.workload}: {alias} is version {version}{was}")
+        echo(f"{found.workload}: {alias} is version {version}{was}")
     return EXIT_OK
 
 

@@ -10,14 +10,12 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-import click
-
 from syncswitch.searcher.cli.jobs import is_further_job
 from syncswitch.searcher.decision import Progress
 from syncswitch.searcher.reporting import Run
 from syncswitch.searcher.wording import counted
 from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.console import progress_bars, stderr_console, stderr_is_terminal
+from syncswitch.trainers.console import echo, progress_bars, stderr_console, stderr_is_terminal
 from syncswitch.trainers.event_text import event_line, is_remarkable
 
 __all__ = ["BarReporter", "LineReporter", "label_of", "make_reporter"]
@@ -202,4 +200,4 @@ def make_reporter(what: str = "search") -> LineReporter:
     """Bars on a terminal, lines elsewhere."""
     if stderr_is_terminal():
         return BarReporter(what)
-    return LineReporter(lambda line: click.echo(line, err=True), what)
+    return LineReporter(lambda line: echo(line, err=True), what)

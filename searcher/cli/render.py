@@ -6,12 +6,10 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.wording import counted, policy_sentence, promise_sentence
 from syncswitch.storage.records import TimingPolicy
-from syncswitch.trainers.console import print_table, print_text
+from syncswitch.trainers.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
@@ -71,13 +69,13 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
         ["switch at", "runs", "accuracy", "spread", "accepted", "seconds", baseline_title],
         [_setting_cells(setting, cost, policy.first_protocol) for setting in result.settings],
     )
-    click.echo()
+    echo()
     print_text(policy_sentence(policy, cost))
     promise = promise_sentence(policy)
     if promise:
         print_text(promise)
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
-    click.echo(f"  {how_to_use}")
+    echo(f"  {how_to_use}")
 
 
 def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str) -> list[str]:

@@ -12,6 +12,7 @@ from syncswitch.trainers.completion import complete_study, complete_workload
 from syncswitch.trainers.console import (
     EXIT_OK,
     common_options,
+    echo,
     print_json,
     protocols_option,
     workers_option,
@@ -89,5 +90,5 @@ def report(
         }
         print_json(facts)
     else:
-        click.echo(f"report of {data.identity.name} written to {output}; open it in a browser")
+        echo(f"report of {data.identity.name} written to {output}; open it in a browser")
     return EXIT_OK

@@ -10,7 +10,7 @@ import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.wording import accuracy_interval, conditions_text, workers_text
-from syncswitch.trainers.console import EXIT_OK, common_options, print_json, print_table
+from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from syncswitch.storage.analysis.summaries import SettingStatistics
@@ -38,7 +38,7 @@ def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
     if as_json:
         print_json([dataclasses.asdict(setting) for setting in found])
     elif not found:
-        click.echo(nothing_found(reference, "completed run"))
+        echo(nothing_found(reference, "completed run"))
     else:
         _print_settings(found)
     return EXIT_OK
@@ -51,9 +51,9 @@ def _print_settings(found: list[SettingStatistics]) -> None:
         of_workload = list(group)
         one = of_workload[0]
         if not is_first:
-            click.echo()
+            echo()
         is_first = False
-        click.echo(
+        echo(
             f"{one.workload}, {workers_text(one.workers, one.simulated_cluster)} workers,"
             f" {one.first_protocol},{one.second_protocol} [{fingerprint[:12]}]"
             + (f", {conditions}" if conditions else "")

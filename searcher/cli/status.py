@@ -12,7 +12,7 @@ import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.storage.errors import SyncSwitchError
-from syncswitch.trainers.console import EXIT_OK, common_options, print_json, stdout_console
+from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_json, stdout_console
 
 if TYPE_CHECKING:
     from syncswitch.searcher.status import SearchStatus
@@ -68,7 +68,7 @@ def status(
         return EXIT_OK
     if not searches:
         what = "search" if workers is None else f"search on {workers} workers"
-        click.echo(nothing_found(reference, what))
+        echo(nothing_found(reference, what))
         return EXIT_OK
     is_chosen = reference is not None
     watched = {search.study for search in searches if search.is_under_way}

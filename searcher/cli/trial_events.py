@@ -6,10 +6,8 @@ from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from syncswitch.searcher.wording import conditions_text
-from syncswitch.trainers.console import print_table
+from syncswitch.trainers.console import echo, print_table
 
 if TYPE_CHECKING:
     from syncswitch.storage.analysis.trial_filter import TrialChoice
@@ -36,19 +34,19 @@ def print_events(database: Database, choice: TrialChoice, most_rows: int, nothin
         newest.extend(block)
         number += len(block)
     if not newest:
-        click.echo(nothing)
+        echo(nothing)
     for position, (_, rows) in enumerate(groupby(newest, key=lambda row: row.trial_id)):
         if position:
-            click.echo()
+            echo()
         _print_run(list(rows))
     if number > most_rows:
-        click.echo(f"\nthe newest {most_rows:,} of {number:,}; all of them: --format csv")
+        echo(f"\nthe newest {most_rows:,} of {number:,}; all of them: --format csv")
 
 
 def _print_run(rows: list[Any]) -> None:
     first = rows[0]
     conditions = conditions_text(first.online, first.switch_mechanism, first.injections)
-    click.echo(
+    echo(
         f"{first.study} {first.trial_number}, {first.workload}, {first.switch_percent:g} %"
         + (f" [{conditions}]" if conditions else "")
     )

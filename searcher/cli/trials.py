@@ -16,7 +16,7 @@ from syncswitch.searcher.cli.trial_events import print_events
 from syncswitch.searcher.wording import conditions_text, workers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.completion import complete_study
-from syncswitch.trainers.console import EXIT_OK, common_options, print_table
+from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_table
 
 if TYPE_CHECKING:
     from syncswitch.storage.analysis.trial_details import TrialDetails
@@ -116,7 +116,7 @@ def trials(
 
             with whole_file(output, replaces=beginnings()) as file:
                 _export(database, name, choice, kind, file)
-            click.echo(f"{name} written to {output}", err=True)
+            echo(f"{name} written to {output}", err=True)
     return EXIT_OK
 
 
@@ -194,7 +194,7 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
         newest.append(trial)
         number += 1
     if not newest:
-        click.echo(nothing)
+        echo(nothing)
         return
     optional = {
         "workers": any(trial.facts["simulated_cluster"] for trial in newest),
@@ -206,7 +206,7 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
     columns = [name for name in rows[0] if optional.get(name, True)]
     print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
     if number > _MOST_ROWS:
-        click.echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
+        echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
 
 
 def _cells(trial: TrialDetails) -> dict[str, str]:

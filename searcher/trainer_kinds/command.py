@@ -12,6 +12,7 @@ from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, OwnOption, T
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
+from syncswitch.trainers.console import echo
 
 if TYPE_CHECKING:
     from syncswitch.trainers.run_options import ConditionsChoice
@@ -129,7 +130,7 @@ class UsersCommand(TrainerChoice):
             output_folder=self.output_folder,
         )
         if not template.names_switch:
-            click.echo(
+            echo(
                 "note: --command has neither {switch_step} nor {switch_percent}; it has to read"
                 " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment",
                 err=True,

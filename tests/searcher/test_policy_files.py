@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUICK, Invoke, database_file, elsewhere, error_line, export
+from sqlalchemy import text
 
 from syncswitch.storage.engine import open_database
 from syncswitch.storage.policies import PolicyRegistry
@@ -107,3 +108,28 @@ def test_the_schema_is_printed_without_a_database(invoke: Invoke, url: str) -> N
     assert result.exit_code == 0
     assert json.loads(result.stdout) == policy_schema()
     assert not database_file(url).exists()
+
+
+@pytest.mark.usefixtures("one_version")
+def test_the_names_of_an_imported_policy_do_not_steer_the_terminal(
+    invoke: Invoke, url: str
+) -> None:
+    with open_database(url, create=False) as database, database.session() as session:
+        for table, column in (("policies", "workload"), ("workloads", "name")):
+            session.execute(
+                text(f"UPDATE syncswitch_{table} SET {column} = 'x' || char(27) || ']0;evil'")
+            )
+    name = "x\x1b]0;evil"
+    for words in (
+        ["policy", "list"],
+        ["policy", "lookup", name],
+        ["policy", "show", name],
+        ["policy", "lookup", f"{name}-2"],
+        ["trials"],
+        ["settings", name],
+        ["status"],
+        ["cost", name],
+        ["db", "check"],
+    ):
+        result = invoke(*words)
+        assert "\x1b" not in result.output, words
