@@ -217,7 +217,7 @@ def print_table(
         is_text = position == 0 or column == prose
         table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     stdout_console().print(table, markup=False)
 
 

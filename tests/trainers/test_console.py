@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from rich.table import Table
 
 from syncswitch.trainers import console
 
@@ -17,7 +16,7 @@ HARMLESS = "a?]0;evilb?c?d"
         console.print_note,
         console.print_error,
         lambda text: console.print_table(["name"], [[text]]),
-        lambda text: console.stderr_console().print(Table(title=text)),
+        lambda text: console.stderr_console().print(text, markup=False),
         lambda text: console.stdout_console().print(text, style="bold", markup=False),
     ],
 )
