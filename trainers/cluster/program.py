@@ -1,4 +1,4 @@
-"""The traced functions of a training job and the state they work on.
+"""The traced functions of a training job, and calls of them.
 
 The state lives on the parameter server. One function computes a worker-step; it is traced once and
 executed under the device of whichever worker calls it.
@@ -17,16 +17,12 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.placement import Devices
 from syncswitch.trainers.cluster.replicas import Replicas
-from syncswitch.trainers.cluster.shared_update import (
-    SharedState,
-    SharedStatistics,
-    make_shared_update,
-)
+from syncswitch.trainers.cluster.server_steps import ServerSteps
 from syncswitch.trainers.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import ModelState, StateForm
-from syncswitch.trainers.model.tensorflow_api import constant_on, own_executor, tf
+from syncswitch.trainers.model.tensorflow_api import concrete, constant_on, own_executor, tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["HoldUp", "Program", "Push"]
@@ -63,7 +59,7 @@ class Program:
         with tf.device(devices.parameter_server):
             self._optimizer = make_optimizer(workload, self.function.parameters)
             self.form = StateForm(workload, self.function, self._optimizer)
-            self._place_state()
+            self._steps = ServerSteps(self.function, self._optimizer, devices)
         self._kept_hyper_parameters: dict[int, tuple[Any, Any]] = {}
         self._replicas: Replicas | None = None
         # Devices of one process share what one of them holds.
@@ -87,7 +83,7 @@ class Program:
 
     def prepare_hold_ups(self) -> None:
         """Traces steps that can be held up now: not in the middle of a run."""
-        for worker in range(len(self._gradient_slots)):
+        for worker in range(len(self._steps.gradient_slots)):
             self.push_update(worker, 0, 0, 0.0, 0.0, lambda _: None)
             self.push_gradient(worker, 0, 0, lambda _: None)
 
@@ -105,7 +101,7 @@ class Program:
 
     def state(self) -> ModelState:
         """Copies the state from the parameter server; consistent only while nobody trains."""
-        state = self._state
+        state = self._steps.state
         return ModelState(
             state.parameters.numpy(),
             state.slots.numpy(),
@@ -133,7 +129,7 @@ class Program:
     ) -> Push:
         """Computes one gradient and applies it at once. Blocks until it is applied."""
         hyper_parameters = self._hyper_parameters(worker, rate, momentum)
-        rest = hyper_parameters, self._push_counts[worker].handle
+        rest = hyper_parameters, self._steps.push_counts[worker].handle
         if hold_up is not None:
             return self._held_up(worker, worker_step, seed, hold_up, self._halves[1], *rest)
         numbers = self._numbers(worker, worker_step, seed)
@@ -144,7 +140,7 @@ class Program:
         self, worker: int, worker_step: int, seed: int, hold_up: HoldUp | None = None
     ) -> Push:
         """Computes one gradient into the worker's slot. Blocks until it has arrived there."""
-        slot = self._gradient_slots[worker].handle
+        slot = self._steps.gradient_slots[worker].handle
         if hold_up is not None:
             return self._held_up(worker, worker_step, seed, hold_up, self._halves[2], slot)
         numbers = self._numbers(worker, worker_step, seed)
@@ -157,7 +153,7 @@ class Program:
         Returns:
             Updates applied so far.
         """
-        active = np.zeros(len(self._gradient_slots), np.float32)
+        active = np.zeros(len(self._steps.gradient_slots), np.float32)
         active[list(workers)] = 1.0
         return int(self._apply_mean(tf.constant(np.append(active, (rate, momentum)), tf.float32)))
 
@@ -173,7 +169,7 @@ class Program:
         """
         # What the parameter server was doing for the worker ends by itself.
         time.sleep(_SETTLE_SECONDS)
-        count = int(self._push_counts[worker].numpy())
+        count = int(self._steps.push_counts[worker].numpy())
         is_news = count > self._acknowledged[worker]
         self._acknowledged[worker] = count
         return is_news
@@ -217,17 +213,12 @@ class Program:
     @cached_property
     def _halves(self) -> tuple[Any, Any, Any]:
         """A step to the gradient, and what applies it or puts it into a slot."""
-        pulled, computed = tf.zeros([], tf.int64), tf.zeros(self._gradient_slots[0].shape)
+        steps, pulled = self._steps, tf.zeros([], tf.int64)
+        computed = tf.zeros(steps.gradient_slots[0].shape)
         return (
-            tf.function(self._traced_compute, autograph=False).get_concrete_function(
-                *self._worker_data[0], tf.zeros([2], tf.int64)
-            ),
-            tf.function(self._traced_apply, autograph=False).get_concrete_function(
-                pulled, computed, tf.zeros([2]), self._push_counts[0].handle
-            ),
-            tf.function(self._traced_fill_slot, autograph=False).get_concrete_function(
-                pulled, computed, self._gradient_slots[0].handle
-            ),
+            concrete(steps.compute, *self._worker_data[0], tf.zeros([2], tf.int64)),
+            concrete(steps.apply, pulled, computed, tf.zeros([2]), steps.push_counts[0].handle),
+            concrete(steps.fill_slot, pulled, computed, steps.gradient_slots[0].handle),
         )
 
     def _numbers(self, worker: int, worker_step: int, seed: int) -> Any:
@@ -242,41 +233,14 @@ class Program:
             self._kept_hyper_parameters[worker] = ((rate, momentum), tensor)
         return tensor
 
-    def _place_state(self) -> None:
-        form = self.form
-        P, S = form.parameters.size, form.statistics.size
-        self._state = SharedState(
-            tf.Variable(tf.zeros(P), name="parameters"),
-            tf.Variable(tf.zeros(form.slots.size), name="slots"),
-            tf.Variable(tf.zeros(S), name="statistics"),
-            tf.Variable(tf.zeros([], tf.int64), name="updates"),
-        )
-        self._update = make_shared_update(self._optimizer, self._state)
-        self._statistics = SharedStatistics(self._state.statistics, self.function.move)
-        # A slot of its own for each worker: a sum in arrival order would not be repeatable.
-        self._gradient_slots = [
-            tf.Variable(tf.zeros(P + S + 1), name=f"gradient_{worker}")
-            for worker in range(len(self._devices.workers))
-        ]
-        # What a worker did not live to acknowledge: was it applied?
-        self._push_counts = [
-            tf.Variable(tf.zeros([], tf.int64), name=f"pushes_{worker}")
-            for worker in range(len(self._devices.workers))
-        ]
-
     def _trace(self) -> None:
         """Traces everything and executes it once on each worker, so that no trial pays for it."""
-        data, step_and_seed = self._worker_data[0], tf.zeros([2], tf.int64)
-        workers = range(len(self._gradient_slots))
+        steps, workers = self._steps, range(len(self._steps.gradient_slots))
+        count, slot = steps.push_counts[0].handle, steps.gradient_slots[0].handle
+        batch = *self._worker_data[0], tf.zeros([2], tf.int64)
         try:
-            self._step_and_apply = tf.function(
-                self._traced_step_and_apply, autograph=False
-            ).get_concrete_function(
-                *data, step_and_seed, tf.zeros([2]), self._push_counts[0].handle
-            )
-            self._step_to_slot = tf.function(
-                self._traced_step_to_slot, autograph=False
-            ).get_concrete_function(*data, step_and_seed, self._gradient_slots[0].handle)
+            self._step_and_apply = concrete(steps.step_and_apply, *batch, tf.zeros([2]), count)
+            self._step_to_slot = concrete(steps.step_to_slot, *batch, slot)
             for worker in workers:
                 self.push_update(worker, 0, 0, 0.0, 0.0)
                 self.push_gradient(worker, 0, 0)
@@ -285,132 +249,18 @@ class Program:
                 f"workload {self._workload.name!r}: model, data and loss do not fit together: "
                 f"{one_line(error)}"
             ) from error
-        self._load = tf.function(self._traced_load, autograph=False).get_concrete_function(
-            *(
-                tf.zeros(layout.size)
-                for layout in (self.form.parameters, self.form.slots, self.form.statistics)
-            ),
-            tf.zeros([], tf.int64),
-        )
-        self._copy = tf.function(self._traced_copy, autograph=False).get_concrete_function()
-        self._apply_mean = tf.function(
-            self._traced_apply_mean, autograph=False
-        ).get_concrete_function(tf.zeros(len(workers) + 2))
+        layouts = (self.form.parameters, self.form.slots, self.form.statistics)
+        empty = [tf.zeros(layout.size) for layout in layouts]
+        self._load = concrete(steps.load, *empty, tf.zeros([], tf.int64))
+        self._copy = concrete(steps.copy)
+        self._apply_mean = concrete(steps.apply_mean, tf.zeros(len(workers) + 2))
         self.apply_round(workers, 0.0, 0.0)
-
-    def _traced_load(self, parameters: Any, slots: Any, statistics: Any, updates: Any) -> Any:
-        with tf.device(self._devices.parameter_server):
-            # Functions run stateful operations in the order in which they were traced.
-            self._state.parameters.assign(parameters)
-            self._state.slots.assign(slots)
-            self._state.statistics.assign(statistics)
-            self._state.updates.assign(updates)
-            for count in self._push_counts:
-                count.assign(tf.zeros([], tf.int64))
-            return self._state.updates.read_value()
-
-    def _traced_copy(self) -> Any:
-        with tf.device(self._devices.parameter_server):
-            state = self._state
-            copied = (state.parameters, state.statistics, state.updates)
-            return [tf.identity(variable.read_value()) for variable in copied]
-
-    def _traced_step_and_apply(
-        self, inputs: Any, labels: Any, step_and_seed: Any, hyper_parameters: Any, count: Any
-    ) -> Any:
-        pulled, computed = self._compute(inputs, labels, step_and_seed)
-        return self._traced_apply(pulled, computed, hyper_parameters, count)
-
-    def _traced_step_to_slot(self, inputs: Any, labels: Any, step_and_seed: Any, slot: Any) -> Any:
-        pulled, computed = self._compute(inputs, labels, step_and_seed)
-        return self._traced_fill_slot(pulled, computed, slot)
-
-    def _traced_compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> Any:
-        pulled, computed = self._compute(inputs, labels, step_and_seed)
-        with tf.device(self._devices.beside_steps):
-            return tf.identity(pulled), computed, tf.identity(computed[-1])
-
-    def _traced_apply(self, pulled: Any, computed: Any, hyper_parameters: Any, count: Any) -> Any:
-        message = tf.concat([computed, hyper_parameters], 0)
-        with tf.device(self._devices.parameter_server):
-            computed, rate, momentum = tf.split(message, [computed.shape[0], 1, 1])
-            gradient, contribution, loss = self._parts(computed)
-            with tf.control_dependencies(self._moved(contribution)):
-                pushed = self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
-            with tf.control_dependencies([pushed]):
-                one = tf.ones([], tf.int64)
-                counted = tf.raw_ops.AssignAddVariableOp(resource=count, value=one)
-            with tf.control_dependencies([counted]):
-                return _acknowledgement(loss, pulled, pushed)
-
-    def _traced_fill_slot(self, pulled: Any, computed: Any, slot: Any) -> Any:
-        with tf.device(self._devices.parameter_server):
-            written = tf.raw_ops.AssignVariableOp(resource=slot, value=computed)
-            with tf.control_dependencies([written]):
-                pushed = self._state.updates.read_value()
-            return _acknowledgement(self._parts(computed)[2], pulled, pushed)
-
-    def _traced_apply_mean(self, active_rate_momentum: Any) -> Any:
-        with tf.device(self._devices.parameter_server):
-            n = len(self._gradient_slots)
-            active, rate, momentum = tf.split(active_rate_momentum, [n, 1, 1])
-            slots = tf.stack([slot.read_value() for slot in self._gradient_slots])
-            # Not a weighted sum: what a lost worker left in its slot may be no number.
-            mean = tf.reduce_mean(tf.boolean_mask(slots, active > 0), axis=0)
-            gradient, contribution, _ = self._parts(mean)
-            with tf.control_dependencies(self._moved(contribution)):
-                return self._update.apply(gradient, tf.squeeze(rate), tf.squeeze(momentum))
-
-    def _compute(self, inputs: Any, labels: Any, step_and_seed: Any) -> tuple[Any, Any]:
-        """Traces pulling the state and computing one batch.
-
-        Each tensor that crosses from server to server is a call of its own, so what belongs
-        together crosses as one.
-
-        Returns:
-            On the parameter server, updates applied before the pull; on the worker, gradient,
-            contribution to the statistics, and loss as one vector.
-        """
-        with tf.device(self._devices.parameter_server):
-            pulled = self._state.updates.read_value()
-            # The count is read first: staleness may be counted one too high, never too low.
-            with tf.control_dependencies([pulled]):
-                state = self._state.parameters.read_value()
-                if self.function.statistics.size:
-                    state = tf.concat([state, self._state.statistics.read_value()], 0)
-        # Onto the worker: what follows would otherwise run where the variables are.
-        state = tf.identity(state)
-        parameters, statistics = tf.split(
-            state, [self.function.parameters.size, self.function.statistics.size]
-        )
-        with tf.device(self._devices.beside_steps):
-            batch = self.function.batch(inputs, labels, step_and_seed[0], step_and_seed[1])
-        loss, gradient, contribution = self.function.gradient(parameters, statistics, *batch)
-        return pulled, tf.concat([gradient, contribution, [tf.cast(loss, tf.float32)]], 0)
-
-    def _moved(self, contribution: Any) -> list[Any]:
-        """Traces moving the statistics as they are by then; the operations to depend on."""
-        if not self.function.statistics.size:
-            return []
-        return [self._statistics.apply(contribution)]
-
-    def _parts(self, computed: Any) -> tuple[Any, Any, Any]:
-        """Gradient, contribution to the statistics, and loss of what `_compute` joined."""
-        gradient, contribution, loss = tf.split(
-            computed, [self.function.parameters.size, self.function.statistics.size, 1]
-        )
-        return gradient, contribution, tf.squeeze(loss)
 
 
 def _placed(tensors: tuple[Any, Any], device: str) -> tuple[Any, Any]:
     with tf.device(device):
         inputs, labels = map(tf.identity, tensors)
         return inputs, labels
-
-
-def _acknowledgement(loss: Any, pulled: Any, pushed: Any) -> Any:
-    # One tensor, one fetch; float64 holds every count exactly up to 2**53.
-    return tf.stack([tf.cast(value, tf.float64) for value in (loss, pulled, pushed)])
 
 
 def _push(acknowledgement: Any) -> Push:

@@ -13,7 +13,7 @@ from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, make_optimizer
 from syncswitch.trainers.model.state import ModelState
-from syncswitch.trainers.model.tensorflow_api import constant_on, tf
+from syncswitch.trainers.model.tensorflow_api import concrete, constant_on, tf
 from syncswitch.trainers.workload import Workload
 
 __all__ = ["Replicas"]
@@ -172,9 +172,9 @@ class Replicas:
             id(optimizer): self._traced(optimizer) for optimizer in dict.fromkeys(self._optimizers)
         }
         self._steps = [traced[id(optimizer)] for optimizer in self._optimizers]
-        self._read_averaged_part = _concrete(self._traced_read_averaged_part, handle)
-        self._overwrite = _concrete(_traced_overwrite, tf.zeros(sum(self._sizes)), handle)
-        self._overwrite_averaged_part = _concrete(
+        self._read_averaged_part = concrete(self._traced_read_averaged_part, handle)
+        self._overwrite = concrete(_traced_overwrite, tf.zeros(sum(self._sizes)), handle)
+        self._overwrite_averaged_part = concrete(
             self._traced_overwrite_averaged_part, tf.zeros(self._averaged_size), handle
         )
         # Once on each worker, so that no trial pays for it.
@@ -185,7 +185,7 @@ class Replicas:
         self.average(workers)
 
     def _traced(self, optimizer: Optimizer) -> Any:
-        return _concrete(
+        return concrete(
             partial(self._traced_step, optimizer),
             *self._worker_data[0],
             tf.zeros([3], tf.int64),
@@ -261,10 +261,6 @@ def _optimizers(workload: Workload, function: ModelFunction, devices: Devices) -
         with tf.device(device):
             found.append(make_optimizer(workload, function.parameters))
     return found
-
-
-def _concrete(body: Any, *arguments: Any) -> Any:
-    return tf.function(body, autograph=False).get_concrete_function(*arguments)
 
 
 def _traced_overwrite(value: Any, replica: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,6 +51,7 @@ with _quiet():
 
 __all__ = [
     "TRANSIENT_ERRORS",
+    "concrete",
     "constant_on",
     "is_initialized",
     "own_executor",
@@ -86,6 +87,11 @@ def constant_on(device: str, values: Sequence[float], dtype: Any) -> Any:
     local = tf.constant(values, dtype)
     with tf.device(device):
         return tf.identity(local)
+
+
+def concrete(body: Callable[..., Any], *arguments: Any) -> Any:
+    """Traces a function for arguments like these."""
+    return tf.function(body, autograph=False).get_concrete_function(*arguments)
 
 
 @contextmanager
