@@ -12,17 +12,27 @@ from .clusters import VARIED
 
 @pytest.fixture(scope="module")
 def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
-    """Makes simulated trainers; the same one again for the same arguments."""
-    from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+    """Makes simulated trainers; the same one again for the same arguments.
+
+    One gradient is computed at a time, as a call for several takes long to compile, unless
+    `is_batched`: then as many as usual.
+    """
+    from syncswitch.trainers.simulated import trainer
 
     trainers: dict[Any, Any] = {}
 
-    def make(workload: Any, workers: int, profile: Any = VARIED) -> Any:
-        key = (id(workload), workers, profile.digest)
+    def make(
+        workload: Any, workers: int, profile: Any = VARIED, *, is_batched: bool = False
+    ) -> Any:
+        key = (id(workload), workers, profile.digest, is_batched)
         if key not in trainers:
-            trainers[key] = (SimulatedTrainer(workload, workers, profile), workload)
+            with pytest.MonkeyPatch.context() as patch:
+                if not is_batched:
+                    patch.setattr(trainer, "_MOST_AT_ONCE", 1)
+                made = trainer.SimulatedTrainer(workload, workers, profile)
+            trainers[key] = (made, workload)
         return trainers[key][0]
 
     yield make
-    for trainer, _ in trainers.values():
-        trainer.close()
+    for made, _ in trainers.values():
+        made.close()

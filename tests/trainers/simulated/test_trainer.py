@@ -193,7 +193,7 @@ def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
         print(measured(SimulatedTrainer(DENSE, 4, VARIED).train(spec)))
     """
     spec = spec_of(DENSE, 4, 30.0, protocols=("dssp:1-3", "asp"))
-    record = make_trainer(DENSE, 4).train(spec)
+    record = make_trainer(DENSE, 4, is_batched=True).train(spec)
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
@@ -390,7 +390,7 @@ class TestLargeClusters:
     def test_a_thousand_workers_train(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
         """2 rounds, or 2048 pushes whose gradients are 1023 updates old."""
         workers = 1024
-        trainer = make_trainer(HASTE, workers, EVEN)
+        trainer = make_trainer(HASTE, workers, EVEN, is_batched=True)
         found = final(trainer, spec_of(HASTE, workers, 100.0, profile=EVEN), tmp_path)
         parameters, _ = momentum_answer([10.24] * 2, 0.9)
         np.testing.assert_allclose(flat(found.parameters), parameters, rtol=1e-4)
