@@ -57,8 +57,12 @@ TRIAL_FACTS = Table(
     Column(
         "converged_accuracy",
         Double,
-        comment="mean accuracy of the last 5 evaluations, those in a fork's prefix included; of an"
-        " imported run the last one's; 0 to 1",
+        comment="mean accuracy of the last evaluations, those in a fork's prefix included, 0 to 1",
+    ),
+    Column(
+        "converged_evaluations",
+        Integer,
+        comment="of so many: 5, or all of a shorter run; 1 if imported; null if unknown",
     ),
     Column("final_accuracy", Double, comment="of the last evaluation, 0 to 1"),
     Column("converged", Boolean, comment="whether the last 5 evaluations span at most 0.1 pp"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from syncswitch.storage.records import Evaluation, PhaseRecord
+from syncswitch.storage.records import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 
 __all__ = [
     "CONVERGENCE_EVALUATIONS",
@@ -17,7 +17,6 @@ __all__ = [
     "whole_run_seconds",
 ]
 
-CONVERGENCE_EVALUATIONS = 5
 CONVERGENCE_SPAN = 0.001
 
 _SHORTEST_PHASE_SECONDS = 1e-9  # that has a throughput; the view has the same

@@ -198,6 +198,7 @@ class TrialRow(Base):
     switch_mechanism: Mapped[str] = mapped_column(String(16), server_default="hot")
     injections: Mapped[str | None] = mapped_column(Text)
     speculative: Mapped[bool] = mapped_column(server_default=false())
+    converged_evaluations: Mapped[int | None]
 
     workload: Mapped[WorkloadRow] = relationship()
 

@@ -27,6 +27,10 @@ LARGEST_SEED = 2**31 - 1
 """Of a run: fits everything that takes a seed."""
 
 
+CONVERGENCE_EVALUATIONS = 5
+"""So many of the last evaluations of a run make its converged accuracy."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadIdentity:
     """What makes two jobs the same for a timing policy.
@@ -233,7 +237,9 @@ class TrialRecord:
         phases: One for each protocol that ran; of a fork likewise.
         converged_accuracy: Mean of the last 5 evaluations, inherited ones included (finite also
             for a diverged run).
-        converged: Whether these 5, all after the last learning-rate decay, span at most 0.1 pp.
+        converged_evaluations: It is the mean of so many, or of all where there are fewer: 5 in a
+            run that was made here.
+        converged: Whether the last 5, all after the last learning-rate decay, span at most 0.1 pp.
         diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
         stopped_early: The observer answered "stop".
         training_seconds: Training time until its end or stop, a fork's prefix included, start-up
@@ -266,6 +272,7 @@ class TrialRecord:
     software: Mapping[str, str] = field(default_factory=dict)
     checkpoints: Mapping[float, Path] = field(default_factory=dict)
     events: tuple[RunEvent, ...] = ()
+    converged_evaluations: int = CONVERGENCE_EVALUATIONS
 
     @property
     def final_accuracy(self) -> float:

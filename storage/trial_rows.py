@@ -90,6 +90,8 @@ def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
     row.state = "complete"
     row.failure = None
     row.converged_accuracy = record.converged_accuracy
+    known = len(record.spec.inherited_evaluations) + len(record.evaluations)
+    row.converged_evaluations = min(record.converged_evaluations, known)
     row.final_accuracy = record.final_accuracy
     row.converged = record.converged
     row.diverged = record.diverged

@@ -147,6 +147,7 @@ class StoredTrial:
     speculative: bool
     state: str
     converged_accuracy: float | None
+    converged_evaluations: int | None
     final_accuracy: float | None
     converged: bool | None
     diverged: bool | None

@@ -10,7 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
+from syncswitch.storage.records import (
+    CONVERGENCE_EVALUATIONS,
+    Evaluation,
+    PhaseRecord,
+    WorkloadIdentity,
+)
 from syncswitch.trainers.phases import RunClock, cut_phases, joined_phases
 from syncswitch.trainers.schedule import percent_to_worker_steps
 
@@ -40,6 +45,7 @@ class RecordedRun:
         switch_overhead_seconds: As in `TrialRecord`.
         seed: None where nobody recorded it.
         stopped_early: It was not made to its end.
+        converged_evaluations: `accuracy` is the mean of so many, or of all where there are fewer.
         name: What tells it from the other runs of its workload, for people and checkpoints.
     """
 
@@ -54,6 +60,7 @@ class RecordedRun:
     switch_overhead_seconds: float = 0.0
     seed: int | None = None
     stopped_early: bool = False
+    converged_evaluations: int = CONVERGENCE_EVALUATIONS
     name: str = ""
 
     @property
@@ -245,6 +252,7 @@ def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
         switch_overhead_seconds=trial.switch_overhead_seconds or 0.0,
         seed=trial.seed,
         stopped_early=bool(trial.stopped_early),
+        converged_evaluations=trial.converged_evaluations or CONVERGENCE_EVALUATIONS,
         name=trial.source or f"{trial.study} trial {trial.trial_number}",
     )
 

@@ -10,7 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.metrics import converged_accuracy, is_converged
+from syncswitch.storage.metrics import (
+    CONVERGENCE_EVALUATIONS,
+    converged_accuracy,
+    is_converged,
+)
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.phases import cut_phases
@@ -117,6 +121,7 @@ class _Outcome:
     converged: bool
     diverged: bool
     stopped_early: bool
+    converged_evaluations: int = CONVERGENCE_EVALUATIONS
 
 
 class _Play:
@@ -187,6 +192,7 @@ class _Play:
             converged=not run.diverged and self._is_converged(run.evaluations),
             diverged=run.diverged,
             stopped_early=run.stopped_early,
+            converged_evaluations=run.converged_evaluations,
         )
 
     def _is_converged(self, evaluations: tuple[Evaluation, ...]) -> bool:
@@ -212,6 +218,7 @@ class _Play:
             host=socket.gethostname(),
             software=software_versions(),
             checkpoints=self._checkpoints,
+            converged_evaluations=outcome.converged_evaluations,
         )
 
     def _report_progress(self, worker_step: int) -> None:

@@ -307,6 +307,7 @@ def _trial_values(run: RecordedRun) -> dict[str, Any]:
     ):
         values[name] = getattr(measured, name) if measured else None
     values["converged_accuracy"] = values["final_accuracy"]
+    values["converged_evaluations"] = 1 if measured else None
     values["inherited_seconds"] = 0.0 if measured else None
     return values
 

@@ -264,6 +264,7 @@ def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> No
             "switch_mechanism": "hot",
             "injections": None,
             "speculative": False,
+            "converged_evaluations": 5 if old["state"] == "complete" else None,
         }
     assert 0 < reached < len(after["syncswitch_trials"])
     for row in after["syncswitch_phases"]:
@@ -431,6 +432,38 @@ def test_revision_0007_has_a_policy_that_promises_something(loaded: Load) -> Non
     assert (policy.study, policy.reason) == ("promise", "saves no time")
 
 
+@pytest.mark.parametrize("file", GOLDEN[1:8], ids=lambda file: file.stem)
+def test_revision_0008_says_of_how_many_tests_an_accuracy_is_the_mean(
+    file: Path, loaded: Load
+) -> None:
+    url = loaded(file)
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        found = set()
+        for trial in store.trials():
+            own = len(store.curves(trial.fingerprint).get(trial.trial_id, ()))
+            known = min(5, own) if trial.source is None else 1
+            expected = None if trial.converged_accuracy is None else known
+            assert trial.converged_evaluations == expected
+            found.add((trial.source is None, expected))
+        assert {(True, 5), (True, None), (False, 1)} <= found
+
+
+def test_revision_0008_knows_nothing_of_replayed_runs(loaded: Load) -> None:
+    url = loaded(GOLDEN[1])
+    engine = create_engine(driver_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE syncswitch_searches SET trainer = 'replay'"))
+    engine.dispose()
+    upgrade_database(url)
+    with open_database(url, create=False) as database:
+        trials = TrialStore(database).trials()
+    own = {trial.converged_evaluations for trial in trials if trial.source is None}
+    assert own == {None}
+    assert 1 in {trial.converged_evaluations for trial in trials if trial.source is not None}
+
+
 @contextmanager
 def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
     """Acts before the first statement of this process that starts so; `COMMIT` counts as one."""
@@ -469,6 +502,7 @@ def child(work: Callable[[], object]) -> int | None:
         "CREATE TABLE syncswitch_events",
         "ALTER TABLE syncswitch_trials ADD COLUMN speculative",
         "UPDATE syncswitch_alembic_version SET version_num='0007'",
+        "UPDATE syncswitch_trials AS t SET converged_evaluations",
         "COMMIT",
     ],
 )

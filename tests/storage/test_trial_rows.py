@@ -19,13 +19,20 @@ from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.health import storage_findings
 from syncswitch.storage.inspection import Content
 from syncswitch.storage.models import TrialRow
-from syncswitch.storage.records import RunEvent, TrialRecord
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.trials import CANCELLED, Fork, StoredTrial, TrialStore
 from tests.storage.filled import OWNER, complete
 
 STUDY = "digits-1"
 COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
-RESULT = ("converged_accuracy", "final_accuracy", "converged", "diverged", "stopped_early")
+RESULT = (
+    "converged_accuracy",
+    "converged_evaluations",
+    "final_accuracy",
+    "converged",
+    "diverged",
+    "stopped_early",
+)
 
 
 @pytest.fixture
@@ -96,6 +103,17 @@ def test_a_cancelled_run_has_failed_and_keeps_what_it_cost(
     assert trial.paid_seconds == part.paid_seconds == 2.0
     (row,) = facts(database)
     assert (row["paid_seconds"], row["software"]) == (2.0, part.software)
+
+
+@pytest.mark.parametrize(("inherited", "averaged"), [(0, 2), (2, 4), (9, 5)])
+def test_an_accuracy_is_the_mean_of_five_tests_or_of_all(
+    store: TrialStore, record: TrialRecord, inherited: int, averaged: int
+) -> None:
+    before = tuple(Evaluation(10 * n, 0.1, 0.5, 1.0) for n in range(inherited))
+    spec = replace(record.spec, inherited_evaluations=before)
+    store.begin(STUDY, 0, spec, OWNER)
+    store.complete(STUDY, 0, replace(record, spec=spec))
+    assert stored(store).converged_evaluations == averaged
 
 
 def test_a_cancelled_run_has_no_result(

@@ -332,6 +332,7 @@ class TestRead:
             evaluations=measured.evaluations,
             phases=measured.phases,
             switch_overhead_seconds=100.0,
+            converged_evaluations=1,
             name="a log",
         )
         assert hearsay == RecordedRun(12.5, 0.0, 0.0, diverged=True, name="by hearsay")

@@ -141,6 +141,12 @@ class TestStops:
         assert record.converged_accuracy == pytest.approx(sum(accuracies) / len(accuracies))
         assert record.stopped_early
 
+    def test_the_accuracy_of_a_whole_run_is_its_recordings(self) -> None:
+        runs = tuple(replace(run, converged_evaluations=1) for run in RECORDING.runs)
+        trainer = ReplayTrainer(replace(RECORDING, runs=runs))
+        assert trainer.train(spec(50.0)).converged_evaluations == 1
+        assert trainer.train(spec(50.0), stopping_at(12)).converged_evaluations == 5
+
     def test_a_stopped_fork_pays_from_its_checkpoint_on(self, tmp_path: Path) -> None:
         trainer = ReplayTrainer(RECORDING)
         prefix = trainer.train(

@@ -6,8 +6,8 @@ failed run and one under way, since revision 0002 also imported runs, a fork and
 since revision 0003 also options, checkpoints, a confidence and runs that were stopped, since
 revision 0004 also a search on a simulated cluster, since revision 0005 also one under stragglers
 with the events of its runs, since revision 0006 also runs that began in advance, one of them
-cancelled, since revision 0007 also a policy that promises what later runs keep, beside Optuna's
-tables.
+cancelled, since revision 0007 also a policy that promises what later runs keep, since revision
+0008 also of how many evaluations an accuracy is the mean, beside Optuna's tables.
 
 The policy files beside it are what `write_policy` wrote at each schema version.
 """

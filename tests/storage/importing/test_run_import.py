@@ -102,6 +102,7 @@ class TestAdd:
         assert (trial.setting_percent, trial.switch_percent, trial.replicate) == (50.0, 40.0, 2)
         assert (trial.state, trial.diverged, trial.converged) == ("complete", False, True)
         assert trial.converged_accuracy == trial.final_accuracy == 0.9
+        assert trial.converged_evaluations == 1
         assert (trial.training_seconds, trial.inherited_seconds) == (3.0, 0.0)
         assert (trial.switch_overhead_seconds, trial.worker_steps) == (0.25, 1000)
         assert (trial.started_at, trial.ended_at) == (MEASURED.started_at, MEASURED.ended_at)
