@@ -203,9 +203,9 @@ class TestTheSwitch:
         program = trainer._program
         push_update, apply_round = program.push_update, program.apply_round
 
-        def push(worker: int, step: int, seed: int, rate: float, momentum: float) -> Any:
+        def push(worker: int, step: int, seed: int, rate: float, *rest: Any) -> Any:
             pushes.append((step, rate))
-            return push_update(worker, step, seed, rate, momentum)
+            return push_update(worker, step, seed, rate, *rest)
 
         def apply(workers: Any, rate: float, momentum: float) -> Any:
             rounds.append((len(workers), rate))
