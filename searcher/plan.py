@@ -21,6 +21,9 @@ __all__ = ["SearchPlan", "replicate_seed", "study_name"]
 # with the study.
 _FIRST_WRITERS = {"related", "wanted"}
 
+_MOST_RUNS = 10_000  # more than any search makes
+_MOST_USES = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
@@ -48,7 +51,7 @@ class SearchPlan:
         """
         rule = self.rule
         _require(1 <= rule.settings <= 30, "--settings", rule.settings, "a whole number, 1 to 30")
-        _require(rule.runs >= 1, "--runs", rule.runs, "a whole number of 1 or more")
+        _require_count(rule.runs, "--runs", _MOST_RUNS)
         _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
         _check_criterion(rule)
         _check_options(rule.options)
@@ -130,8 +133,8 @@ def _check_criterion(rule: Rule) -> None:
 
 def _check_options(options: Mapping[str, Any]) -> None:
     for name in ("uses", "baseline_runs", "least_runs", "target_runs"):
-        value = options.get(name, 1)
-        _require(value >= 1, f"--{name.replace('_', '-')}", value, "a whole number of 1 or more")
+        most = _MOST_USES if name == "uses" else _MOST_RUNS
+        _require_count(options.get(name, 1), f"--{name.replace('_', '-')}", most)
     budget = options.get("budget", 1.0)
     _require(
         math.isfinite(budget) and budget > 0,
@@ -139,6 +142,10 @@ def _check_options(options: Mapping[str, Any]) -> None:
         budget,
         "above 0, in trainings with the first protocol alone, such as 5",
     )
+
+
+def _require_count(value: int, option: str, most: int) -> None:
+    _require(1 <= value <= most, option, value, f"a whole number, 1 to {most}")
 
 
 def _require(fits: bool, option: str, value: object, allowed: str) -> None:

@@ -73,7 +73,10 @@ class FatalError(SyncSwitchError):
 
 def one_line(error: BaseException) -> str:
     """An error of somebody else's as a part of one line: its class and the start of its text."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # it is code of somebody else's
+        text = ""
     if len(text) > _LONGEST_QUOTE:
         text = f"{text[:_LONGEST_QUOTE]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

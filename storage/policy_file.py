@@ -22,6 +22,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.plain_file import check_plain_file
 from syncswitch.storage.records import (
     Evidence,
     RegisteredWorkload,
@@ -57,6 +58,7 @@ _VERSIONS: dict[int, type[_AnyDocument]] = {
     3: DocumentVersion3,
     4: Document,
 }
+_MOST_BYTES = 256 << 20
 _EXPORT = "export it again with `syncswitch-search policy export`"
 
 
@@ -182,6 +184,7 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
 
 def _parsed(path: str | Path) -> dict[str, Any]:
     try:
+        check_plain_file(Path(path), _MOST_BYTES)
         # Some editors put a byte order mark in front.
         content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ import click
 
 from syncswitch.storage.defaults import DEFAULT_URL as DEFAULT_STORAGE_URL
 from syncswitch.storage.defaults import ENVIRONMENT_VARIABLE as STORAGE_VARIABLE
-from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
 from syncswitch.trainers.completion import complete_protocols
 from syncswitch.trainers.program import EXIT_INTERRUPTED
 
@@ -35,6 +36,7 @@ __all__ = [
     "EXIT_USAGE",
     "PROTOCOLS_HELP",
     "STORAGE_VARIABLE",
+    "FiniteRange",
     "ProgramCommand",
     "ProgramGroup",
     "common_options",
@@ -100,7 +102,24 @@ class _Program(click.Command):
 
         if not standalone_mode:
             return call()
+        for word in sys.argv[1:] if args is None else args:
+            if any("\ud800" <= letter <= "\udfff" for letter in word):
+                print_error(f"the argument {word!a} is not UTF-8 text; write it as such")
+                sys.exit(EXIT_USAGE)
         sys.exit(_status_of(call))
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; unlike its base it refuses NaN, which is in none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 class ProgramCommand(_Program):
@@ -136,12 +155,14 @@ def _status_of(call: Callable[[], Any]) -> int:
         _trace()
         print_error(str(error))
         return EXIT_FAILED
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return _reader_left()
         _trace()
         hint = "" if _debug.get() else "; --debug shows where"
-        print_error(f"unexpected {type(error).__name__}: {error}{hint}")
+        print_error(f"unexpected {one_line(error)}{hint}")
         return EXIT_FAILED
     finally:
         _debug.reset(token)

@@ -198,7 +198,9 @@ def users_code(workload: Workload, part: str) -> Iterator[None]:
             yield
     except SyncSwitchError:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise WorkloadError(
             f"workload {workload.name!r}: {part}() failed with {one_line(error)}; "
             f"call it alone to see where"
@@ -223,9 +225,9 @@ def load_workload(reference: str) -> Workload:
     try:
         with redirect_stdout(sys.stderr):
             module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    except WorkloadError:
+    except (WorkloadError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise WorkloadError(
             f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
             f"try it alone: {_import_hint(place)}"

@@ -80,7 +80,7 @@ class _Row:
 )
 @click.option(
     "--simulations",
-    type=click.IntRange(min=10),
+    type=click.IntRange(10, 1_000_000),
     default=1000,
     show_default=True,
     help="Searches to replay.",

@@ -60,7 +60,7 @@ __all__ = ["evaluate"]
 @conditions_options
 @click.option(
     "--runs",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 10_000),
     default=3,
     show_default=True,
     help="Runs of each setting, recorded ones included.",

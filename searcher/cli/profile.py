@@ -12,6 +12,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.completion import complete_profile, complete_workload
 from syncswitch.trainers.console import (
     EXIT_OK,
+    FiniteRange,
     common_options,
     debug_option,
     json_option,
@@ -68,7 +69,7 @@ def show(source: str) -> int:
 @workers_option(None)
 @click.option(
     "--variation",
-    type=click.FloatRange(0, 10),
+    type=FiniteRange(0, 10),
     default=0.1,
     show_default=True,
     help="Standard deviation over mean of a worker's step; measured times do not tell it.",

@@ -12,7 +12,14 @@ import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.storage.errors import SyncSwitchError
-from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_json, stdout_console
+from syncswitch.trainers.console import (
+    EXIT_OK,
+    FiniteRange,
+    common_options,
+    echo,
+    print_json,
+    stdout_console,
+)
 
 if TYPE_CHECKING:
     from syncswitch.searcher.status import SearchStatus
@@ -29,7 +36,7 @@ __all__ = ["status"]
     "--interval",
     "interval_seconds",
     metavar="SECONDS",
-    type=click.FloatRange(0.2, 3600),
+    type=FiniteRange(0.2, 3600),
     default=2.0,
     show_default=True,
     help="Between two looks at the database, on a terminal.",

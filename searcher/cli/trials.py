@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["trials"]
 
+_LARGEST = 2**31 - 1  # that every database can compare with
 _MOST_ROWS = 1000  # of a table that somebody reads
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -64,7 +65,9 @@ _FORMATS = ("table", "csv", "json", "parquet")
     shell_complete=complete_study,
     help="Only the runs of this search.",
 )
-@click.option("--number", type=click.IntRange(min=0), help="Only the run of this number in it.")
+@click.option(
+    "--number", type=click.IntRange(0, _LARGEST), help="Only the run of this number in it."
+)
 @common_options
 def trials(
     reference: str | None,

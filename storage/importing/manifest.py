@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing.run_logs import LARGEST_STEP
+from syncswitch.storage.plain_file import check_plain_file
 from syncswitch.storage.records import WorkloadIdentity
 from syncswitch.storage.registry.policy_model import LARGEST_INTEGER
 
@@ -164,6 +165,7 @@ _NEEDED = (
     "workers",
     "total_worker_steps",
 )
+_MOST_BYTES = 256 << 20
 _KNOWN = frozenset({*_NEEDED, "stands_for_percent", "diverged", *_DETAILS})
 
 
@@ -177,6 +179,7 @@ def read_manifest(path: Path) -> Manifest:
         RecordingError: It cannot be read, lacks a column, or has no rows.
     """
     try:
+        check_plain_file(path, _MOST_BYTES)
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             columns = [" ".join(name.lower().split()) for name in next(reader, [])]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.plain_file import check_plain_file
 
 __all__ = [
     "LARGEST_STEP",
@@ -34,6 +35,7 @@ LARGEST_STEP = 2**53
 """So far floats count exactly, and no job ever gets."""
 
 # 9999-12-31: beyond it there is no date.
+_MOST_BYTES = 1 << 30
 _LATEST_SECONDS = 253_402_300_799.0
 
 
@@ -218,6 +220,7 @@ def _read(
     """
     rows = []
     try:
+        check_plain_file(path, _MOST_BYTES)
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             at_time, at_step, at_value = _positions(next(reader, []), measured, path)

@@ -197,7 +197,7 @@ def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invok
         (["--keep", "0.5"], "--keep is 0.5: give a share above 0.5 and below 1, such as 0.95"),
         (["--keep", "nan"], "--keep is nan: give a share above 0.5 and below 1, such as 0.95"),
         (["--keep", "0.9", "--criterion", "mean"], "--keep is for --criterion kept; leave one"),
-        (["--uses", "0"], "--uses is 0: give a whole number of 1 or more"),
+        (["--uses", "0"], "--uses is 0: give a whole number, 1 to 1000000"),
         (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
         (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
         (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.plain_file import open_plain_file
 
 __all__ = ["GrowingFile", "Line", "last_lines", "size_bytes"]
 
@@ -59,7 +60,7 @@ class GrowingFile:
 
     def _next_block(self) -> bytes:
         try:
-            with self._path.open("rb") as file:
+            with open_plain_file(self._path) as file:
                 if file.seek(0, 2) < self._offset:
                     self._offset, self._rest, self._number = 0, b"", 0
                 file.seek(self._offset)
@@ -79,10 +80,10 @@ class GrowingFile:
 def last_lines(path: Path, count: int) -> list[str]:
     """The end of a file, however long that is; empty lines are left out, and so is a lost file."""
     try:
-        with path.open("rb") as file:
+        with open_plain_file(path) as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return []
     return list(deque((line.strip() for line in text.splitlines() if line.strip()), count))
 

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.plain_file import check_plain_file
 from syncswitch.storage.whole_file import whole_file
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "write_profile",
 ]
 
+_MOST_BYTES = 16 << 20
 _PACKAGE = "syncswitch.trainers.simulated"
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 # Limits within which every time that follows from them is a number.
@@ -127,6 +129,7 @@ def load_profile(source: str) -> ClusterProfile:
         if source in profile_names():
             content = (resources.files(_PACKAGE) / "profiles" / f"{source}.json").read_bytes()
         else:
+            check_plain_file(Path(source), _MOST_BYTES)
             content = Path(source).read_bytes()
     except OSError as error:
         raise UserError(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,10 @@ def test_only_the_end_is_shown(path: Path) -> None:
     assert last_lines(path, 2) == ["last", "end"]
     assert size_bytes(path) > 50_000
     assert size_bytes(path.with_name("none")) == 0
+
+
+def test_a_pipe_in_the_place_of_the_file_is_refused(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="cannot be read: it is no plain file"):
+        list(GrowingFile(path).new_lines())
+    assert last_lines(path, 3) == []
