@@ -8,8 +8,9 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.liveness import is_run_by_anyone
-from syncswitch.searcher.study_tables import missing_study_tables, open_storage
+from syncswitch.searcher.study_tables import missing_study_tables, open_storage, readable
 from syncswitch.storage.engine import Database, examined
+from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.health import Finding, is_readable, listed, storage_findings
 from syncswitch.storage.inspection import holds_studies, shown
 from syncswitch.storage.trials import StoredTrial, TrialStore
@@ -85,8 +86,12 @@ def _search_findings(database: Database) -> Iterator[Finding]:
         yield Finding("studies", True, what, fix)
         return
     found: dict[str, list[str]] = {kind: [] for kind in _KINDS}
-    for search, kind, name in _named_differences(database):
-        found[kind].append(f"{name} of {search}" if name else search)
+    try:
+        with readable(database.url):
+            for search, kind, name in _named_differences(database):
+                found[kind].append(f"{name} of {search}" if name else search)
+    except DatabaseError as error:
+        yield Finding("values", True, str(error), _RESTORE)
     for kind, (what, is_problem, fix) in _KINDS.items():
         if names := found[kind]:
             yield Finding(kind, is_problem, listed(what, names, len(names)), fix)

@@ -33,7 +33,7 @@ from syncswitch.searcher.sampler import (
     in_flight_runs,
     observations,
 )
-from syncswitch.searcher.study_tables import open_storage
+from syncswitch.searcher.study_tables import open_storage, readable
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.faults import is_away
 from syncswitch.storage.records import Evaluation
@@ -139,7 +139,8 @@ class SearchStudy:
     @_retryable
     def trials(self) -> list[FrozenTrial]:
         """All trials as they are now; not to be changed."""
-        return self._study.get_trials(deepcopy=False)
+        with readable(self._storage.url):
+            return self._study.get_trials(deepcopy=False)
 
     def finished(self) -> list[Observation]:
         """The completed runs."""

@@ -18,10 +18,10 @@ from typing import Any
 import optuna
 from optuna.storages import RDBStorage
 
-from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.errors import DatabaseError, one_line
 from syncswitch.storage.inspection import driver_url, parse_url, shown, sqlite_path
 
-__all__ = ["missing_study_tables", "open_storage", "upgrade_study_tables"]
+__all__ = ["missing_study_tables", "open_storage", "readable", "upgrade_study_tables"]
 
 _OPEN_ATTEMPTS = 5
 _BUSY_SECONDS = 60.0
@@ -39,6 +39,22 @@ WHERE study_id IN (
     ) WHERE place > 1
 )
 """
+
+
+@contextmanager
+def readable(url: str) -> Iterator[None]:
+    """Names what Optuna cannot make sense of.
+
+    Raises:
+        DatabaseError: A value in Optuna's tables is no JSON, or none of those that it may be.
+    """
+    try:
+        yield
+    except (ValueError, LookupError) as error:
+        raise DatabaseError(
+            f"Optuna's tables in {shown(url)} hold a value that cannot be read"
+            f" ({one_line(error)}); restore the database from a copy"
+        ) from error
 
 
 def open_storage(url: str, *, check: bool = True) -> RDBStorage:
@@ -112,8 +128,11 @@ def missing_study_tables(url: str) -> list[str]:
     path = sqlite_path(parse_url(url))
     if path is None:
         return []
-    with _transaction(path, "DEFERRED") as connection:
-        missing = _missing(connection)
+    try:
+        with _transaction(path, "DEFERRED") as connection:
+            missing = _missing(connection)
+    except sqlite3.Error as error:
+        raise DatabaseError(f"cannot read the database {path}: {one_line(error)}") from error
     return [] if len(missing) == len(_newest()[1]) else list(missing)
 
 

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.connections import WRITER, new_engine, use_write_ahead_log
 from syncswitch.storage.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
-from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
+from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, one_line
 from syncswitch.storage.faults import CollisionError, reason, translated
 from syncswitch.storage.inspection import (
     REVISION,
@@ -87,6 +87,11 @@ class Database:
                 yield session
         except DBAPIError as error:
             raise translated(error, shown(self.url)) from error
+        except (ValueError, TypeError) as error:  # of what turns columns into Python's values
+            raise DatabaseError(
+                f"{shown(self.url)} holds a value that cannot be read ({one_line(error)}); see"
+                f" `syncswitch-search db check --storage {shown(self.url)}`"
+            ) from error
 
     def write(
         self, operation: Callable[[Session], _T], *, patience_seconds: float = RESTART_SECONDS

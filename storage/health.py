@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, inspect, select
+from sqlalchemy import Boolean, Connection, Float, Integer, func, inspect, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.engine import Database
-from syncswitch.storage.errors import PolicyError, SyncSwitchError, one_line
+from syncswitch.storage.errors import DatabaseError, PolicyError, SyncSwitchError, one_line
 from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.health_rules import RESTORE, Rule, rules
 from syncswitch.storage.inspection import REVISION, Content, revision_of, shown
@@ -24,7 +24,9 @@ from syncswitch.storage.policy_file import policy_to_dict
 __all__ = ["Finding", "is_readable", "listed", "storage_findings"]
 
 _EXAMPLES = 5
-_FATAL = frozenset({"revision", "schema", "integrity"})
+_BLOCK_ROWS = 1000
+_NUMBERS = (Integer, Float, Boolean)
+_FATAL = frozenset({"revision", "schema", "integrity", "values"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,12 @@ def storage_findings(database: Database, content: Content) -> Iterator[Finding]:
             listed("faults in the file", damage, len(damage)),
             "restore the file from a copy; what is readable, `sqlite3 FILE .recover` prints",
         )
+    unreadable = list(_unreadable(database))
+    if unreadable:
+        what = listed("tables with values that cannot be read", unreadable, len(unreadable))
+        yield Finding("values", True, what, RESTORE)
     # A damaged file may answer these questions, or may not.
-    with suppress(SyncSwitchError) if damage else nullcontext():
+    with suppress(SyncSwitchError) if damage or unreadable else nullcontext():
         for rule in rules():
             with database.session(read_only=True) as session:
                 yield from _found(session, rule)
@@ -138,6 +144,21 @@ def _damage(database: Database) -> list[str]:
     return [] if found == ["ok"] else [" ".join(str(line).split()) for line in found]
 
 
+def _unreadable(database: Database) -> Iterator[str]:
+    """Tables of which a row is no text, no JSON or no time where it has to be, and why."""
+    for table in Base.metadata.sorted_tables:
+        columns = [column for column in table.columns if not isinstance(column.type, _NUMBERS)]
+        if not columns:
+            continue
+        query = select(*columns).execution_options(yield_per=_BLOCK_ROWS)
+        try:
+            with database.session(read_only=True) as session:
+                for _ in session.execute(query):
+                    pass
+        except SyncSwitchError as error:
+            yield f"{table.name} ({one_line(error.__cause__ or error)})"
+
+
 def _found(session: Session, rule: Rule) -> Iterator[Finding]:
     query = rule.query.add_columns(func.count().over().label("count")).limit(_EXAMPLES)
     rows = [dict(row) for row in session.execute(query).mappings()]
@@ -156,7 +177,7 @@ def _impossible_policies(database: Database) -> Iterator[Finding]:
             policy = registry.get(fingerprint, version)
             if policy is not None:
                 policy_to_dict(policy)
-        except (PolicyError, TypeError, ValueError) as error:
+        except (DatabaseError, PolicyError, TypeError, ValueError) as error:
             wrong.append(f"version {version} of {fingerprint[:12]} ({one_line(error)})")
     if wrong:
         what = listed("policies with impossible values", wrong, len(wrong))

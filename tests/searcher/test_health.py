@@ -21,6 +21,7 @@ from syncswitch.searcher.policy_search import Search
 from syncswitch.searcher.repair import Patience
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.engine import open_database
+from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.health import Finding
 from syncswitch.storage.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.records import TrialSpec
@@ -122,6 +123,31 @@ def test_what_the_two_accounts_differ_in_is_found(
     found = only(check_database(sqlite_url), kind)
     assert found.is_problem == is_problem
     assert found.what.endswith(f"(1): run 2 of {study}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE syncswitch_searches SET registered_at = 0", "syncswitch_searches (TypeError"),
+        ("UPDATE syncswitch_trials SET started_at = 'x'", "syncswitch_trials (ValueError"),
+        ("UPDATE syncswitch_searches SET options = '{'", "syncswitch_searches (JSONDecodeError"),
+        ("UPDATE syncswitch_trials SET host = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
+        ("UPDATE trial_user_attributes SET value_json = '{'", "Optuna's tables in sqlite"),
+        ("UPDATE trials SET state = 'LOST'", "Optuna's tables in sqlite"),
+    ],
+)
+def test_damaged_values_are_a_finding_and_one_line(
+    sqlite_url: str, study: str, change: Change, statement: str, said: str
+) -> None:
+    change("PRAGMA ignore_check_constraints = ON", statement)
+    found = only(check_database(sqlite_url), "values")
+    assert found.is_problem
+    assert said in found.what
+    assert "\n" not in found.what
+    assert db("check", "--storage", sqlite_url).exit_code == 1
+    with pytest.raises(DatabaseError) as caught:
+        search(sqlite_url)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_next_search_repairs_what_optuna_was_not_told(

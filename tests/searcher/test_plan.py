@@ -43,7 +43,7 @@ def test_the_command_line_of_a_search_says_what_it_looks_for() -> None:
         ({"criterion": "best"}, "criterion is 'best'"),
         ({"keep": "often"}, "keep is 'often'"),
         ({"keep": 1.0}, "--keep is 1.0: give a share above 0.5 and below 1"),
-        ({"uses": 0}, "--uses is 0: give a whole number of 1 or more"),
+        ({"uses": 0}, "--uses is 0: give a whole number, 1 to 1000000"),
         ({"strategy": "paper", "uses": 10}, "--uses is not for --strategy paper"),
     ],
 )
