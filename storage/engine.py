@@ -5,6 +5,7 @@ Alembic is imported only where tables are made or changed: a lookup has to answe
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -219,6 +220,11 @@ def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
             return content_of(connection, shown(url)), engine
     except DBAPIError as error:
         engine.dispose()
+        if path is not None and not os.access(path.parent, os.W_OK):
+            raise DatabaseError(
+                f"cannot open the database {path}: SQLite has to write beside it even to read it,"
+                f" and {path.parent} cannot be written to; copy the file to a folder of your own"
+            ) from error
         raise DatabaseError(
             f"cannot open the database {shown(url)}: {reason(error)};"
             f" check that it is whole and can be reached, or name another with --storage URL"

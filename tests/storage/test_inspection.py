@@ -213,6 +213,23 @@ def test_a_place_that_cannot_be_written_is_refused(path: Path, at_once: Run, hel
     assert path.exists() == (held == "an empty database")
 
 
+@pytest.mark.usefixtures("our_tables")
+def test_a_database_in_a_folder_that_only_can_be_read_is_refused_with_what_to_do(
+    path: Path, sqlite_url: str, at_once: Run
+) -> None:
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+
+    def work(number: int) -> str:
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)
+        return refusal(sqlite_url, create=False)
+
+    message = at_once(work, 1)[0]
+    path.parent.chmod(0o755)
+    assert f"and {path.parent} cannot be written to; copy the file to a folder" in message
+
+
 @pytest.mark.parametrize(
     "content", [b"x", b"SQLite format 2\x00" * 9, b"\x89HDF\r\n\x1a\n", b"name,accuracy\n" * 99]
 )
