@@ -220,7 +220,9 @@ class Rule(ABC):
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
             if field.name not in _NO_OPTIONS
-            and (value := getattr(self, field.name)) != field.default
+            and (
+                (value := getattr(self, field.name)) != field.default or field.name in _ALWAYS_TOLD
+            )
         }
 
     @abstractmethod
@@ -234,6 +236,13 @@ class Rule(ABC):
     def between(self, lowest_percent: float, highest_percent: float) -> Rule:
         """The same rule on another range of switch points."""
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
+
+    def among(self, percents: Iterable[float]) -> Rule:
+        """The same rule where only some settings can be run, as in a recording.
+
+        Settings of repeated halving are asked for all the same.
+        """
+        return self
 
     @abstractmethod
     def decide(self, finished: Iterable[Observation]) -> Decision:
@@ -282,6 +291,8 @@ class Rule(ABC):
 
 
 _ANY_ACCURACY = 0.5
+# Searches that were begun before there was a choice looked for the mean.
+_ALWAYS_TOLD = {"criterion"}
 _NO_OPTIONS = {
     "settings",
     "runs",

@@ -111,7 +111,7 @@ def simulate(
         processes: The most that may work on it; they are started where that saves time.
         on_done: Told how many searches were made since it was told before.
     """
-    part = functools.partial(_searches, rule, runs, seed)
+    part = functools.partial(_searches, rule.among(runs.means), runs, seed)
     chunks = [range(i, min(i + _CHUNK, simulations)) for i in range(0, simulations, _CHUNK)]
     searches: list[SimulatedSearch] = []
     for found in _parts(part, chunks, processes):

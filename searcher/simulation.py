@@ -58,6 +58,7 @@ class SimulatedSearch:
         seconds: Training time of all its runs.
         runs: How many they were.
         confidence: Of the answer, as the rule said; None where it does not say.
+        kept_share: Of later runs with it, as the rule expects; None as above.
         whole_percents: Setting of each run that was made to its end without diverging.
     """
 
@@ -66,6 +67,7 @@ class SimulatedSearch:
     runs: int
     confidence: float | None = None
     whole_percents: tuple[float, ...] = ()
+    kept_share: float | None = None
 
 
 def played_run(run: RecordedRun, stop: StopRule | None) -> PlayedRun:
@@ -112,7 +114,10 @@ def search_with(rule: Rule, run_at: RunAt) -> SimulatedSearch:
             if run.diverged:
                 break
     assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
-    return ledger.ended_with(decision.switch_percent, decision.confidence)
+    return replace(
+        ledger.ended_with(decision.switch_percent, decision.confidence),
+        kept_share=decision.kept_share,
+    )
 
 
 # Searches on few recorded runs often begin alike, and a rule is a pure function.

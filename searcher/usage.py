@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["is_loadable", "replay_words", "search_words", "use_words"]
 
 _FLAGS = ("share_prefix", "early_stop")
-_TEXTS = ("criterion",)
 _VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")
 
 
@@ -120,9 +119,10 @@ def _rule_words(options: Any) -> list[str]:
         if name in options:
             dashed = name.replace("_", "-")
             words.append(f"--{dashed}" if options[name] else f"--no-{dashed}")
-    for name in _TEXTS:
-        if name in options:
-            words += [f"--{name}", options[name]]
+    if options.get("criterion") == "mean":
+        words += ["--criterion", "mean"]
+    if options.get("switch_points"):
+        words += ["--grid", ",".join(f"{percent:g}" for percent in options["switch_points"])]
     for name in _VALUES:
         if options.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", f"{options[name]:g}"]

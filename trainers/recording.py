@@ -109,7 +109,9 @@ class Recording:
         """The run that stands for a replicate; None where none is recorded at this setting.
 
         The replicates of a setting draw without replacement, and anew once all runs are drawn. A
-        draw depends on nothing but the arguments, so whoever asks again gets the same run.
+        replicate draws the same seed at every setting that has it, as the runs of a search do,
+        which share their start. A draw depends on nothing but the arguments, so whoever asks again
+        gets the same run.
         """
         runs = self.at(setting_percent)
         if not runs:
@@ -117,10 +119,10 @@ class Recording:
         deal, position = divmod(replicate, len(runs))
 
         def place(index: int) -> bytes:
+            seed = runs[index].seed
+            card = f"{setting_percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
             # Unlike a library's shuffling, the same in all its versions to come.
-            return hashlib.sha256(
-                f"syncswitch deck {deck_seed} {setting_percent!r} {deal} {index}".encode()
-            ).digest()
+            return hashlib.sha256(f"syncswitch deck {deck_seed} {card}".encode()).digest()
 
         return runs[sorted(range(len(runs)), key=place)[position]]
 

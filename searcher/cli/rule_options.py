@@ -18,6 +18,7 @@ RULE_OPTIONS = (
     "criterion",
     "keep",
     "uses",
+    "switch_points",
     "baseline_runs",
     "least_runs",
     "budget",
@@ -77,6 +78,13 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         type=int,
         help="How often the policy will be used: more uses are worth a dearer search (adaptive)."
         " Default: 30.",
+    ),
+    click.option(
+        "--grid",
+        "switch_points",
+        metavar="GRID",
+        help="Switch points to choose from: halving, fine (one more between each two of these), or"
+        " percents such as 75,50,40,30 (adaptive). Default: halving and 75 %.",
     ),
     click.option(
         "--baseline-runs",

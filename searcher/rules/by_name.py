@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.searcher.decision import Rule
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.comparison import ComparisonRule
+from syncswitch.searcher.rules.grids import switch_points_of
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.rules.sequential import SequentialRule
 from syncswitch.storage.errors import UserError
@@ -27,6 +28,9 @@ DEFAULT_STRATEGY = "adaptive"
 # No strategy to search with, and yet what a database may hold.
 _RULES: dict[str, type[Rule]] = {**STRATEGIES, "comparison": ComparisonRule}
 
+# Options of the command line whose names are not those of their fields.
+_CALLED = {"switch_points": "grid"}
+
 
 def make_rule(
     name: str,
@@ -45,7 +49,8 @@ def make_rule(
         runs: R, the most runs of a setting.
         threshold: beta.
         target_accuracy: A; None to measure it.
-        options: Further fields of the rule; None where nothing was asked for.
+        options: Further fields of the rule; None where nothing was asked for. `switch_points` may
+            be as `switch_points_of` reads it.
 
     Raises:
         UserError: The strategy has no such option.
@@ -59,9 +64,11 @@ def make_rule(
                 other for other, rule in STRATEGIES.items() if option in _names(rule)
             )
             instead = f", or give --strategy {able}" if able else ": no strategy has it"
-            raise UserError(
-                f"--{option.replace('_', '-')} is not for --strategy {name}; leave it out{instead}"
-            )
+            called = _CALLED.get(option, option.replace("_", "-"))
+            raise UserError(f"--{called} is not for --strategy {name}; leave it out{instead}")
+    points = given.get("switch_points")
+    if isinstance(points, str):
+        given["switch_points"] = switch_points_of(points, settings)
     return kind(settings, runs, threshold, target_accuracy, **given)
 
 
@@ -69,6 +76,8 @@ def stored_rule(search: SearchInfo) -> Rule:
     """The rule that a stored search is made with."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
     name = search.strategy
+    if name == "adaptive":
+        options.setdefault("criterion", "mean")
     if name == PaperRule(two_sided=True).name:
         name, options = "paper", {**options, "two_sided": True}
     return make_rule(

@@ -26,6 +26,9 @@ ROUNDING = 1e-9
 """Means of accuracies such as 0.95 are not exact in binary; a tie must not depend on that."""
 
 
+_DIVERGED_BASELINES = 2
+
+
 @dataclass(frozen=True, slots=True)
 class HalvingRule(Rule):
     """Measures A, then halves the range M times.
@@ -89,7 +92,7 @@ class HalvingRule(Rule):
             if progress.target_accuracy is None:
                 raise AssertionError("a decided search has a target")
             return Decided(progress.upper_percent, progress.target_accuracy)
-        made = sum(run.switch_percent == percent for run in finished)
+        made = len(self._counted(percent, finished))
         return NextRun(percent, max(self.least_runs_at(percent) - made, 1))
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
@@ -102,7 +105,6 @@ class HalvingRule(Rule):
         if self.target_accuracy is None:
             percents.append(upper)
             reached.append(self._counted(upper, finished))
-            check_baseline(reached[0])
             verdicts.append(len(reached[0]) == self.runs_at(upper) or None)
         for _ in range(self.settings):
             if None in verdicts:
@@ -130,6 +132,9 @@ class HalvingRule(Rule):
 
     def _counted(self, percent: float, finished: Sequence[Observation]) -> list[Observation]:
         runs = [run for run in finished if run.switch_percent == percent]
+        if percent == self.highest_percent:
+            check_baseline(runs)
+            runs = [run for run in runs if not run.diverged]
         runs.sort(key=lambda run: (run.trial_number, run.accuracy, run.diverged))
         return runs[: self.runs_at(percent)]
 
@@ -142,12 +147,16 @@ def _corrected(reached: Sequence[Sequence[Observation]]) -> list[list[Observatio
 def check_baseline(runs: Iterable[Observation]) -> None:
     """Refuses a job whose first protocol diverges.
 
+    One such run may be bad luck, and is made again with another seed.
+
     Raises:
-        UserError: One of the runs diverged.
+        UserError: Several of the runs diverged, and most of them.
     """
-    if any(run.diverged for run in runs):
+    runs = list(runs)
+    diverged = sum(run.diverged for run in runs)
+    if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
         raise UserError(
-            "a run of the first protocol alone diverged, so there is no accuracy to compare"
-            " with: the learning rate is too high for this number of workers; lower it in the"
-            " workload, or use fewer --workers"
+            f"{diverged} of {len(runs)} runs of the first protocol alone diverged, so there is no"
+            " accuracy to compare with: the learning rate is too high for this number of workers;"
+            " lower it in the workload, or use fewer --workers"
         )

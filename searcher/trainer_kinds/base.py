@@ -33,6 +33,7 @@ class Job:
         open_trainer: Starts the cluster: not before the first run needs it.
         reference: How the workload is loaded, in normal form; None for what the user called it.
         can_fork: Whether a run can start from the checkpoint of another.
+        settings: Those of which there are runs; None where any can be made.
         command_with: The user's own command with a policy; None where `syncswitch-run` trains.
     """
 
@@ -40,6 +41,7 @@ class Job:
     open_trainer: Callable[[], Trainer]
     reference: str | None = None
     can_fork: bool = True
+    settings: tuple[float, ...] | None = None
     command_with: Callable[[TimingPolicy], str] | None = None
 
 
@@ -223,6 +225,9 @@ def plan_search(
     )
     plan.check()
     job = trainer.job(request)
+    if job.settings is not None:
+        rule = rule.among(job.settings)
+        plan = replace(plan, rule=rule)
     if job.can_fork or not rule.share_prefix:
         return plan, job
     if forks_are_wanted:

@@ -71,6 +71,7 @@ class RecordedRuns(TrainerChoice):
             identity=recording.identity,
             open_trainer=lambda: ReplayTrainer(recording, deck_seed=request.seed),
             reference=recording.reference,
+            settings=tuple(recording.settings),
         )
 
     def conditions(

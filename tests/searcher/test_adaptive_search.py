@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,8 @@ from syncswitch.trainers.trainer import Observer
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
-RULE = AdaptiveRule()
+MeanRule = functools.partial(AdaptiveRule, criterion="mean")
+RULE = MeanRule()
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_it_finds_the_knee_as_the_simulation_says(
 
 def test_a_known_target_needs_no_baseline(url: str, checkpoints: Path) -> None:
     recording = step_recording(12.5)
-    rule = AdaptiveRule(target_accuracy=TARGET)
+    rule = MeanRule(target_accuracy=TARGET)
     result = search(url, checkpoints, recording, rule)
     assert result.policy.switch_percent == 12.5
     assert result.cost.trials == simulated(recording, rule).runs
@@ -134,7 +136,7 @@ def test_a_fork_is_told_the_tests_that_it_inherits(url: str, checkpoints: Path) 
 def test_without_a_baseline_a_later_setting_goes_on_from_an_earlier_one(
     url: str, checkpoints: Path
 ) -> None:
-    search(url, checkpoints, step_recording(50.0), AdaptiveRule(target_accuracy=TARGET))
+    search(url, checkpoints, step_recording(50.0), MeanRule(target_accuracy=TARGET))
     by_id = {trial.trial_id: trial for trial in completed(url)}
     chained = [t for t in by_id.values() if t.fork_percent and t.fork_percent < t.switch_percent]
     assert chained
@@ -176,7 +178,7 @@ def test_diverged_settings_are_rejected(url: str, checkpoints: Path) -> None:
 
 
 def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5), AdaptiveRule(budget=1.2))
+    result = search(url, checkpoints, step_recording(12.5), MeanRule(budget=1.2))
     assert result.cost.bsp_multiples is not None
     assert result.cost.bsp_multiples <= 1.25
     assert result.policy.confidence is not None
@@ -333,5 +335,5 @@ def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
 
 
 def test_too_small_a_budget_answers_only_what_was_measured(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5), AdaptiveRule(budget=0.3))
+    result = search(url, checkpoints, step_recording(12.5), MeanRule(budget=0.3))
     assert result.policy.switch_percent == 100.0

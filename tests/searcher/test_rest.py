@@ -15,7 +15,7 @@ from syncswitch.searcher.rules.adaptive import AdaptiveRule
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.storage.errors import UserError
 
-RULES = (AdaptiveRule(settings=3), PaperRule(settings=3, runs=2))
+RULES = (AdaptiveRule(settings=3, criterion="mean"), PaperRule(settings=3, runs=2))
 
 
 def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:
@@ -63,7 +63,10 @@ def test_a_run_that_was_made_in_advance_is_not_made_again() -> None:
 
 def test_a_diverged_baseline_has_no_rest() -> None:
     with pytest.raises(UserError, match="diverged"):
-        rest_of_search(AdaptiveRule(), [replace(run(0, 100.0), diverged=True)])
+        rest_of_search(
+            AdaptiveRule(),
+            [replace(run(n, 100.0, replicate=n), diverged=True) for n in range(2)],
+        )
 
 
 def test_what_was_paid_comes_no_more() -> None:

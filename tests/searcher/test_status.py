@@ -191,8 +191,13 @@ class TestPure:
         assert status.rest.low_cost == 0
 
     def test_a_diverged_baseline(self, rows: dict[int, StoredTrial]) -> None:
-        row = replace(rows[0], diverged=True)
-        status = search_status(SEARCH, JOB, {0: row}, finished({0: row}), {0: "complete"}, NOW)
+        # One is made again with another seed.
+        diverged = {
+            number: replace(rows[0], trial_number=number, replicate=number, diverged=True)
+            for number in range(2)
+        }
+        states = dict.fromkeys(diverged, "complete")
+        status = search_status(SEARCH, JOB, diverged, finished(diverged), states, NOW)
         assert (status.state, status.is_finished) == ("baseline diverged", True)
         assert status.settings == ()
 

@@ -267,12 +267,31 @@ class RuleContract:
     @given(st.data(), JOBS)
     def test_a_diverged_baseline_is_the_users_to_mend(self, data: st.DataObject, job: Job) -> None:
         rule = self.draw(data, target_accuracy=None)
-        first = replace(job.run(rule, rule.highest_percent, 0, 0), diverged=True)
-        candidate = job.run(rule, rule.grid()[0], 0, 1)
+        diverged = [
+            replace(job.run(rule, rule.highest_percent, number, number), diverged=True)
+            for number in range(2)
+        ]
+        candidate = job.run(rule, rule.grid()[0], 0, 2)
         for call in (rule.decide, rule.progress):
             with pytest.raises(UserError, match="learning rate is too high") as caught:
-                call([candidate, first])
+                call([candidate, *diverged])
             assert len(str(caught.value).splitlines()) == 1
+
+    @given(st.data(), JOBS)
+    def test_one_diverged_baseline_is_made_again_with_another_seed(
+        self, data: st.DataObject, job: Job
+    ) -> None:
+        rule = self.draw(data, target_accuracy=None)
+        highest = rule.highest_percent
+        diverged = replace(job.run(rule, highest, 0, 0), diverged=True)
+        assert rule.decide([diverged]) == NextRun(highest)
+        assert rule.progress([diverged]).target_accuracy is None
+        finished = [diverged, job.run(rule, highest, 1, 1)]
+        while isinstance(decision := rule.decide(finished), NextRun):
+            percent = decision.switch_percent
+            replicate = sum(run.switch_percent == percent for run in finished)
+            finished.append(job.run(rule, percent, replicate, len(finished)))
+        assert isinstance(decision, Decided)
 
     @given(st.data(), JOBS, st.sampled_from([-64, -8, 8, 64]))
     def test_only_differences_of_accuracy_matter(

@@ -89,7 +89,7 @@ def test_other_settings_are_another_study() -> None:
 def test_a_baseline_that_diverges_ends_it() -> None:
     rule = ComparisonRule(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
     with pytest.raises(UserError, match="learning rate is too high"):
-        rule.decide([Observation(100.0, 0.1, diverged=True)])
+        rule.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
     assert rule.decide([Observation(100.0, 0.9)]) == NextRun(50.0, 1)
 
 

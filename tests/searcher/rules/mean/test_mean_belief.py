@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import entropy, multivariate_normal
 
-from syncswitch.searcher.rules.belief import (
+from syncswitch.searcher.rules.mean.belief import (
     Belief,
     Datum,
     Known,
@@ -22,7 +22,7 @@ from syncswitch.searcher.rules.belief import (
     predicted,
     update,
 )
-from syncswitch.searcher.rules.particles import Floats
+from syncswitch.searcher.rules.mean.particles import Floats
 from tests.benchmarks.generated_problems import generated_problem
 
 GRID = (3.125, 6.25, 12.5, 25.0, 50.0, 100.0)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.rules.particles import Floats, Particles, Prior, draw_particles, pairs
+from syncswitch.searcher.rules.mean.particles import Floats, Particles, Prior, draw_particles, pairs
 
 __all__ = ["Belief", "Datum", "Known", "Prior", "information", "predicted", "update"]
 

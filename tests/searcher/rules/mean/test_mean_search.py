@@ -1,7 +1,8 @@
-"""The adaptive rule: what it needs before it answers, what it may cost, how sure it says it is."""
+"""The adaptive rule by the mean accuracy: what it needs, costs, and how sure it says it is."""
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections import defaultdict
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from syncswitch.searcher.decision import Decided, NextRun, Observation, Rule
 from syncswitch.searcher.rules.adaptive import AdaptiveRule
+from syncswitch.searcher.rules.mean.assessment import _CONFIRMATION
 from syncswitch.searcher.rules.paper import PaperRule
 from syncswitch.searcher.simulation import SimulatedSearch, search_with
 from tests.benchmarks.generated_problems import generated_problem
@@ -28,7 +30,8 @@ from tests.searcher.rules.rule_contract import (
     searched,
 )
 
-GRID = AdaptiveRule().grid()
+MeanRule = functools.partial(AdaptiveRule, criterion="mean")
+GRID = MeanRule().grid()
 TARGET = 0.92
 
 
@@ -52,12 +55,12 @@ def quiet_search(rule: AdaptiveRule, edge: float) -> list[Observation]:
 def simulated(number: int, is_known: bool, **options: Any) -> SimulatedSearch:
     job = generated_problem(number)
     target = job.known_accuracy if is_known else None
-    rule = AdaptiveRule(settings=job.settings, target_accuracy=target, **options)
+    rule = MeanRule(settings=job.settings, target_accuracy=target, **options)
     return search_with(rule, job.run_at)
 
 
-class TestAdaptiveRule(RuleContract):
-    kind = AdaptiveRule
+class TestMeanRule(RuleContract):
+    kind = MeanRule
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
         "target_runs": st.sampled_from([1, 5, 30]),
         "least_runs": st.integers(1, 3),
@@ -71,7 +74,7 @@ class TestAdaptiveRule(RuleContract):
         return replace(rule, related=related).between(lowest, highest)
 
     def test_a_job_that_is_always_right_has_a_target_that_is_an_accuracy(self) -> None:
-        rule, finished = AdaptiveRule(settings=1, runs=2), list[Observation]()
+        rule, finished = MeanRule(settings=1, runs=2), list[Observation]()
         while isinstance(decision := rule.decide(finished), NextRun):
             percent, number = decision.switch_percent, len(finished)
             replicate = sum(run.switch_percent == percent for run in finished)
@@ -80,7 +83,7 @@ class TestAdaptiveRule(RuleContract):
 
     @pytest.mark.parametrize("edge", GRID)
     def test_a_plain_edge_is_found_with_few_runs(self, edge: float) -> None:
-        new, recurring = AdaptiveRule(), AdaptiveRule(target_accuracy=TARGET)
+        new, recurring = MeanRule(), MeanRule(target_accuracy=TARGET)
         runs = quiet_search(new, edge)
         answer = answer_of(new, runs)
         assert answer.switch_percent == edge
@@ -123,7 +126,7 @@ class TestAdaptiveRule(RuleContract):
         finished = searched(rule, job)
         answer = answer_of(rule, finished)
         assert answer.confidence is not None
-        if answer.confidence < rule.confirmation:
+        if answer.confidence < _CONFIRMATION:
             baselines = sum(run.switch_percent == rule.highest_percent for run in finished)
             assert baselines >= min(2, rule.runs)
 
@@ -153,7 +156,7 @@ class TestAdaptiveRule(RuleContract):
     def test_a_search_without_means_answers_all_the_same(
         self, target: float | None, runs: int
     ) -> None:
-        rule = AdaptiveRule(target_accuracy=target, budget=0.01)
+        rule = MeanRule(target_accuracy=target, budget=0.01)
         finished = searched(rule, Job(seed=1, noise=0.005))
         assert len(finished) == runs
         answer = answer_of(rule, finished)
@@ -164,14 +167,14 @@ class TestAdaptiveRule(RuleContract):
     @pytest.mark.parametrize("related", [3.125, 12.5, 50.0])
     def test_a_warm_start_begins_there_but_does_not_decide(self, related: float) -> None:
         baseline = [Observation(100, TARGET)]
-        warm = AdaptiveRule(related=(related,)).decide(baseline)
-        cold = AdaptiveRule().decide(baseline)
+        warm = MeanRule(related=(related,)).decide(baseline)
+        cold = MeanRule().decide(baseline)
         assert isinstance(warm, NextRun)
         assert isinstance(cold, NextRun)
         begins = {percent: abs(GRID.index(percent) - GRID.index(related)) for percent in GRID}
         assert begins[warm.switch_percent] <= min(1, begins[cold.switch_percent])
         for edge in GRID:
-            rule = AdaptiveRule(related=(related,))
+            rule = MeanRule(related=(related,))
             runs = [
                 Observation(percent, falling_below(edge, percent), trial_number=n, replicate=n)
                 for percent in GRID
@@ -180,7 +183,7 @@ class TestAdaptiveRule(RuleContract):
             assert answer_of(rule, runs).switch_percent == edge
 
     def test_what_a_run_may_measure_is_what_is_believed(self) -> None:
-        rule = AdaptiveRule()
+        rule = MeanRule()
         assert rule.outcomes([], 100) == [(1.0, 0.5)]
         known = [Observation(100, TARGET, replicate=n, trial_number=n) for n in range(4)]
         known += [Observation(50, TARGET, replicate=0, trial_number=4)]
@@ -194,7 +197,7 @@ class TestAdaptiveRule(RuleContract):
         assert at[6.25][-1][1] < TARGET - 0.1 < at[50.0][0][1]
 
     def test_the_bracket_of_an_open_search_is_what_is_sure(self) -> None:
-        rule = AdaptiveRule()
+        rule = MeanRule()
         start = rule.progress([])
         assert (start.lower_percent, start.upper_percent, start.open_percent) == (0, 100, 100)
         assert (start.target_accuracy, start.summaries) == (None, ())
@@ -215,7 +218,7 @@ class TestAdaptiveRule(RuleContract):
         costs, losses = defaultdict(list), defaultdict(list)
         for number in range(60):
             job = generated_problem(number)
-            for rule in (AdaptiveRule(settings=job.settings), PaperRule(settings=job.settings)):
+            for rule in (MeanRule(settings=job.settings), PaperRule(settings=job.settings)):
                 search = search_with(rule, job.run_at)
                 costs[rule.name].append(search.seconds)
                 losses[rule.name].append(not is_acceptable(job, search.switch_percent))

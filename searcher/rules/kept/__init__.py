@@ -1,0 +1,1 @@
+"""The criterion `kept`: how many of the later runs keep the accuracy."""

@@ -1,0 +1,182 @@
+"""Recorded asynchronous trainings as problems: 48 runs of each switch point, of 48 seeds.
+
+A replicate has the same seed at every switch point, as forks have; the seeds are dealt anew for
+every search. Nothing that the rules assume went into these data: they come from a simulator that
+trains real models with truly stale gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncswitch.searcher.rules.halving import ROUNDING
+from syncswitch.searcher.simulation import PlayedRun, played_run
+from syncswitch.searcher.stopping import StopRule
+from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.recording import RecordedRun
+from tests.benchmarks.problems import BASELINE_PERCENT, BETA
+
+JOBS = Path(__file__).resolve().parents[2].parent / "shared" / "trust" / "jobs"
+_SETTINGS = 6
+_CONVERGED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class TrustJob:
+    """The recorded runs of one job.
+
+    Attributes:
+        name: Of the job.
+        percents: Recorded switch points, descending.
+        accuracies: (seeds, percents) converged; that of chance where a run diverged.
+        diverged: (seeds, percents) which did.
+        seconds: (seeds, percents) training time.
+        played: By seed and switch point, as replays need a run.
+    """
+
+    name: str
+    percents: tuple[float, ...]
+    accuracies: NDArray[np.float64]
+    diverged: NDArray[np.bool_]
+    seconds: NDArray[np.float64]
+    played: tuple[tuple[PlayedRun, ...], ...]
+
+    def kept_share(self, percent: float) -> float:
+        """Share of the runs that lose at most beta against the mean of BSP."""
+        least = self.accuracies[:, self._place(BASELINE_PERCENT)].mean() - BETA - ROUNDING
+        place = self._place(percent)
+        kept = (self.accuracies[:, place] >= least) & ~self.diverged[:, place]
+        return float(kept.mean())
+
+    def is_good(self, percent: float) -> bool:
+        """Whether that is 95 %, or at most five points below BSP's own."""
+        wanted = min(0.95, self.kept_share(BASELINE_PERCENT) - 0.05)
+        return self.kept_share(percent) >= wanted - ROUNDING
+
+    def time(self, percent: float) -> float:
+        """Mean training time, in trainings with BSP alone."""
+        mean_seconds = self.seconds.mean(axis=0)
+        return float(mean_seconds[self._place(percent)] / mean_seconds[self._place(100.0)])
+
+    def problem(self, number: int) -> TrustProblem:
+        """One way to deal the seeds; the same at every call."""
+        order = np.random.default_rng([7, number]).permutation(len(self.accuracies))
+        return TrustProblem(number, self, tuple(order.tolist()))
+
+    def _place(self, percent: float) -> int:
+        return self.percents.index(percent)
+
+
+@dataclass(frozen=True, eq=False)
+class TrustProblem:
+    """A job, and the seed of each replicate; see `Problem` for what is not here."""
+
+    number: int
+    job: TrustJob
+    seeds: tuple[int, ...]
+    threshold: float = BETA
+    settings: int = _SETTINGS
+
+    @property
+    def target_accuracy(self) -> float:
+        """The mean of all recorded runs of BSP."""
+        return float(self.job.accuracies[:, self.job.percents.index(BASELINE_PERCENT)].mean())
+
+    @property
+    def known_accuracy(self) -> float:
+        """The same."""
+        return self.target_accuracy
+
+    @property
+    def known_runs(self) -> int:
+        """How many those are."""
+        return len(self.seeds)
+
+    @property
+    def first_seconds(self) -> float:
+        """A training with BSP alone."""
+        place = self.job.percents.index(BASELINE_PERCENT)
+        return float(self.job.seconds[:, place].mean())
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The recorded switch points but ASP alone, ascending."""
+        return tuple(sorted(percent for percent in self.job.percents if percent))
+
+    @property
+    def best_percent(self) -> float:
+        """The earliest good one, of which all later ones are good."""
+        best = BASELINE_PERCENT
+        for percent in reversed(self.grid):
+            if not self.job.is_good(percent):
+                break
+            best = percent
+        return best
+
+    def run_at(self, percent: float, replicate: int) -> PlayedRun | None:
+        """See `Problem`."""
+        if percent not in self.job.percents:
+            return None
+        seed = self.seeds[replicate % len(self.seeds)]
+        return self.job.played[seed][self.job.percents.index(percent)]
+
+    def true_run_at(self, percent: float) -> PlayedRun | None:
+        """See `Problem`."""
+        if percent not in self.job.percents:
+            return None
+        place = self.job.percents.index(percent)
+        mean = float(self.job.accuracies[:, place].mean())
+        return PlayedRun(mean, False, self.policy_seconds(percent), 0.0)
+
+    def policy_seconds(self, percent: float) -> float:
+        """See `Problem`."""
+        return self.job.time(percent) * self.first_seconds
+
+
+def trust_jobs(folder: Path = JOBS) -> list[TrustJob]:
+    """Reads all recorded jobs of a folder, by name."""
+    return [_read(path) for path in sorted(folder.glob("*.npz"))]
+
+
+def _read(path: Path) -> TrustJob:
+    with np.load(path) as arrays:
+        recorded = {name: arrays[name] for name in arrays.files}
+    chance = float(recorded["chance"])
+    curve = np.nan_to_num(recorded["curve"], nan=chance)
+    diverged = recorded["diverged"].astype(bool)
+    accuracies = np.where(diverged, chance, curve[:, :, -_CONVERGED:].mean(axis=2))
+    percents = tuple(map(float, recorded["settings"]))
+    stop = StopRule(precision=BETA / 2)
+    steps = recorded["eval_at"].astype(int)
+
+    def played(seed: int, place: int) -> PlayedRun:
+        percent, tests = percents[place], zip(steps, recorded["seconds"][seed, place], strict=True)
+        evaluations = tuple(
+            Evaluation(int(step), float(seconds), min(1.0, max(0.0, float(accuracy))), 0.0)
+            for (step, seconds), accuracy in zip(tests, curve[seed, place], strict=True)
+        )
+        run = RecordedRun(
+            setting_percent=percent,
+            accuracy=float(accuracies[seed, place]),
+            training_seconds=float(recorded["total"][seed, place]),
+            diverged=bool(diverged[seed, place]),
+            first_seconds=float(recorded["first"][seed, place]),
+            evaluations=evaluations,
+        )
+        return played_run(run, None if diverged[seed, place] else stop)
+
+    return TrustJob(
+        name=path.stem,
+        percents=percents,
+        accuracies=accuracies,
+        diverged=diverged,
+        seconds=recorded["total"],
+        played=tuple(
+            tuple(played(seed, place) for place in range(len(percents)))
+            for seed in range(len(accuracies))
+        ),
+    )
