@@ -16,11 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import warm_program
 from tests.benchmarks import (
     detector,
+    engines,
     failure_cases,
     failure_table,
     failures,
+    kills,
     protocols,
     simulator,
     stragglers,
@@ -34,6 +37,10 @@ Play = Callable[..., str]
 @pytest.fixture
 def play(devices: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
     """Plays a benchmark in this process, which has TensorFlow; gives what it prints."""
+    from syncswitch.trainers.simulated import trainer
+
+    # A call that computes several gradients takes seconds to compile.
+    monkeypatch.setattr(trainer, "_MOST_AT_ONCE", 1)
 
     def main(module: ModuleType, *arguments: object) -> str:
         monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, arguments)])
@@ -68,14 +75,22 @@ def ended(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_throughput_of_engines_is_compared_with_that_of_tensorflow() -> None:
-    others = ("syncswitch ASP, servers", "syncswitch BSP, in-process", "single process")
+    other = "syncswitch ASP, servers"
     sizes = ("--rounds", 1, "--worker-steps", 40)
-    lines = program("throughput", *sizes, "--engines", *others, REFERENCE).splitlines()
+    lines = program("throughput", *sizes, "--engines", other, REFERENCE).splitlines()
     assert lines[0].strip() == "digits, 4 workers, 1 rounds of 40 worker-steps"
     rows = [line.split("│")[1:4] for line in lines if line.startswith("│")]
-    assert [row[0].strip() for row in rows] == [*others, REFERENCE]
+    assert [row[0].strip() for row in rows] == [other, REFERENCE]
     assert rows[-1][2].strip() == "1.00, 1.00, 1.00"
     assert f"Ratio: to {REFERENCE}" in lines[-2]
+
+
+@pytest.mark.parametrize("name", ["syncswitch BSP, in-process", "single process"])
+def test_engines_of_one_process(devices: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    short = replace(engines.workload, total_worker_steps=40, evaluation_interval_worker_steps=40)
+    monkeypatch.setattr(engines, "workload", short)
+    monkeypatch.setattr(engines, "WORKER_STEPS", 40)
+    assert engines.ENGINES[name]()() > 0
 
 
 def test_an_engine_whose_server_dies_says_so_and_ends() -> None:
@@ -154,7 +169,9 @@ def test_a_campaign_of_failures(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_search() -> None:
-    out = program("kills", "--kills", 1, "--runs", 1, "--settings", 1)
+def test_a_killed_search(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "run", warm_program.run)
+    monkeypatch.setattr(kills, "start", warm_program.start)
+    out = play(kills, "--kills", 1, "--runs", 1, "--settings", 1)
     assert out.startswith("killed 1 times")
     assert out.endswith("\nsame runs\n")
