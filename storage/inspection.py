@@ -79,7 +79,8 @@ def parse_url(url: str) -> URL:
         if re.fullmatch(_PLAIN_PATH, url):
             hint = f"; for a file write sqlite:///{url}"
             raise DatabaseError(f"{url!r} is not a database URL; {_ALLOWED}{hint}") from error
-        raise DatabaseError(f"{shown(url)} cannot be read as a URL; {_ALLOWED}") from error
+        # Not from the error, which may quote the password.
+        raise DatabaseError(f"{shown(url)} cannot be read as a URL; {_ALLOWED}") from None
     if parsed.get_backend_name() == "postgres":  # as hosting providers print it
         parsed = parsed.set(drivername=parsed.drivername.replace("postgres", "postgresql", 1))
     kind = parsed.get_backend_name()

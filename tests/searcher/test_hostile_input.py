@@ -58,3 +58,15 @@ def test_it_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) 
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert said in line
+
+
+def test_not_even_a_traceback_shows_the_password(tmp_path: Path) -> None:
+    words = ["status", "--debug", "--storage", "postgresql://me:hunter2/name"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from syncswitch.searcher.cli import main; main()", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
