@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +20,7 @@ from syncswitch.trainers.keras_parts import (
     schedule_boundaries,
 )
 from syncswitch.trainers.workload import Momentum, Workload, load_workload
+from tests.warm_program import run_code
 
 from .jobs import CONSTANT, DENSE, digits_data, normalized_model
 
@@ -117,14 +116,8 @@ class TestTheFingerprintStays:
             keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
             print(load_workload("digits").identity(4, "bsp", "asp").fingerprint)
         """
-        result = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=tmp_path,
-        )
-        assert result.stdout.strip() == fingerprint(load_workload("digits"))
+        result = run_code(textwrap.dedent(code), folder=tmp_path)
+        assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr
 
     def test_from_version_to_version(self, keras: Any) -> None:
         """As before there were schedules, momenta after the switch, and limits of the scaling."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,6 +19,7 @@ from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.trainer import Trainer
 from syncswitch.trainers.workload import Workload
+from tests.warm_program import run_code
 
 from .. import jobs
 from ..jobs import (
@@ -194,14 +193,8 @@ def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
     """
     spec = spec_of(DENSE, 4, 30.0, protocols=("dssp:1-3", "asp"))
     record = make_trainer(DENSE, 4, is_batched=True).train(spec)
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    assert result.stdout.strip() == str(measured(record))
+    result = run_code(textwrap.dedent(code), folder=Path(__file__).parents[3])
+    assert result.stdout.strip() == str(measured(record)), result.stderr
 
 
 # 12 rounds at the first rate, 10 at the next.
