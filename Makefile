@@ -10,7 +10,8 @@ SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py sto
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 .PHONY: demo test test-servers test-searches test-others test-random lint dev docs pictures \
-	notebooks benchmark benchmark-database benchmark-strategies benchmark-parallel benchmark-failures clean
+	notebooks benchmark benchmark-database benchmark-strategies benchmark-trust \
+	benchmark-trust-live benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
@@ -66,6 +67,12 @@ benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and 
 
 benchmark-strategies: $(INSTALLED)  ## Search strategies on the same problems: ten minutes.
 	$(BIN)/python -m tests.benchmarks.strategies
+
+benchmark-trust: $(INSTALLED)  ## Do later runs keep the accuracy? On recorded jobs: ten minutes.
+	$(BIN)/python -m tests.benchmarks.trust
+
+benchmark-trust-live: $(INSTALLED)  ## The same with real searches and runs: an hour.
+	$(BIN)/python -m tests.benchmarks.live_trust
 
 benchmark-parallel: $(INSTALLED)  ## Searches with several runs at once: ten minutes.
 	$(BIN)/python -m tests.benchmarks.parallel_searches --problems 100 --simulations 60 \

@@ -6,9 +6,11 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.benchmarks import parallel_searches, strategies
+from tests.benchmarks import live_trust, parallel_searches, strategies, trust
+from tests.benchmarks.trust_problems import trust_jobs
 
 
 def test_strategies(
@@ -47,3 +49,60 @@ def test_several_clusters(
     rows = [(row["strategy"], row["clusters"]) for row in json.loads(file.read_text())]
     of_each = [(name, count) for name in parallel_searches.STRATEGIES for count in (1, 2)]
     assert rows == 3 * of_each
+
+
+def write_job(path: Path) -> None:
+    """A job of six seeds whose ASP part costs six points from 12.5 % on."""
+    settings = np.array([100, 50, 25, 12.5, 6.25, 3.125, 1.5625, 0])
+    steps = np.arange(1, 41) * 10
+    shape = (6, len(settings), len(steps))
+    share = settings / 100
+    total = np.broadcast_to(10 * (share + 0.4 * (1 - share)), shape[:2])
+    noise = 0.002 * np.arange(6).reshape(6, 1, 1)
+    loss = np.where(settings < 20, 0.06, 0.0).reshape(1, -1, 1)
+    np.savez(
+        path,
+        settings=settings,
+        chance=0.1,
+        curve=np.broadcast_to(0.95 + noise - loss, shape),
+        seconds=total[:, :, None] * steps / steps[-1],
+        total=total,
+        first=np.broadcast_to(10 * share, shape[:2]),
+        diverged=np.zeros(shape[:2], dtype=bool),
+        eval_at=steps,
+    )
+
+
+def test_trust(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_job(tmp_path / "step.npz")
+    (job,) = trust_jobs(tmp_path)
+    assert [job.kept_share(percent) for percent in (100.0, 25.0, 12.5)] == [1.0, 1.0, 0.0]
+    assert (job.is_good(25.0), job.is_good(12.5)) == (True, False)
+    assert job.problem(0).best_percent == 25.0
+    # A replicate has the same seed at every switch point.
+    for number in range(5):
+        problem = job.problem(number)
+        runs = [problem.run_at(percent, 0) for percent in (100.0, 50.0)]
+        assert len({run.accuracy for run in runs if run is not None}) == 1
+    sizes = ("--jobs", tmp_path, "--searches", 1, "--processes", 1)
+    monkeypatch.setattr(sys, "argv", ["trust", *map(str, sizes)])
+    trust.main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    best = next(row for row in rows if row[:3] == ["knows", "the", "truth"])
+    assert best[3:] == ["1", "0.00", "100.0", "100.0", "100.0", "0.550", "0.550"]
+    assert any(row[:2] == ["adaptive,", "kept"] for row in rows)
+
+
+@pytest.mark.slow
+def test_live_trust(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "live.json"
+    sizes = ("--searches", 1, "--uses", 1, "--workers", 2, "--settings", 1, "--json", file)
+    monkeypatch.setattr(live_trust, "_WORKLOAD", "tests.benchmarks.workload:workload")
+    monkeypatch.setattr(sys, "argv", ["live_trust", *map(str, sizes)])
+    live_trust.main()
+    assert "1 searches with 1 later runs each" in capsys.readouterr().out
+    assert json.loads(file.read_text())["answers"]
