@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -251,3 +253,28 @@ def test_a_dip_in_the_middle_is_seen() -> None:
     answers = rule.answers(history)
     # What was measured at 6.25 % is as good as at 25 %, and yet a switch there is no answer.
     assert sum(probability for percent, probability in answers.items() if percent < 25) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("loss", "standard_deviation"), [("slope", 0.003), ("slope", 0.02), ("step", 0.03)]
+)
+def test_what_it_is_sure_of_is_so(loss: str, standard_deviation: float) -> None:
+    """Forty points lost a halving below the knee, or a step of three: never early and sure."""
+    right = 0
+    for number in range(12):
+        knee = (12.5, 25.0, 50.0)[number % 3]
+
+        def accuracy_at(
+            percent: float, replicate: int, knee: float = knee, n: int = number
+        ) -> float:
+            chance = random.Random(f"{n} {percent} {replicate}")
+            below = max(0.0, math.log2(knee / percent))
+            lost = 0.4 * below if loss == "slope" else 0.03 * (below > 0)
+            return 0.95 - lost + chance.gauss(0, standard_deviation)
+
+        rule = AdaptiveRule()
+        answer = answer_of(rule, played(rule, accuracy_at))
+        assert answer.confidence is not None
+        right += answer.switch_percent >= knee
+        assert answer.switch_percent >= knee or answer.confidence < 0.9
+    assert right >= (9 if loss == "slope" else 6)
