@@ -168,11 +168,11 @@ def test_a_known_target_needs_no_first_protocol_alone(database: Database) -> Non
 
 
 def test_a_baseline_that_diverged_is_the_trouble(database: Database) -> None:
-    add_search(database, (Made(100.0, 0.1, diverged=True),))
+    add_search(database, (Made(100.0, 0.1, diverged=True),) * 3)
     data = load_report(database, "generated")
     assert data.trouble is not None
     assert "the learning rate is too high" in data.trouble
-    assert len(data.path) == 1
+    assert len(data.path) == 3
 
 
 def test_the_policy_has_the_baseline_of_the_whole_page(database: Database) -> None:
