@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from tests.benchmarks.failure_cases import Case, Lane
+from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
 
 __all__ = ["LaneDiedError", "LaneProcess", "StuckError"]
 
@@ -47,6 +48,7 @@ class LaneProcess:
         self.lane = lane
         self._mark = secrets.token_hex(8)
         self._has_proxies = False
+        self._aborted_chiefs = 0
         self._log = (folder / f"lane-{self._mark}.log").open("w+b")
         self._connection, theirs = multiprocessing.Pipe()
         environment = {
@@ -109,6 +111,11 @@ class LaneProcess:
             if time.monotonic() > deadline:
                 return [f"{excess} processes"]
             time.sleep(0.1)
+
+    def aborted_chiefs(self) -> int:
+        """How many there were since it was asked last."""
+        before, self._aborted_chiefs = self._aborted_chiefs, aborted_chiefs(self._own_log())
+        return self._aborted_chiefs - before
 
     def log_text(self) -> str:
         """What it and the cluster that it has started have written so far."""

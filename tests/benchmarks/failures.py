@@ -149,11 +149,13 @@ class Campaign:
                 answer = run.follow(lane)
             except LaneDiedError:
                 run.note_death()
+                outcome.aborted_chiefs += lane.aborted_chiefs()
                 if not case.is_often_killed:
                     outcome.problems.append("the process that trains died")
                     self._save_log(case, is_stuck=False)
                 outcome.leftovers += self.close()
                 continue
+            outcome.aborted_chiefs += lane.aborted_chiefs()
             if isinstance(answer, Done):
                 outcome.leftovers += answer.threads
                 return answer.record

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import IO
@@ -262,8 +264,20 @@ class IsolatedTrainer(Trainer):
         return message
 
     def _obituary(self) -> str:
+        assert self._process is not None
         assert self._log is not None
-        return f"the cluster of {self._workers} workers died; {last_words(self._log)}"
+        cause = ""
+        with suppress(subprocess.TimeoutExpired):
+            cause = _cause_of_death(self._process.wait(_STOP_SECONDS))
+        return f"the cluster of {self._workers} workers died{cause}; {last_words(self._log)}"
+
+
+def _cause_of_death(status: int) -> str:
+    """Such as ` of SIGABRT`; empty for a process that no signal has ended."""
+    number = -status if status < 0 else status - 128
+    with suppress(ValueError):
+        return f" of {signal.Signals(number).name}"
+    return ""
 
 
 def _proxied_workers(spec: TrialSpec) -> set[int]:

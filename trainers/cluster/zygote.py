@@ -103,7 +103,9 @@ def _keep(keeper: Keeper, control: Connection, chief: int) -> NoReturn:
             try:
                 keeper.answer(control)
             except (EOFError, OSError):
-                status = 1 if os.waitpid(chief, 0)[1] else 0
+                status = os.waitstatus_to_exitcode(os.waitpid(chief, 0)[1])
+                if status < 0:  # as shells say it
+                    status = 128 - status
                 break
     keeper.close()
     os._exit(status)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psutil
@@ -24,6 +25,7 @@ from tests.private_network import needs_private_network, run_in_the_last
 from .. import jobs, trainer_contract
 from ..jobs import DENSE, RecordingObserver, spec_of
 from ..trainer_contract import LONG, ForkContract, MakeTrainer
+from .aborted_chiefs import aborted_chiefs
 
 pytestmark = [pytest.mark.slow, needs_private_network()]
 
@@ -87,8 +89,9 @@ for _name in dir(ForkContract):
 
 
 def family(trainer: IsolatedTrainer) -> list[psutil.Process]:
-    """The cluster's processes: zygote, parameter server, workers, chief."""
-    assert trainer._process is not None
+    """The cluster's processes: zygote, parameter server, workers, chief; none once it has died."""
+    if trainer._process is None or trainer._process.poll() is not None:
+        return []
     zygote = psutil.Process(trainer._process.pid)
     return [zygote, *zygote.children(recursive=True)]
 
@@ -121,9 +124,11 @@ def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
     processes = family(trainer)
     assert len(processes) == 5
     chief = 4  # forked last
-    with pytest.raises(RetryableError) as error:
-        trainer.train(spec_of(DENSE, 2, 0.0), StrikeAtStep(processes[chief].kill))
+    abort = partial(processes[chief].send_signal, signal.SIGABRT)
+    with pytest.raises(RetryableError, match="2 workers died of SIGABRT; ") as error:
+        trainer.train(spec_of(DENSE, 2, 0.0), StrikeAtStep(abort))
     assert "\n" not in str(error.value)
+    assert aborted_chiefs(str(error.value)) == 1
     assert all_gone(processes)
     assert trainer.train(spec_of(DENSE, 2, 50.0)).worker_steps == DENSE.total_worker_steps
 

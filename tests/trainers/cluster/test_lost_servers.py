@@ -18,6 +18,7 @@ from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.private_network import needs_private_network
 
 from ..jobs import CONSTANT, momentum_answer, spec_of
+from .aborted_chiefs import aborted_chiefs
 from .test_isolated import all_gone, family
 
 pytestmark = [pytest.mark.slow, needs_private_network()]
@@ -36,7 +37,7 @@ PERCENTS = tuple(range(20, 101, 20))
 
 
 @pytest.fixture(scope="module")
-def trainer(devices: Any) -> Iterator[IsolatedTrainer]:
+def module_trainer(devices: Any) -> Iterator[IsolatedTrainer]:
     trainer = IsolatedTrainer(f"{__name__}:COUNTING", 2)
     yield trainer
     processes = family(trainer)
@@ -44,14 +45,25 @@ def trainer(devices: Any) -> Iterator[IsolatedTrainer]:
     assert all_gone(processes)
 
 
-def train(trainer: IsolatedTrainer, folder: Path, *injections: str) -> TrialRecord:
+@pytest.fixture
+def trainer(module_trainer: IsolatedTrainer) -> IsolatedTrainer:
+    """With a cluster that is there: what the test before has killed may have ended it since."""
+    if not family(module_trainer):
+        module_trainer.close()
+        module_trainer._start()
+    return module_trainer
+
+
+def train(
+    trainer: IsolatedTrainer, folder: Path, *injections: str, mechanism: str = "hot"
+) -> TrialRecord:
     """A run in which each gradient has to be applied once, whatever is injected."""
     record = trainer.train(
         spec_of(
             COUNTING,
             2,
             50.0,
-            conditions=RunConditions(injections=injections),
+            conditions=RunConditions(switch_mechanism=mechanism, injections=injections),
             checkpoint_percents=PERCENTS,
             checkpoint_directory=folder,
         )
@@ -73,25 +85,39 @@ def kinds(record: TrialRecord) -> Counter[str]:
     return Counter(event.kind for event in record.events)
 
 
-def test_killed_and_hung_workers_come_back(trainer: IsolatedTrainer, tmp_path: Path) -> None:
+def injected(record: TrialRecord) -> set[str]:
+    return {event.reason for event in record.events if event.kind == "injected"}
+
+
+def test_killed_and_hung_workers_come_back(
+    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = family(trainer)
-    record = train(
-        trainer,
-        tmp_path,
-        "kill:worker=1,at=15%",
-        "hang:worker=0,at=30%",
-        "kill:worker=0,at=65%",
-    )
-    assert kinds(record)["lost"] == kinds(record)["returned"] == 3
+    injections = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=0,at=65%")
+    record = train(trainer, tmp_path, *injections)
+    found = kinds(record)
+    assert injected(record) == set(injections)
+    if aborts := aborted_chiefs(caplog):
+        # Such a chief may take the loss along, and what happened after the checkpoint comes again.
+        assert found["resumed"] <= aborts
+        assert 0 <= found["lost"] - found["returned"] <= 2 * aborts
+    else:
+        assert found["lost"] == found["returned"] == 3
+        assert found["resumed"] == 0
     assert len(family(trainer)) == len(before)
     assert all(process.status() != psutil.STATUS_ZOMBIE for process in family(trainer))
 
 
 def test_a_lost_parameter_server_is_rebuilt_from_the_last_checkpoint(
-    trainer: IsolatedTrainer, tmp_path: Path
+    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = train(trainer, tmp_path, "kill:ps,at=30%", "hang:ps,at=75%")
+    injections = ("kill:ps,at=30%", "hang:ps,at=75%")
+    record = train(trainer, tmp_path, *injections)
+    assert injected(record) == set(injections)
     rebuilt = [event for event in record.events if event.kind == "rebuilt"]
+    if aborts := aborted_chiefs(caplog):
+        assert len(rebuilt) + aborts >= 2
+        return
     assert [event.worker_step for event in rebuilt] == [0.2 * W, 0.6 * W]
     # What was lost is paid for.
     seconds = sum(phase.seconds for phase in record.phases)
@@ -99,12 +125,16 @@ def test_a_lost_parameter_server_is_rebuilt_from_the_last_checkpoint(
     assert record.training_seconds > sum(event.seconds or 0.0 for event in rebuilt)
 
 
-def test_a_lost_chief_goes_on_elsewhere(trainer: IsolatedTrainer, tmp_path: Path) -> None:
+def test_a_lost_chief_goes_on_elsewhere(
+    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     processes = family(trainer)
     record = train(trainer, tmp_path, "kill:chief,at=50%")
     assert all_gone(processes)
     (resumed,) = [event for event in record.events if event.kind == "resumed"]
     assert resumed.worker_step == 0.4 * W
+    assert "the cluster of 2 workers died of SIGKILL; " in caplog.text
+    assert aborted_chiefs(caplog) == 0, "it was not TensorFlow"
     assert not record.spec.resume, "the record says what was asked for"
 
 
@@ -127,11 +157,14 @@ def test_slow_networks_and_processors_slow_the_run(
     assert record.phases[0].seconds > 40 * 0.02 * 2
 
 
-def test_a_restart_at_the_switch_is_a_new_cluster(trainer: IsolatedTrainer, tmp_path: Path) -> None:
+def test_a_restart_at_the_switch_is_a_new_cluster(
+    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = {process.pid for process in family(trainer)}
-    spec = spec_of(COUNTING, 2, 50.0, conditions=RunConditions(switch_mechanism="restart"))
-    record = trainer.train(spec)
-    assert record.worker_steps == W
-    assert record.switch_overhead_seconds > 0.05
+    record = train(trainer, tmp_path, mechanism="restart")
     after = {process.pid for process in family(trainer)}
+    if aborted_chiefs(caplog):
+        assert not before & after
+        return
+    assert record.switch_overhead_seconds > 0.05
     assert len(before - after) == len(after - before) == 3, "parameter server and two workers"
