@@ -84,7 +84,7 @@ __all__ = ["run"]
     is_flag=True,
     default=None,
     help="Also reject a setting that is better than the target by more than the threshold,"
-    " as printed in the paper (paper, sequential).",
+    " as printed in the paper (paper).",
 )
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="The seeds of all runs derive from it."

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,21 @@ def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invok
     assert (search["strategy"], search["most_runs"]) == ("adaptive", None)
 
 
+def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
+    fields_of = {name: {field.name for field in fields(rule)} for name, rule in STRATEGIES.items()}
+    names = "|".join(STRATEGIES)
+    said, true = {}, {}
+    for option in main.commands["run"].params:
+        owners = {name for name in STRATEGIES if option.name in fields_of[name]}
+        listed = re.search(
+            rf"\(((?:{names})(?:, (?:{names}))*)\)", getattr(option, "help", None) or ""
+        )
+        if listed and owners:
+            said[option.name], true[option.name] = set(listed[1].split(", ")), owners
+    assert {"two_sided", "target_runs", "baseline_runs", "keep"} <= set(said)
+    assert said == true
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -189,6 +206,7 @@ def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invok
         (["--strategy", "paper", "--warm-start"], "--warm-start is not for --strategy paper"),
         (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
         (["--two-sided"], "--two-sided is not for --strategy adaptive"),
+        (["--strategy", "sequential", "--two-sided"], "leave it out, or give --strategy paper"),
         (["--budget", "0"], "--budget is 0.0"),
         (["--budget", "nan"], "--budget is nan"),
         (["--least-runs", "0"], "--least-runs is 0"),
