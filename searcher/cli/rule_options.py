@@ -92,7 +92,9 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         help="Runs of the first protocol alone (paper, sequential). Default of paper: as --runs.",
     ),
     click.option(
-        "--least-runs", type=int, help="Runs that the answer itself needs (adaptive). Default: 1."
+        "--least-runs",
+        type=int,
+        help="Runs that the answer itself needs (adaptive). Default: 2, or 1 by the mean.",
     ),
     click.option(
         "--budget",

@@ -33,7 +33,7 @@ class AdaptiveRule(Rule):
         uses: How often the job will be trained with the policy: a run is made where it saves more
             in these trainings than it costs.
         target_runs: How many runs stand behind `target_accuracy`: so sure is it.
-        least_runs: Runs that the answer itself needs.
+        least_runs: Runs that the answer itself needs; None for 2, or by the criterion `mean` for 1.
         budget: The most that the search may cost, in trainings with the first protocol alone;
             None for no limit. After the first run none is begun that would go beyond.
         related: Switch points of related jobs, for a warm start.
@@ -47,7 +47,7 @@ class AdaptiveRule(Rule):
     keep: float = 0.95
     uses: int = 30
     target_runs: int = 5
-    least_runs: int = 1
+    least_runs: int | None = None
     budget: float | None = None
     related: tuple[float, ...] = ()
     switch_points: tuple[float, ...] = ()
@@ -61,6 +61,12 @@ class AdaptiveRule(Rule):
     def most_runs(self) -> int:
         """Runs of a search that is never sure, which may measure a known target again."""
         return len(self.grid()) * self.runs
+
+    @property
+    def own_runs(self) -> int:
+        """Runs that the answer itself needs."""
+        usual = 1 if self.criterion == "mean" else 2
+        return usual if self.least_runs is None else self.least_runs
 
     def grid(self) -> tuple[float, ...]:
         """See `Rule.grid`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from syncswitch.searcher.decision import Decided
+from syncswitch.searcher.decision import Decided, Decision
 from syncswitch.searcher.rules.assessment import Assessment
 from syncswitch.searcher.rules.kept.belief import Datum, Known, believe
 from syncswitch.searcher.rules.kept.guesses import Floats, Prior
@@ -20,7 +20,7 @@ _BEFORE, _AFTER = 1, 1
 # The answer, and all later settings, are good with this probability at least.
 _ACCEPTANCE = 2 / 3
 # What a run saves has to be so much more than its price: less would buy answers that change little.
-_LEAST_WORTH = 2.5
+_LEAST_WORTH = 3.0
 # So many runs at one setting are thought of at once.
 _AHEAD = 3
 
@@ -52,8 +52,11 @@ class KeptAssessment(Assessment):
         answer = self._answer
         if answer == self._last and self._outlook.ratio >= 1:
             return None
-        needed = self._neighbour if answer == self._last else answer
-        is_tried = self._history.made(needed) >= min(self._rule.least_runs, self._rule.runs)
+        if answer == self._last:
+            needed, least_runs = self._neighbour, 1
+        else:
+            needed, least_runs = answer, min(self._rule.own_runs, self._rule.runs)
+        is_tried = self._history.made(needed) >= least_runs
         return needed if not is_tried and self._may_run(needed) else None
 
     @property
@@ -130,6 +133,17 @@ class KeptAssessment(Assessment):
 
     def _predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
         return self._outlook.predicted(index, quantiles)
+
+    def _verdicts(self, decision: Decision) -> list[bool | None]:
+        verdicts = super()._verdicts(decision)
+        if not isinstance(decision, Decided):
+            return verdicts
+        # Nor is what saves no time, or was not tried often enough, too early.
+        likely = [acceptable >= _ACCEPTANCE for acceptable in self._acceptable()]
+        return [
+            verdict or (None if good else False)
+            for verdict, good in zip(verdicts, likely, strict=True)
+        ]
 
     @property
     def _doubt(self) -> float:

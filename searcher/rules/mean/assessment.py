@@ -119,7 +119,7 @@ class MeanAssessment(Assessment):
         The answer needs runs of its own; where it is not sure, the target has to be measured twice.
         """
         rule, last, made = self._rule, self._last, self._history.made
-        if answer != last and made(answer) < min(rule.least_runs, rule.runs):
+        if answer != last and made(answer) < min(rule.own_runs, rule.runs):
             return answer
         is_sure = self._belief.right(answer, self._slack) >= _CONFIRMATION
         is_measured = rule.target_accuracy is not None or made(last) >= min(2, rule.runs)

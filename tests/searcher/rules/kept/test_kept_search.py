@@ -86,7 +86,7 @@ class TestKeptRule(RuleContract):
         "keep": st.sampled_from([0.8, 0.95]),
         "uses": st.sampled_from([1, 30, 300]),
         "target_runs": st.sampled_from([1, 5, 30]),
-        "least_runs": st.integers(1, 3),
+        "least_runs": st.none() | st.integers(1, 3),
         "budget": st.none() | st.sampled_from([0.5, 2.0, 4.0]),
         "related": st.sampled_from([(), (25.0,), (6.25, 50.0)]),
         "switch_points": st.sampled_from([(), (12.5, 25.0, 50.0), (10.0, 20.0, 30.0, 60.0)]),
@@ -111,7 +111,7 @@ class TestKeptRule(RuleContract):
         answer = answer_of(rule, finished)
         own = sum(run.switch_percent == answer.switch_percent for run in finished)
         if answer.switch_percent < 100:
-            assert own >= min(rule.least_runs, rule.runs)
+            assert own >= min(rule.own_runs, rule.runs)
             assert answer.reason is None
         else:
             assert answer.reason

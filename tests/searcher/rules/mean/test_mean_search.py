@@ -63,7 +63,7 @@ class TestMeanRule(RuleContract):
     kind = MeanRule
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
         "target_runs": st.sampled_from([1, 5, 30]),
-        "least_runs": st.integers(1, 3),
+        "least_runs": st.none() | st.integers(1, 3),
         "budget": st.none() | st.sampled_from([0.5, 2.0, 4.0]),
         "related": st.sampled_from([(), (25.0,), (6.25, 50.0)]),
     }
@@ -115,7 +115,7 @@ class TestMeanRule(RuleContract):
             decision = rule.decide(known)
             if isinstance(decision, Decided) and decision.switch_percent < 100:
                 own = sum(run.switch_percent == decision.switch_percent for run in known)
-                assert own >= min(rule.least_runs, rule.runs)
+                assert own >= min(rule.own_runs, rule.runs)
 
     @given(st.data(), JOBS)
     def test_an_unsure_answer_has_a_target_that_was_measured_twice(
