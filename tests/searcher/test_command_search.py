@@ -14,7 +14,8 @@ from command_line import Invoke, database_file, error_line
 from tests.trainers.command.programs import TRAINS, command
 
 ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
-SEARCH = ("--settings", "2", "--total-steps", "100", "--protocols", "ddp,local-sgd")
+JOB = ("--total-steps", "100", "--protocols", "ddp,local-sgd")
+SEARCH = ("--settings", "2", "--criterion", "mean", *JOB)
 
 
 @pytest.fixture

@@ -144,9 +144,10 @@ def test_what_saves_costs_is_an_option(paper_url: str) -> None:
     paper = cost("--strategy", "paper")
     shared = cost("--strategy", "paper", "--share-prefix")
     assert cost("--strategy", "paper", "--share-prefix", "--early-stop") < shared < paper
-    adaptive = cost()
-    assert adaptive < cost("--no-share-prefix", "--no-early-stop") < paper
-    assert cost("--budget", "0.9") <= 0.9 < adaptive < cost("--least-runs", "4")
+    mean = ("--criterion", "mean")
+    adaptive = cost(*mean)
+    assert adaptive < cost(*mean, "--no-share-prefix", "--no-early-stop") < paper
+    assert cost(*mean, "--budget", "0.9") <= 0.9 < adaptive < cost(*mean, "--least-runs", "4")
     assert adaptive < cost("--strategy", "sequential") < paper
 
 

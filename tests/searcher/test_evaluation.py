@@ -190,7 +190,8 @@ def test_runs_that_were_stopped_early_do_not_count(url: str) -> None:
         )
     trainer = GeneratedTrainer()
     assert evaluate(url, 12.5, trainer, runs=2).baseline.runs == 2
-    assert trainer.runs == [(100.0, 0)]
+    # One may be bad luck.
+    assert trainer.runs == [(100.0, 0), (100.0, 1)]
 
 
 def test_a_policy_that_diverges_is_an_answer(url: str) -> None:

@@ -34,9 +34,11 @@ from syncswitch.trainers.recording import Recording
 from syncswitch.trainers.replay import ReplayTrainer
 from syncswitch.trainers.trainer import Observer
 
+RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)
 RULES: list[Rule] = [
-    AdaptiveRule(),
-    AdaptiveRule(share_prefix=False, early_stop=False),
+    AdaptiveRule(switch_points=RECORDED),
+    AdaptiveRule(criterion="mean"),
+    AdaptiveRule(criterion="mean", share_prefix=False, early_stop=False),
     PaperRule(settings=3, runs=2, share_prefix=True, early_stop=True),
 ]
 # Whatever the noise, a fixed binary search stays at the settings that are recorded.

@@ -144,7 +144,8 @@ def test_a_diverged_candidate_is_rejected_after_one_run(url: str) -> None:
 
 
 def test_a_diverged_baseline_is_a_user_error_also_the_next_time(url: str) -> None:
-    for expected_runs in (1, 0):
+    # One may be bad luck.
+    for expected_runs in (2, 0):
         trainer = GeneratedTrainer(diverges_below_percent=101)
         with pytest.raises(UserError, match="learning rate is too high"):
             search(url, trainer)

@@ -21,7 +21,7 @@ from syncswitch.storage.records import TimingPolicy
 from syncswitch.storage.trials import TrialStore
 
 PLAN = SearchPlan(PaperRule(settings=3, runs=3))
-ADAPTIVE = SearchPlan(AdaptiveRule(settings=3))
+ADAPTIVE = SearchPlan(AdaptiveRule(settings=3, criterion="mean"))
 PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
 
 

@@ -109,7 +109,7 @@ def test_a_replay_is_offered_only_where_it_works_and_without_a_password(
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(main, shlex.split(html.unescape(line))[1:])
     assert ran.exit_code == 0, ran.output
-    assert "with BSP for the first 50 %" in ran.stdout
+    assert "Train generated with BSP" in ran.stdout
     secret = replace(recorded, place="postgresql+psycopg://me:***@host/runs")
     page = Elements(page_of(secret)).text
     assert "add --recordings with the URL of this database" in page
