@@ -134,7 +134,7 @@ class History(ReplayTrainer):
             self.study.__dict__.pop("note_result", None)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=["adaptive", "plain", "paper"])
+@pytest.mark.parametrize("rule", RULES, ids=["kept", "adaptive", "plain", "paper"])
 @settings(max_examples=3)
 @example(recording=RECORDINGS[0], events=["trained"] * 9)
 @example(recording=RECORDINGS[0], events=["others first", *["trained"] * 8])

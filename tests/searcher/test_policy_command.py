@@ -74,7 +74,7 @@ def test_an_empty_list_says_of_what(invoke: Invoke) -> None:
 def test_what_is_not_utf_8_is_refused(invoke: Invoke, words: list[str]) -> None:
     result = invoke("policy", *words)
     assert result.exit_code == 2
-    assert r"'\udcff' is not UTF-8 text" in error_line(result)
+    assert r"\udcff' is not UTF-8 text" in error_line(result)
 
 
 def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
