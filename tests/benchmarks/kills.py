@@ -19,7 +19,9 @@ from typing import Any
 from tests.benchmarks.limit import at_most
 from tests.program import TINY_WORKLOAD, run, start
 
-SEARCH = ("run", "tiny_jobs.py:tiny", "--workers", 2, "--threshold", 0.3, "--json")
+JOB = ("run", "tiny_jobs.py:tiny", "--workers", 2, "--threshold", 0.3, "--json")
+# Whether a switch saves time depends on what else the machine does; the mean does not ask.
+SEARCH = (*JOB, "--criterion", "mean")
 
 
 def main() -> None:

@@ -172,6 +172,6 @@ def test_a_campaign_of_failures(tmp_path: Path) -> None:
 def test_a_killed_search(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "run", warm_program.run)
     monkeypatch.setattr(kills, "start", warm_program.start)
-    out = play(kills, "--kills", 1, "--runs", 1, "--settings", 1)
+    out = play(kills, "--kills", 1, "--seed", 1, "--runs", 1, "--settings", 1)
     assert out.startswith("killed 1 times")
     assert out.endswith("\nsame runs\n")
