@@ -116,10 +116,12 @@ class KeptAssessment(Assessment):
             return "an earlier switch saves no time"
         likely = self._outlook.good_probabilities[:-1]
         if (likely < _ACCEPTANCE).all():
-            return "no earlier switch is likely to keep the accuracy often enough"
+            return "no earlier switch is likely enough to keep the accuracy as often as wanted"
         if likely[-1] >= _ACCEPTANCE:
             return "what an earlier switch saves is not worth its risk"
-        return "a switch a little earlier is not likely to keep the accuracy often enough"
+        return (
+            "a switch a little earlier is not likely enough to keep the accuracy as often as wanted"
+        )
 
     def _target(self) -> float:
         return self._outlook.belief.target_accuracy
@@ -138,8 +140,8 @@ class KeptAssessment(Assessment):
         verdicts = super()._verdicts(decision)
         if not isinstance(decision, Decided):
             return verdicts
-        # Nor is what saves no time, or was not tried often enough, too early.
-        likely = [acceptable >= _ACCEPTANCE for acceptable in self._acceptable()]
+        # What saves no time, or is as likely good as not, is no answer and yet not too early.
+        likely = [acceptable > 1 - _ACCEPTANCE for acceptable in self._acceptable()]
         return [
             verdict or (None if good else False)
             for verdict, good in zip(verdicts, likely, strict=True)
