@@ -105,6 +105,24 @@ class TestDraw:
         positions = [(a.name[-1], b.name[-1]) for a, b in pairs if a and b]
         assert len(set(positions)) > 10
 
+    def test_a_replicate_has_the_same_seed_at_every_setting(self) -> None:
+        runs = [
+            RecordedRun(setting, 0.9, 100.0, seed=seed, name=f"{setting:g} seed {seed}")
+            for setting in (100.0, 50.0)
+            for seed in (11, 5, 17, 3)
+        ]
+        source = Recording(IDENTITY, (*runs[:4], *reversed(runs[4:])))
+        orders = set()
+        for deck_seed in range(20):
+            seeds = [
+                [run.seed for n in range(8) if (run := source.draw(setting, n, deck_seed))]
+                for setting in (100.0, 50.0)
+            ]
+            assert seeds[0] == seeds[1]
+            assert sorted(map(str, seeds[0][:4])) == ["11", "17", "3", "5"]
+            orders.add(tuple(seeds[0][:4]))
+        assert len(orders) > 8
+
     def test_of_what_nobody_recorded_is_nothing(self) -> None:
         assert recording(3).draw(25.0, 0) is None
         assert recording(3).settings == (50.0, 100.0)
