@@ -366,7 +366,10 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
     process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="0 60")
     assert process.stderr is not None
     assert process.stderr.readline().startswith("[1/8]")
-    time.sleep(0.3)
+    deadline = time.monotonic() + 30
+    while "running" not in invoke("trials").stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
