@@ -37,11 +37,13 @@ class StopRule:
         not_before_worker_step: Evaluations up to here say nothing: the last known decay of the
             learning rate, as each may lift the accuracy; 0 where nobody knows.
         hopeless_below: An accuracy that need not be told from worse ones; None where there is none.
+        trusts_rest: Whether a run that came to rest stays there.
     """
 
     precision: float
     not_before_worker_step: int = 0
     hopeless_below: float | None = None
+    trusts_rest: bool = True
 
     @classmethod
     def of(
@@ -60,6 +62,9 @@ class StopRule:
             precision=rule.threshold / 2,
             not_before_worker_step=max(decays, default=0),
             hopeless_below=None if target is None else target - rule.threshold,
+            # Some runs fail late. Where nobody knows a decay that is behind them, a rest of theirs
+            # promises nothing, and failures are what `kept` counts.
+            trusts_rest=bool(decays) or rule.criterion == "mean",
         )
 
     def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
@@ -70,7 +75,7 @@ class StopRule:
             switch_worker_step: Where the second protocol began; 0 where none follows the first.
         """
         n = CONVERGENCE_EVALUATIONS
-        if len(evaluations) < n + 3:
+        if not self.trusts_rest or len(evaluations) < n + 3:
             return False
         if evaluations[-n].worker_step <= max(switch_worker_step, self.not_before_worker_step):
             return False

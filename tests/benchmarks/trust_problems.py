@@ -2,7 +2,8 @@
 
 A replicate has the same seed at every switch point, as forks have; the seeds are dealt anew for
 every search. Nothing that the rules assume went into these data: they come from a simulator that
-trains real models with truly stale gradients.
+trains real models with truly stale gradients. No decay of their learning rate is known, so all runs
+are whole ones.
 """
 
 from __future__ import annotations
@@ -14,10 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncswitch.searcher.rules.halving import ROUNDING
-from syncswitch.searcher.simulation import PlayedRun, played_run
-from syncswitch.searcher.stopping import StopRule
-from syncswitch.storage.records import Evaluation
-from syncswitch.trainers.recording import RecordedRun
+from syncswitch.searcher.simulation import PlayedRun
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA
 
 JOBS = Path(__file__).resolve().parents[2].parent / "shared" / "trust" / "jobs"
@@ -150,24 +148,14 @@ def _read(path: Path) -> TrustJob:
     diverged = recorded["diverged"].astype(bool)
     accuracies = np.where(diverged, chance, curve[:, :, -_CONVERGED:].mean(axis=2))
     percents = tuple(map(float, recorded["settings"]))
-    stop = StopRule(precision=BETA / 2)
-    steps = recorded["eval_at"].astype(int)
 
     def played(seed: int, place: int) -> PlayedRun:
-        percent, tests = percents[place], zip(steps, recorded["seconds"][seed, place], strict=True)
-        evaluations = tuple(
-            Evaluation(int(step), float(seconds), min(1.0, max(0.0, float(accuracy))), 0.0)
-            for (step, seconds), accuracy in zip(tests, curve[seed, place], strict=True)
+        return PlayedRun(
+            float(accuracies[seed, place]),
+            bool(diverged[seed, place]),
+            float(recorded["total"][seed, place]),
+            float(recorded["first"][seed, place]),
         )
-        run = RecordedRun(
-            setting_percent=percent,
-            accuracy=float(accuracies[seed, place]),
-            training_seconds=float(recorded["total"][seed, place]),
-            diverged=bool(diverged[seed, place]),
-            first_seconds=float(recorded["first"][seed, place]),
-            evaluations=evaluations,
-        )
-        return played_run(run, None if diverged[seed, place] else stop)
 
     return TrustJob(
         name=path.stem,

@@ -141,6 +141,14 @@ def test_the_rule_of_a_search_follows_from_beta_and_the_schedule() -> None:
     assert StopRule.of(rule, None) == StopRule(0.01)
 
 
+def test_rest_promises_nothing_where_runs_may_still_fail() -> None:
+    kept = AdaptiveRule()
+    assert StopRule.of(kept, [(DECAY, 0.1)]).trusts_rest
+    for unknown in (None, []):
+        assert StopRule.of(kept, unknown).known_at(curve(STEP)) is None
+        assert StopRule.of(replace(kept, criterion="mean"), unknown).known_at(curve(STEP)) == 15
+
+
 def run(percent: float, accuracy: float, plateau: float | None = None) -> Observation:
     return Observation(percent, accuracy, plateau_accuracy=plateau)
 

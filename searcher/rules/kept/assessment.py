@@ -18,9 +18,9 @@ __all__ = ["KeptAssessment"]
 # Settings of which one more run is thought about: so many before the answer and after it, and BSP.
 _BEFORE, _AFTER = 1, 1
 # The answer, and all later settings, are good with this probability at least.
-_ACCEPTANCE = 2 / 3
+_ACCEPTANCE = 0.7
 # What a run saves has to be so much more than its price: less would buy answers that change little.
-_LEAST_WORTH = 3.0
+_LEAST_WORTH = 4.5
 # So many runs at one setting are thought of at once.
 _AHEAD = 3
 
