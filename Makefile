@@ -24,7 +24,7 @@ test: lint  ## Everything that has to pass; three parts of a length.
 	$(MAKE) --jobs 3 --output-sync=target test-servers test-searches test-others
 
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --durations 15
-SERVERS := tests/trainers/cluster tests/trainers/ray_cluster tests/test_main_job.py
+SERVERS := tests/trainers/cluster tests/test_main_job.py
 SEARCHES := tests/searcher tests/test_docs.py tests/test_site.py
 
 test-servers:

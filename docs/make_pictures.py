@@ -27,8 +27,8 @@ from rich.text import Text
 PICTURES = Path(__file__).parent / "pictures"
 
 PROGRAMS = {
-    "syncswitch-search": "syncswitch.searcher.cli",
-    "syncswitch-run": "syncswitch.trainers.runner",
+    "syncswitch-search": "syncswitch.searcher.cli.main",
+    "syncswitch-run": "syncswitch.trainers.cli.runner",
 }
 JOB = "digits --trainer simulated --workers 8 --settings 4"
 SEARCH = f"syncswitch-search run {JOB}"

@@ -10,20 +10,20 @@ from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from syncswitch.searcher.api import search
-    from syncswitch.searcher.rules.adaptive import AdaptiveRule
-    from syncswitch.searcher.rules.paper import PaperRule
-    from syncswitch.searcher.rules.sequential import SequentialRule
-    from syncswitch.searcher.sampler import BinarySearchSampler
+    from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+    from syncswitch.searcher.strategies.paper import PaperRule
+    from syncswitch.searcher.strategies.sequential import SequentialRule
+    from syncswitch.searcher.study.sampler import BinarySearchSampler
 
 __all__ = ["AdaptiveRule", "BinarySearchSampler", "PaperRule", "SequentialRule", "search"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "AdaptiveRule": "rules.adaptive",
-        "BinarySearchSampler": "sampler",
-        "PaperRule": "rules.paper",
-        "SequentialRule": "rules.sequential",
+        "AdaptiveRule": "strategies.adaptive",
+        "BinarySearchSampler": "study.sampler",
+        "PaperRule": "strategies.paper",
+        "SequentialRule": "strategies.sequential",
         "search": "api",
     },
 )

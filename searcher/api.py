@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
-from syncswitch.searcher.policy_search import Search
-from syncswitch.searcher.prefixes import DEFAULT_FOLDER
-from syncswitch.searcher.reporting import Reporter
-from syncswitch.searcher.rules.by_name import make_rule
-from syncswitch.searcher.trainer_kinds.base import JobRequest, plan_search
-from syncswitch.searcher.trainer_kinds.choice import trainer_named
-from syncswitch.storage.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
-from syncswitch.storage.engine import open_database
+from syncswitch.searcher.backends.base import JobRequest, plan_search
+from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.loop.reporter import Reporter
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
+from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TimingPolicy
-from syncswitch.trainers.run_options import ConditionsChoice
-from syncswitch.trainers.tensorboard import check_tensorboard, logged
-from syncswitch.trainers.workload import Workload, normal_reference
+from syncswitch.trainers.cli.options import ConditionsChoice
+from syncswitch.trainers.job.workload import Workload, normal_reference
+from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
 
 __all__ = ["search"]
 

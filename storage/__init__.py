@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from syncswitch.storage.engine import Database, open_database
+    from syncswitch.storage.database.engine import Database, open_database
     from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
-    from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.policy_file import read_policy_file, write_policy
+    from syncswitch.storage.policies.file import read_policy_file, write_policy
+    from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.records import (
         Evaluation,
         PhaseRecord,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TrialSpec,
         WorkloadIdentity,
     )
-    from syncswitch.storage.trials import StoredTrial, TrialStore
+    from syncswitch.storage.trials.store import StoredTrial, TrialStore
 
 __all__ = [
     "Database",
@@ -49,12 +49,12 @@ __all__ = [
 _ERRORS = ("FatalError", "RetryableError", "SyncSwitchError", "UserError")
 _TRIALS = ("StoredTrial", "TrialStore")
 _OTHERS = {
-    "Database": "engine",
-    "open_database": "engine",
-    "PolicyRegistry": "policies",
-    "read_policy_file": "policy_file",
-    "write_policy": "policy_file",
+    "Database": "database.engine",
+    "open_database": "database.engine",
+    "PolicyRegistry": "policies.registry",
+    "read_policy_file": "policies.file",
+    "write_policy": "policies.file",
     **dict.fromkeys(_ERRORS, "errors"),
-    **dict.fromkeys(_TRIALS, "trials"),
+    **dict.fromkeys(_TRIALS, "trials.store"),
 }
 __getattr__ = lazy_names(__name__, {name: _OTHERS.get(name, "records") for name in __all__})

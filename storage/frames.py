@@ -26,21 +26,22 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
 
-from syncswitch.storage.analysis import curves, event_table
-from syncswitch.storage.analysis.frame_columns import (
+from syncswitch.storage.database.engine import Database, opened
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.queries import curves
+from syncswitch.storage.queries import events as event_table
+from syncswitch.storage.queries.columns import (
     FrameColumn,
     columns_of_record,
     columns_of_table,
 )
-from syncswitch.storage.analysis.policy_table import PolicyVersion, policy_versions
-from syncswitch.storage.analysis.row_stream import ROWS_AT_ONCE, row_blocks
-from syncswitch.storage.analysis.search_costs import StudyCost, study_costs
-from syncswitch.storage.analysis.summaries import SettingStatistics, setting_statistics
-from syncswitch.storage.analysis.trial_details import trial_facts
-from syncswitch.storage.analysis.trial_filter import RunChoice, TrialChoice
-from syncswitch.storage.engine import Database, opened
-from syncswitch.storage.errors import UserError
-from syncswitch.storage.facts import TRIAL_FACTS
+from syncswitch.storage.queries.policies import PolicyVersion, policy_versions
+from syncswitch.storage.queries.row_stream import ROWS_AT_ONCE, row_blocks
+from syncswitch.storage.queries.search_costs import StudyCost, study_costs
+from syncswitch.storage.queries.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.queries.trial_details import trial_facts
+from syncswitch.storage.queries.trial_filter import RunChoice, TrialChoice
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 if TYPE_CHECKING:
     import pandas

@@ -21,7 +21,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine, create_engine, make_url, text
 
-from syncswitch.storage.engine import open_database
+from syncswitch.storage.database.engine import open_database
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
 # contract run in several classes on purpose.

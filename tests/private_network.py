@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from syncswitch.trainers.cluster.network import allows_private_network, isolate_network
+from syncswitch.trainers.cluster.servers.network import allows_private_network, isolate_network
 
 _CLONE_NEWUSER = 0x10000000
 _SKIPPED = 77

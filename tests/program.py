@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 PROGRAMS = {
-    "syncswitch-search": "syncswitch.searcher.program",
-    "syncswitch-run": "syncswitch.trainers.program",
+    "syncswitch-search": "syncswitch.searcher.cli.program",
+    "syncswitch-run": "syncswitch.trainers.cli.program",
 }
 
 TINY_WORKLOAD = """

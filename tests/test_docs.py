@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 import pytest
 
-from syncswitch.searcher.cli import main as searcher
-from syncswitch.trainers.runner import main as runner
+from syncswitch.searcher.cli.main import main as searcher
+from syncswitch.trainers.cli.runner import main as runner
 from tests.documentation.pages import ROOT, Page, commands
 from tests.documentation.play import play
 from tests.program import PROGRAMS
@@ -176,6 +176,6 @@ def test_every_environment_variable_of_ours_is_described() -> None:
 
 
 def test_the_schema_of_policy_files_has_a_meaning_for_each_field() -> None:
-    schema = json.loads((ROOT / "storage/policy.schema.json").read_text())
+    schema = json.loads((ROOT / "storage/policies/policy.schema.json").read_text())
     policy = schema["$defs"]["PolicyContent"]["properties"]
     assert all("description" in field for field in policy.values())

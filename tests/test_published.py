@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.searcher.stopping import StopRule
-from syncswitch.storage.engine import open_database
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
-from syncswitch.trainers.recording import RecordedRun, read_recording
+from syncswitch.trainers.replay.recording import RecordedRun, read_recording
 from tests.published import INTERVAL, RUNS, TABLES, Figures, Row, Run, Setting
 from tests.recordings import PAPER, needs_paper
 

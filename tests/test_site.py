@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from syncswitch.searcher.cli import main as searcher
-from syncswitch.trainers.runner import main as runner
+from syncswitch.searcher.cli.main import main as searcher
+from syncswitch.trainers.cli.runner import main as runner
 from tests import warm_program
 from tests.documentation.pages import ROOT
 
@@ -84,7 +84,7 @@ def test_the_reference_has_every_public_name_and_column(site: Path) -> None:
     from syncswitch import searcher as searcher_package
     from syncswitch import storage, trainers
     from syncswitch.storage import frames
-    from syncswitch.storage.models import Base
+    from syncswitch.storage.tables.trials import Base
 
     python = text_of(site, "reference/python.html")
     for package in (searcher_package, trainers, storage):

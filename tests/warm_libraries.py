@@ -9,9 +9,3 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import optuna  # noqa: F401
 import sklearn.datasets  # noqa: F401
-
-import syncswitch.searcher.cli
-import syncswitch.searcher.policy_search
-import syncswitch.storage.engine
-import syncswitch.trainers.model.tensorflow_api
-import syncswitch.trainers.runner  # noqa: F401

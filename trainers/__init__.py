@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.launchers import reserve_logical_devices
-    from syncswitch.trainers.cluster.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.servers.launchers import reserve_logical_devices
     from syncswitch.trainers.command.job import CommandJob
     from syncswitch.trainers.command.template import CommandTemplate
     from syncswitch.trainers.command.trainer import CommandTrainer
-    from syncswitch.trainers.data import Data
-    from syncswitch.trainers.keras_fit import fit
-    from syncswitch.trainers.keras_policy import PolicyCallback
+    from syncswitch.trainers.job.data import Data
+    from syncswitch.trainers.job.workload import Workload, load_workload
+    from syncswitch.trainers.keras_api.callback import PolicyCallback
+    from syncswitch.trainers.keras_api.fit import fit
     from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
     from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
-    from syncswitch.trainers.workload import Workload, load_workload
 
 __all__ = [
     "ClusterProfile",
@@ -46,18 +46,18 @@ __all__ = [
 
 _OTHERS = {
     "ClusterProfile": "simulated.profile",
-    "ClusterTrainer": "cluster.trainer",
+    "ClusterTrainer": "cluster.parameter_server.trainer",
     "CommandJob": "command.job",
     "CommandTemplate": "command.template",
     "CommandTrainer": "command.trainer",
-    "Data": "data",
-    "PolicyCallback": "keras_policy",
+    "Data": "job.data",
+    "PolicyCallback": "keras_api.callback",
     "SimulatedTrainer": "simulated.trainer",
-    "Workload": "workload",
-    "fit": "keras_fit",
+    "Workload": "job.workload",
+    "fit": "keras_api.fit",
     "load_profile": "simulated.profile",
-    "load_workload": "workload",
-    "reserve_logical_devices": "cluster.launchers",
+    "load_workload": "job.workload",
+    "reserve_logical_devices": "cluster.servers.launchers",
     "simulated_identity": "simulated.trainer",
 }
 __getattr__ = lazy_names(__name__, {name: _OTHERS.get(name, "trainer") for name in __all__})

@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 from sqlalchemy import Column, Table
 
 from syncswitch.storage import frames
-from syncswitch.storage.models import Base
+from syncswitch.storage.tables.trials import Base
 
 __all__ = ["database_tables", "frame_columns", "markdown_table", "policy_fields", "setup"]
 
@@ -60,7 +60,9 @@ def _key(column: Column[Any]) -> str:
 
 def policy_fields() -> str:
     """What a policy file holds: its JSON Schema as tables."""
-    schema = json.loads(files("syncswitch.storage").joinpath("policy.schema.json").read_text())
+    schema = json.loads(
+        files("syncswitch.storage.policies").joinpath("policy.schema.json").read_text()
+    )
     parts = [_fields(schema)]
     for name, part in schema["$defs"].items():
         if "properties" in part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.trainers.console import EXIT_OK, debug_option
+from syncswitch.trainers.cli.console import EXIT_OK, debug_option
 
 __all__ = ["completion"]
 

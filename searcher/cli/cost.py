@@ -15,10 +15,10 @@ from click.core import ParameterSource
 
 from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
 from syncswitch.searcher.cli.rule_options import RULE_OPTIONS, rule_options
-from syncswitch.searcher.rules.by_name import make_rule
+from syncswitch.searcher.strategies.registry import make_rule
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.completion import complete_workload
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.completion import complete_workload
+from syncswitch.trainers.cli.console import (
     EXIT_OK,
     common_options,
     print_json,
@@ -29,10 +29,10 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.cost import CostSummary
-    from syncswitch.searcher.decision import Rule
-    from syncswitch.searcher.replays import PlayedRecording
-    from syncswitch.trainers.recording import Recording
+    from syncswitch.searcher.simulation.cost import CostSummary
+    from syncswitch.searcher.simulation.replays import PlayedRecording
+    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.trainers.replay.recording import Recording
 
 __all__ = ["cost"]
 
@@ -118,9 +118,9 @@ def cost(
     alone; it is a success where the search answers what the paper's search would answer if it knew
     all recorded runs.
     """
-    from syncswitch.searcher.plan import SearchPlan
-    from syncswitch.searcher.replays import PlayedRecording
-    from syncswitch.searcher.stopping import StopRule
+    from syncswitch.searcher.simulation.replays import PlayedRecording
+    from syncswitch.searcher.strategies.early_stopping import StopRule
+    from syncswitch.searcher.study.plan import SearchPlan
 
     _refuse_together("--table", table, ("strategy", "runs", "recurring", *RULE_OPTIONS))
     _refuse_together("--recurring", recurring, ("baseline_runs",))
@@ -183,7 +183,7 @@ def _rule_of(row: _Row, settings: int, threshold: float) -> Rule:
 
 def _knowing(rule: Rule, recording: Recording) -> Rule:
     """The same rule where A is known from the recorded runs of the first protocol alone."""
-    from syncswitch.searcher.cost import BASELINE_PERCENT
+    from syncswitch.searcher.simulation.cost import BASELINE_PERCENT
 
     accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
     known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
@@ -193,9 +193,9 @@ def _knowing(rule: Rule, recording: Recording) -> Rule:
 
 
 def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
-    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.database.engine import open_database
     from syncswitch.trainers.protocols import parse_named_pair
-    from syncswitch.trainers.recording import read_recording
+    from syncswitch.trainers.replay.recording import read_recording
 
     pair = parse_named_pair(protocols)
     with open_database(storage_url, create=False) as database:
@@ -204,7 +204,7 @@ def _read(storage_url: str, reference: str, workers: int | None, protocols: str)
 
 def _check_baseline(reference: str, recording: Recording) -> None:
     """Refuses a job without the unit of its cost."""
-    from syncswitch.searcher.cost import BASELINE_PERCENT
+    from syncswitch.searcher.simulation.cost import BASELINE_PERCENT
 
     baseline = recording.at(BASELINE_PERCENT)
     if not baseline:
@@ -220,7 +220,7 @@ def _check_baseline(reference: str, recording: Recording) -> None:
 
 
 def _deepest_settings(reference: str, threshold: float, runs: PlayedRecording) -> int:
-    from syncswitch.searcher.cost import deepest_settings
+    from syncswitch.searcher.simulation.cost import deepest_settings
 
     settings = deepest_settings(threshold, runs)
     if not settings:
@@ -234,8 +234,8 @@ def _deepest_settings(reference: str, threshold: float, runs: PlayedRecording) -
 def _simulated(
     rules: Sequence[Rule], runs: PlayedRecording, simulations: int, seed: int
 ) -> list[CostSummary]:
-    from syncswitch.searcher.cost import reference, summarize
-    from syncswitch.searcher.replays import simulate
+    from syncswitch.searcher.simulation.cost import reference, summarize
+    from syncswitch.searcher.simulation.replays import simulate
 
     expected = [reference(rule, runs) for rule in rules]
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)

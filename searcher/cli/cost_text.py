@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.cli.render import finite
-from syncswitch.trainers.console import echo, print_table, print_text
+from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.cost import CostSummary
-    from syncswitch.searcher.decision import Rule
-    from syncswitch.trainers.recording import Recording
+    from syncswitch.searcher.simulation.cost import CostSummary
+    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.trainers.replay.recording import Recording
 
 __all__ = ["print_summaries", "summary_as_json"]
 
@@ -85,7 +85,7 @@ def _is_recurring(rule: Rule) -> bool:
 
 def _baseline_runs(rule: Rule) -> int | None:
     """How often the baseline is run; None where the rule decides that itself."""
-    from syncswitch.searcher.rules.halving import HalvingRule
+    from syncswitch.searcher.strategies.halving import HalvingRule
 
     if not isinstance(rule, HalvingRule):
         return None
@@ -112,7 +112,7 @@ def _cells(rule: Rule, summary: CostSummary) -> list[str]:
 
 def _notes(rules: Sequence[Rule], answer_percent: float, recording: Recording) -> Iterator[str]:
     """What makes the figures other than they look."""
-    from syncswitch.searcher.rules.adaptive import AdaptiveRule
+    from syncswitch.searcher.strategies.adaptive import AdaptiveRule
 
     adaptive = next((rule for rule in rules if isinstance(rule, AdaptiveRule)), None)
     if adaptive is not None and answer_percent not in adaptive.grid():

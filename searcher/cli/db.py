@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.console import (
     EXIT_FAILED,
     EXIT_OK,
     common_options,
@@ -17,7 +17,7 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.health import Finding
+    from syncswitch.storage.audit.check import Finding
 
 __all__ = ["db"]
 
@@ -31,9 +31,9 @@ def db() -> None:
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> int:
     """Brings the tables to the current version, ours and Optuna's. Copy the database first."""
-    from syncswitch.searcher.study_tables import upgrade_study_tables
-    from syncswitch.storage.engine import upgrade_database
-    from syncswitch.storage.inspection import REVISION, shown
+    from syncswitch.searcher.study.tables import upgrade_study_tables
+    from syncswitch.storage.database.engine import upgrade_database
+    from syncswitch.storage.database.inspection import REVISION, shown
 
     before = upgrade_database(storage_url)
     mended = upgrade_study_tables(storage_url)
@@ -66,8 +66,8 @@ def check(storage_url: str, as_json: bool) -> int:
     of policies and the runs that they rest on, the evaluations, phases and checkpoints of runs, and
     Optuna's account of the searches. Changes nothing.
     """
-    from syncswitch.searcher.health import check_database
-    from syncswitch.storage.inspection import shown
+    from syncswitch.searcher.study.consistency import check_database
+    from syncswitch.storage.database.inspection import shown
 
     findings = check_database(storage_url)
     problems = sum(finding.is_problem for finding in findings)

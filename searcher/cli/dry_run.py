@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from syncswitch.searcher.cli.render import finite
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.console import echo, print_json, print_table, print_text
+from syncswitch.trainers.cli.console import echo, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.decision import Rule
-    from syncswitch.searcher.forecast import Forecast
+    from syncswitch.searcher.simulation.forecast import Forecast
+    from syncswitch.searcher.strategies.base import Rule
     from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
 
 __all__ = ["print_forecast"]
@@ -40,7 +40,7 @@ def print_forecast(
     Raises:
         UserError: A time is unknown or impossible.
     """
-    from syncswitch.searcher.forecast import forecast
+    from syncswitch.searcher.simulation.forecast import forecast
 
     first, second = given_seconds
     if first is None or second is None:
@@ -80,9 +80,9 @@ def _caveat(rule: Rule) -> str:
 def _recorded_seconds(
     storage_url: str, identity: WorkloadIdentity
 ) -> tuple[float | None, float | None]:
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.inspection import holds_nothing
-    from syncswitch.storage.trials import TrialStore
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.database.inspection import holds_nothing
+    from syncswitch.storage.trials.store import TrialStore
 
     if holds_nothing(storage_url):
         return None, None

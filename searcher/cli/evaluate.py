@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncswitch.searcher.backends.base import JobRequest, TrainerChoice
+from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.searching import evaluate_policy
-from syncswitch.searcher.trainer_kinds.base import JobRequest, TrainerChoice
-from syncswitch.searcher.trainer_kinds.choice import trainer_options
-from syncswitch.searcher.wording import (
+from syncswitch.searcher.text.sentences import (
     accuracy_interval,
     conditions_text,
     counted,
@@ -23,8 +23,8 @@ from syncswitch.searcher.wording import (
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import LARGEST_SEED
-from syncswitch.trainers.completion import complete_policy, complete_workload
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.completion import complete_policy, complete_workload
+from syncswitch.trainers.cli.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     common_options,
@@ -36,7 +36,7 @@ from syncswitch.trainers.console import (
     protocols_option,
     workers_option,
 )
-from syncswitch.trainers.run_options import (
+from syncswitch.trainers.cli.options import (
     ConditionsChoice,
     conditions_options,
     inject_option,
@@ -44,8 +44,8 @@ from syncswitch.trainers.run_options import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.evaluated import EvaluatedSetting, EvaluationResult
-    from syncswitch.searcher.speed_up import SpeedUp
+    from syncswitch.searcher.results.speed_up import SpeedUp
+    from syncswitch.searcher.results.transfer import EvaluatedSetting, EvaluationResult
 
 __all__ = ["evaluate"]
 
@@ -104,7 +104,7 @@ def evaluate(
     The same command goes on where an interrupted one stopped, and answers at once when all runs are
     there. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.evaluation import check_switch
+    from syncswitch.searcher.loop.transfer import check_switch
 
     trainer.check_jobs(jobs)
     policy = policy_named(policy_text, storage_url)

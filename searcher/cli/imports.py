@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.console import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -53,7 +53,7 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
     goes on where it was killed. Rows that cannot be used are listed with the reason, and the exit
     status is 0 all the same, unless no row at all could be used; then it is 1.
     """
-    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.database.engine import open_database
     from syncswitch.storage.importing.manifest import read_manifest
     from syncswitch.storage.importing.run_import import import_manifest
 

@@ -18,7 +18,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from syncswitch.trainers.cluster.network import die_with_parent
+from syncswitch.trainers.cluster.servers.network import die_with_parent
 
 __all__ = ["is_further_job", "jobs_option", "shared_by"]
 

@@ -23,9 +23,9 @@ from syncswitch.searcher.cli.policy_selection import (
     version_option,
 )
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
-from syncswitch.searcher.wording import workers_text
-from syncswitch.trainers.completion import complete_alias, complete_workload
-from syncswitch.trainers.console import (
+from syncswitch.searcher.text.sentences import workers_text
+from syncswitch.trainers.cli.completion import complete_alias, complete_workload
+from syncswitch.trainers.cli.console import (
     EXIT_FAILED,
     EXIT_OK,
     common_options,
@@ -36,10 +36,10 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.engine import Database
-    from syncswitch.storage.policies import PolicyEntry
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.policies.registry import PolicyEntry
+    from syncswitch.storage.policies.similarity import JobFacts
     from syncswitch.storage.records import WorkloadIdentity
-    from syncswitch.storage.registry.similarity import JobFacts
 
 __all__ = ["policy"]
 
@@ -76,10 +76,10 @@ def lookup(
     Then the policy of the nearest workload is suggested, with what differs.
     """
     from syncswitch.searcher.cli.policy_text import print_policy
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.inspection import holds_nothing
-    from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.policy_file import policy_to_dict
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.database.inspection import holds_nothing
+    from syncswitch.storage.policies.file import policy_to_dict
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     selection = Selection(reference, workers, protocols)
     if holds_nothing(storage_url):
@@ -104,8 +104,8 @@ def lookup(
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int:
     """Lists all versions, newest first."""
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     selector = None if reference is None else Selection(reference, None, None).selector
     with open_database(storage_url, create=False) as database:
@@ -139,8 +139,8 @@ def show(
     trial_id is the run's number in this database, if it is there.
     """
     from syncswitch.searcher.cli.policy_text import evidence_as_json, print_evidence, print_policy
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
@@ -166,9 +166,9 @@ def _suggest(
 ) -> int:
     """There is no policy: says so, and what is nearest."""
     from syncswitch.searcher.cli.policy_text import print_suggestion
-    from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.policy_file import policy_to_dict
-    from syncswitch.storage.registry.policy_search import known_facts, suggest
+    from syncswitch.storage.policies.file import policy_to_dict
+    from syncswitch.storage.policies.nearest import known_facts, suggest
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     registry = PolicyRegistry(database)
     unknown_alias = no_alias(registry, selection, alias)
@@ -216,7 +216,7 @@ def _completed(selection: Selection, wanted: JobFacts) -> Selection:
 
 
 def _none_found(selection: Selection, storage_url: str) -> str:
-    from syncswitch.storage.inspection import shown
+    from syncswitch.storage.database.inspection import shown
 
     command = shlex.join(["syncswitch-search", "run", *selection.words])
     return (
@@ -231,7 +231,7 @@ def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
 
 
 def _as_json(entry: PolicyEntry) -> dict[str, object]:
-    from syncswitch.storage.policy_file import policy_to_dict
+    from syncswitch.storage.policies.file import policy_to_dict
 
     return {
         **policy_to_dict(entry.policy),

@@ -15,7 +15,7 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
     version_option,
 )
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.console import (
     EXIT_OK,
     common_options,
     debug_option,
@@ -25,7 +25,7 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.registry.policy_import import ImportedPolicy
+    from syncswitch.storage.policies.importing import ImportedPolicy
 
 __all__ = ["export", "import_policy_files", "schema"]
 
@@ -53,9 +53,9 @@ def export(
 
     syncswitch-run takes it with --policy, another database with policy import.
     """
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.policy_file import policy_text, write_policy
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.file import policy_text, write_policy
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
@@ -90,9 +90,9 @@ def import_policy_files(
     Each becomes the next version of its workload: all of them, or none at an error. A policy that
     is there already stays as it is, so the command may be repeated.
     """
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policy_file import read_policy_file
-    from syncswitch.storage.registry.policy_import import import_policies
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.file import read_policy_file
+    from syncswitch.storage.policies.importing import import_policies
 
     contents = [read_policy_file(file) for file in files]
     with open_database(storage_url, create=True) as database:
@@ -109,7 +109,7 @@ def import_policy_files(
 @debug_option
 def schema() -> int:
     """Prints the JSON Schema of policy files."""
-    from syncswitch.storage.registry.policy_model import policy_schema
+    from syncswitch.storage.policies.schema import policy_schema
 
     print_json(policy_schema())
     return EXIT_OK

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from syncswitch.storage.errors import PolicyError, UserError
-from syncswitch.trainers.completion import complete_version, complete_workload
-from syncswitch.trainers.console import echo, protocols_option, workers_option
+from syncswitch.trainers.cli.completion import complete_version, complete_workload
+from syncswitch.trainers.cli.console import echo, protocols_option, workers_option
 
 if TYPE_CHECKING:
-    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
 
 __all__ = [
@@ -60,7 +60,7 @@ class Selection:
     @property
     def selector(self) -> str:
         """What the database knows the workload by."""
-        from syncswitch.trainers.workload import normal_reference
+        from syncswitch.trainers.job.workload import normal_reference
 
         return normal_reference(self.reference)
 
@@ -162,14 +162,14 @@ def policy_named(text: str, storage_url: str) -> TimingPolicy:
     Raises:
         PolicyError: There is none, there are several, or the file was altered.
     """
-    from syncswitch.trainers.run_policy import is_policy_file
+    from syncswitch.trainers.cli.policy import is_policy_file
 
     if is_policy_file(text):
-        from syncswitch.storage.policy_file import read_policy_file
+        from syncswitch.storage.policies.file import read_policy_file
 
         return read_policy_file(text).policy
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import CURRENT, PolicyRegistry
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 
     # The last one: a folder may have this character in its name, too.
     reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.wording import (
+from syncswitch.searcher.text.sentences import (
     counted,
     kept_words,
     policy_sentence,
     promise_sentence,
     workers_text,
 )
-from syncswitch.trainers.console import echo, print_table, print_text
+from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
-    from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
+    from syncswitch.storage.policies.diff import EvidenceDiff, PolicyDiff
+    from syncswitch.storage.policies.nearest import Suggestion
+    from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
     from syncswitch.storage.records import Evidence, TimingPolicy
-    from syncswitch.storage.registry.policy_diff import EvidenceDiff, PolicyDiff
-    from syncswitch.storage.registry.policy_search import Suggestion
 
 __all__ = [
     "diff_as_json",

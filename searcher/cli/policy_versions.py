@@ -20,18 +20,18 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
 )
 from syncswitch.storage.errors import PolicyError
-from syncswitch.trainers.completion import (
+from syncswitch.trainers.cli.completion import (
     complete_alias,
     complete_compared,
     complete_version,
     complete_workload,
 )
-from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_json
+from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print_json
 
 if TYPE_CHECKING:
-    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.policies.registry import PolicyRegistry
+    from syncswitch.storage.policies.similarity import JobFacts
     from syncswitch.storage.records import TimingPolicy
-    from syncswitch.storage.registry.similarity import JobFacts
 
 __all__ = ["diff", "move_alias", "rollback"]
 
@@ -112,9 +112,9 @@ def diff(
     WORKLOAD@ALIAS or a policy file.
     """
     from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
-    from syncswitch.storage.registry.policy_diff import compare
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.diff import compare
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     first, second = _two_names(names)
     with ExitStack() as stack:
@@ -139,8 +139,8 @@ def _moved(
     as_json: bool,
 ) -> int:
     """Moves an alias of the one policy that fits, and says from which version to which."""
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.policies import PolicyRegistry
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
@@ -198,8 +198,8 @@ def _is_file(name: str) -> bool:
 def _side(
     name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
 ) -> _Side:
-    from syncswitch.storage.policy_file import read_policy_file
-    from syncswitch.storage.registry.similarity import JobFacts
+    from syncswitch.storage.policies.file import read_policy_file
+    from syncswitch.storage.policies.similarity import JobFacts
 
     if registry is None or _is_file(name):
         content = read_policy_file(name)

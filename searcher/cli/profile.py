@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.wording import counted
+from syncswitch.searcher.text.sentences import counted
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.completion import complete_profile, complete_workload
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.completion import complete_profile, complete_workload
+from syncswitch.trainers.cli.console import (
     EXIT_OK,
     FiniteRange,
     common_options,
@@ -90,8 +90,8 @@ def calibrate(
     as_json: bool,
 ) -> int:
     """Makes a profile whose BSP and ASP take as long as the recorded runs of WORKLOAD took."""
-    from syncswitch.storage.engine import open_database
-    from syncswitch.trainers.recording import read_recording
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.trainers.replay.recording import read_recording
     from syncswitch.trainers.simulated.calibration import calibrate as fit
     from syncswitch.trainers.simulated.calibration import measured_pace
     from syncswitch.trainers.simulated.profile import write_profile

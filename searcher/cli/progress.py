@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from syncswitch.searcher.cli.jobs import is_further_job
-from syncswitch.searcher.decision import Progress
-from syncswitch.searcher.reporting import Run
-from syncswitch.searcher.wording import counted
+from syncswitch.searcher.loop.reporter import Run
+from syncswitch.searcher.strategies.base import Progress
+from syncswitch.searcher.text.sentences import counted
 from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.console import echo, progress_bars, stderr_console, stderr_is_terminal
-from syncswitch.trainers.event_text import event_line, is_remarkable
+from syncswitch.trainers.cli.console import echo, progress_bars, stderr_console, stderr_is_terminal
+from syncswitch.trainers.run.event_text import event_line, is_remarkable
 
 __all__ = ["BarReporter", "LineReporter", "label_of", "make_reporter"]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from syncswitch.trainers.completion import complete_workload
+from syncswitch.trainers.cli.completion import complete_workload
 
 __all__ = ["nothing_found", "optional_workload", "selector_of"]
 
@@ -23,7 +23,7 @@ def optional_workload(function: _F) -> _F:
 
 def selector_of(reference: str | None) -> str | None:
     """What the database knows the workload by; None for all."""
-    from syncswitch.trainers.workload import normal_reference
+    from syncswitch.trainers.job.workload import normal_reference
 
     return None if reference is None else normal_reference(reference)
 

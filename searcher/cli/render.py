@@ -6,13 +6,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.wording import counted, policy_sentence, promise_sentence
+from syncswitch.searcher.results.speed_up import speed_up_of
+from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
 from syncswitch.storage.records import TimingPolicy
-from syncswitch.trainers.console import echo, print_table, print_text
+from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.result import SearchCost, SearchResult, SettingResult
+    from syncswitch.searcher.results.result import SearchCost, SearchResult, SettingResult
 
 __all__ = [
     "finite",
@@ -30,7 +30,7 @@ def finite(value: float) -> float | None:
 
 def result_as_json(result: SearchResult) -> dict[str, Any]:
     """What `run --json` prints."""
-    from syncswitch.storage.policy_file import policy_to_dict
+    from syncswitch.storage.policies.file import policy_to_dict
 
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost)

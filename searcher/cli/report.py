@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from syncswitch.searcher.cli.policy_selection import Selection
-from syncswitch.trainers.completion import complete_study, complete_workload
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.completion import complete_study, complete_workload
+from syncswitch.trainers.cli.console import (
     EXIT_OK,
     common_options,
     echo,
@@ -73,7 +73,7 @@ def report(
     if output == _STANDARD_OUTPUT:
         sys.stdout.buffer.write(page)
         return EXIT_OK
-    from syncswitch.storage.whole_file import whole_file
+    from syncswitch.storage.files import whole_file
 
     with whole_file(output, replaces=(_BEGINNING,)) as file:
         file.write(page)

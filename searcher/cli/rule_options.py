@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from syncswitch.searcher.decision import CRITERIA
-from syncswitch.searcher.rules.by_name import DEFAULT_STRATEGY, STRATEGIES
+from syncswitch.searcher.strategies.base import CRITERIA
+from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
 
 __all__ = ["RULE_OPTIONS", "rule_options"]
 

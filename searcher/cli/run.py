@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
+from syncswitch.searcher.backends.command import UsersCommand
+from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
-from syncswitch.searcher.rules.by_name import make_rule
-from syncswitch.searcher.trainer_kinds.base import Job, JobRequest, TrainerChoice, plan_search
-from syncswitch.searcher.trainer_kinds.choice import is_given, trainer_options
-from syncswitch.searcher.trainer_kinds.command import UsersCommand
-from syncswitch.searcher.usage import use_words
+from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.text.command_lines import use_words
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
-from syncswitch.trainers.completion import complete_workload
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.completion import complete_workload
+from syncswitch.trainers.cli.console import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     PROTOCOLS_HELP,
@@ -30,14 +30,14 @@ from syncswitch.trainers.console import (
     protocols_option,
     workers_option,
 )
-from syncswitch.trainers.run_options import (
+from syncswitch.trainers.cli.options import (
     ConditionsChoice,
     conditions_options,
     tensorboard_option,
 )
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.result import SearchResult
+    from syncswitch.searcher.results.result import SearchResult
 
 __all__ = ["run"]
 
@@ -204,7 +204,7 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
 
 def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:
     """The command line that uses this policy, with what it would not guess."""
-    from syncswitch.storage.inspection import shown
+    from syncswitch.storage.database.inspection import shown
 
     words = use_words(job.identity, job.reference, reference, version, conditions)
     if is_given("storage_url"):

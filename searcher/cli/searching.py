@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.plan import SearchPlan, study_name
+from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records import RunConditions
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.evaluated import EvaluationResult
-    from syncswitch.searcher.reporting import Reporter
-    from syncswitch.searcher.result import SearchResult
-    from syncswitch.searcher.trainer_kinds.base import Job
-    from syncswitch.storage.engine import Database
+    from syncswitch.searcher.backends.base import Job
+    from syncswitch.searcher.loop.reporter import Reporter
+    from syncswitch.searcher.results.result import SearchResult
+    from syncswitch.searcher.results.transfer import EvaluationResult
+    from syncswitch.storage.database.engine import Database
     from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
-    from syncswitch.storage.trials import TrialStore
+    from syncswitch.storage.trials.store import TrialStore
     from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["evaluate_policy", "search_for_policy"]
@@ -47,10 +47,10 @@ def search_for_policy(
     Returns:
         The result, and the version that is used where none is named.
     """
-    from syncswitch.searcher.policy_search import Search
-    from syncswitch.storage.policies import CURRENT, PolicyRegistry
-    from syncswitch.trainers.tensorboard import logged
-    from syncswitch.trainers.workload import normal_reference
+    from syncswitch.searcher.loop.search import Search
+    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+    from syncswitch.trainers.job.workload import normal_reference
+    from syncswitch.trainers.run.tensorboard import logged
 
     is_new = _is_new(study_name(job.identity, plan), storage_url)
     with _opened(job, storage_url, is_new, "search", jobs) as (database, trainers, reporter):
@@ -94,9 +94,9 @@ def evaluate_policy(
         jobs: How many runs to make at once.
         tensorboard_folder: For the logs of the runs; None for none.
     """
-    from syncswitch.searcher.evaluation import Evaluation
-    from syncswitch.trainers.tensorboard import logged
-    from syncswitch.trainers.workload import normal_reference
+    from syncswitch.searcher.loop.transfer import Evaluation
+    from syncswitch.trainers.job.workload import normal_reference
+    from syncswitch.trainers.run.tensorboard import logged
 
     is_new = _is_untrained(job.identity, storage_url)
     with _opened(job, storage_url, is_new, "evaluation", jobs) as (database, trainers, reporter):
@@ -122,7 +122,7 @@ def _opened(
     """What makes runs, where they are recorded, and who is told; all closed at the end."""
     from syncswitch.searcher.cli.jobs import shared_by
     from syncswitch.searcher.cli.progress import make_reporter
-    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.database.engine import open_database
 
     with (
         contextlib.closing(_Trainers(job.open_trainer)) as trainers,
@@ -183,9 +183,9 @@ def _is_untrained(identity: WorkloadIdentity, storage_url: str) -> bool:
 
 
 def _holds_no(found: Callable[[TrialStore], object], storage_url: str) -> bool:
-    from syncswitch.storage.engine import open_database
-    from syncswitch.storage.inspection import holds_nothing
-    from syncswitch.storage.trials import TrialStore
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.database.inspection import holds_nothing
+    from syncswitch.storage.trials.store import TrialStore
 
     if holds_nothing(storage_url):
         return True

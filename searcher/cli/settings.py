@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.wording import accuracy_interval, conditions_text, workers_text
-from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_json, print_table
+from syncswitch.searcher.text.sentences import accuracy_interval, conditions_text, workers_text
+from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print_json, print_table
 
 if TYPE_CHECKING:
-    from syncswitch.storage.analysis.summaries import SettingStatistics
+    from syncswitch.storage.queries.summaries import SettingStatistics
 
 __all__ = ["settings"]
 
@@ -30,8 +30,8 @@ def settings(reference: str | None, storage_url: str, as_json: bool) -> int:
     that all of it would have taken. Runs with an online policy, with a switch by restart, or with
     injections have a table of their own.
     """
-    from syncswitch.storage.analysis.summaries import setting_statistics
-    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.queries.summaries import setting_statistics
 
     with open_database(storage_url, create=False) as database:
         found = setting_statistics(database, workload=selector_of(reference))

@@ -12,7 +12,7 @@ import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.storage.errors import SyncSwitchError
-from syncswitch.trainers.console import (
+from syncswitch.trainers.cli.console import (
     EXIT_OK,
     FiniteRange,
     common_options,
@@ -22,8 +22,8 @@ from syncswitch.trainers.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.status import SearchStatus
-    from syncswitch.searcher.status_reading import StatusReader
+    from syncswitch.searcher.status.reader import StatusReader
+    from syncswitch.searcher.status.summary import SearchStatus
 
 __all__ = ["status"]
 
@@ -64,7 +64,7 @@ def status(
     probabilities go from 0 to 1, what is not known is null. A run `in_flight` is lost where its
     process is dead.
     """
-    from syncswitch.searcher.status_reading import StatusReader
+    from syncswitch.searcher.status.reader import StatusReader
 
     reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None
@@ -139,7 +139,7 @@ def _print(full: Sequence[SearchStatus], others: Sequence[SearchStatus]) -> None
 
 def _document(search: SearchStatus) -> dict[str, Any]:
     """For programs."""
-    from syncswitch.storage.event_rows import condition_values
+    from syncswitch.storage.trials.events import condition_values
 
     content = dataclasses.asdict(search)
     del content["conditions"]

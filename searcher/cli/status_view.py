@@ -11,13 +11,13 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from syncswitch.searcher.wording import conditions_text, kept_words, workers_text
-from syncswitch.storage.event_rows import condition_values
+from syncswitch.searcher.text.sentences import conditions_text, kept_words, workers_text
+from syncswitch.storage.trials.events import condition_values
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.run_status import RunStatus
-    from syncswitch.searcher.setting_status import SettingStatus
-    from syncswitch.searcher.status import SearchStatus
+    from syncswitch.searcher.status.summary import SearchStatus
+    from syncswitch.searcher.status.switch_point_status import SettingStatus
+    from syncswitch.searcher.status.trial_status import RunStatus
 
 __all__ = ["Screen", "details", "search_table"]
 

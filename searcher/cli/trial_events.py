@@ -6,12 +6,12 @@ from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.wording import conditions_text
-from syncswitch.trainers.console import echo, print_table
+from syncswitch.searcher.text.sentences import conditions_text
+from syncswitch.trainers.cli.console import echo, print_table
 
 if TYPE_CHECKING:
-    from syncswitch.storage.analysis.trial_filter import TrialChoice
-    from syncswitch.storage.engine import Database
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.queries.trial_filter import TrialChoice
 
 __all__ = ["print_events"]
 
@@ -25,8 +25,8 @@ def print_events(database: Database, choice: TrialChoice, most_rows: int, nothin
         most_rows: Of all tables together; the newest runs are shown.
         nothing: What to say where there is no event.
     """
-    from syncswitch.storage.analysis.event_table import events
-    from syncswitch.storage.analysis.row_stream import row_blocks
+    from syncswitch.storage.queries.events import events
+    from syncswitch.storage.queries.row_stream import row_blocks
 
     newest: deque[Any] = deque(maxlen=most_rows)
     number = 0

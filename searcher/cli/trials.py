@@ -13,16 +13,16 @@ import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.cli.trial_events import print_events
-from syncswitch.searcher.wording import conditions_text, workers_text
+from syncswitch.searcher.text.sentences import conditions_text, workers_text
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.completion import complete_study
-from syncswitch.trainers.console import EXIT_OK, common_options, echo, print_table
+from syncswitch.trainers.cli.completion import complete_study
+from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print_table
 
 if TYPE_CHECKING:
-    from syncswitch.storage.analysis.trial_details import TrialDetails
-    from syncswitch.storage.analysis.trial_filter import TrialChoice
-    from syncswitch.storage.engine import Database
-    from syncswitch.storage.trials import Fork
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.queries.trial_details import TrialDetails
+    from syncswitch.storage.queries.trial_filter import TrialChoice
+    from syncswitch.storage.trials.store import Fork
 
 __all__ = ["trials"]
 
@@ -92,7 +92,7 @@ def trials(
     The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
     state as it is stored.
     """
-    from syncswitch.storage.engine import open_database
+    from syncswitch.storage.database.engine import open_database
 
     if wants_evaluations and wants_events:
         raise UserError("--evaluations and --events are two tables; give one of them")
@@ -114,8 +114,8 @@ def trials(
         if output is None:
             _export(database, name, choice, kind, sys.stdout.buffer)
         else:
-            from syncswitch.storage.analysis.export import beginnings
-            from syncswitch.storage.whole_file import whole_file
+            from syncswitch.storage.files import whole_file
+            from syncswitch.storage.queries.export import beginnings
 
             with whole_file(output, replaces=beginnings()) as file:
                 _export(database, name, choice, kind, file)
@@ -144,9 +144,10 @@ def _export(
     kind: str,
     file: BinaryIO,
 ) -> None:
-    from syncswitch.storage.analysis import curves, event_table, export
-    from syncswitch.storage.analysis.row_stream import row_blocks
-    from syncswitch.storage.analysis.trial_details import trial_details, trial_facts
+    from syncswitch.storage.queries import curves, export
+    from syncswitch.storage.queries import events as event_table
+    from syncswitch.storage.queries.row_stream import row_blocks
+    from syncswitch.storage.queries.trial_details import trial_details, trial_facts
 
     if kind == "json" and name == "trials":
         details = trial_details(database, **choice)
@@ -173,7 +174,7 @@ def _write(file: BinaryIO, texts: Iterable[str]) -> None:
 
 def _document(trial: TrialDetails) -> dict[str, Any]:
     """All that is known of a trial, with whether it still runs."""
-    from syncswitch.searcher.liveness import state_of
+    from syncswitch.searcher.study.liveness import state_of
 
     owner = trial.owner
     return {
@@ -189,7 +190,7 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
 
 
 def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
-    from syncswitch.storage.analysis.trial_details import trial_details
+    from syncswitch.storage.queries.trial_details import trial_details
 
     newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
     number = 0
@@ -213,7 +214,7 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
 
 
 def _cells(trial: TrialDetails) -> dict[str, str]:
-    from syncswitch.searcher.liveness import state_of
+    from syncswitch.searcher.study.liveness import state_of
 
     facts = trial.facts
     accuracy, seconds = facts["converged_accuracy"], facts["training_seconds"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from syncswitch.searcher.rules.comparison import ComparisonRule
+from syncswitch.searcher.strategies.comparison import ComparisonRule
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies import CURRENT, PolicyEntry
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.records import RegisteredWorkload, RunConditions
-from syncswitch.storage.trials import SearchInfo, StoredTrial
+from syncswitch.storage.trials.store import SearchInfo, StoredTrial
 
 __all__ = ["only_job", "shown_conditions", "shown_policy", "shown_search"]
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.report.data import ReportData, ReportRun
-from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
-from syncswitch.trainers.recording import RecordedRun
+from syncswitch.storage.queries.summaries import BASELINE_PERCENT
+from syncswitch.trainers.replay.recording import RecordedRun
 
 __all__ = ["DrawnCurve", "drawn_curves"]
 

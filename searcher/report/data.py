@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from syncswitch.searcher.estimates import mean
 from syncswitch.searcher.report.search_path import PathStep
-from syncswitch.searcher.result import SearchCost
-from syncswitch.searcher.rules.comparison import ComparisonRule
-from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
-from syncswitch.storage.analysis.search_costs import StudyCost
-from syncswitch.storage.analysis.summaries import BASELINE_PERCENT, SettingStatistics
-from syncswitch.storage.policies import EvidenceTrial, PolicyEntry
+from syncswitch.searcher.results.estimates import mean
+from syncswitch.searcher.results.result import SearchCost
+from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
+from syncswitch.storage.queries.search_costs import StudyCost
+from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SettingStatistics
 from syncswitch.storage.records import RunConditions, RunEvent, TimingPolicy, WorkloadIdentity
-from syncswitch.storage.trials import SearchInfo, StoredTrial
-from syncswitch.trainers.recording import RecordedRun
+from syncswitch.storage.trials.store import SearchInfo, StoredTrial
+from syncswitch.trainers.replay.recording import RecordedRun
 
 __all__ = ["Acceptance", "MeanSeconds", "ReportData", "ReportRun"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syncswitch.searcher.report.data import ReportData, ReportRun
-from syncswitch.trainers.event_text import is_remarkable
+from syncswitch.trainers.run.event_text import is_remarkable
 
 __all__ = ["eventful_runs"]
 

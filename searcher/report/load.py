@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
-from syncswitch.searcher.liveness import state_of
-from syncswitch.searcher.observed import read_observations
 from syncswitch.searcher.report.choice import (
     only_job,
     shown_conditions,
@@ -16,25 +14,27 @@ from syncswitch.searcher.report.choice import (
 )
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.search_path import SearchHistory, history_of
-from syncswitch.searcher.rules.adaptive import AdaptiveRule
-from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.storage.analysis.event_table import events
-from syncswitch.storage.analysis.row_stream import row_blocks
-from syncswitch.storage.analysis.search_costs import study_costs
-from syncswitch.storage.analysis.summaries import (
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.study.liveness import state_of
+from syncswitch.searcher.study.observations import read_observations
+from syncswitch.storage.database.engine import Database, opened
+from syncswitch.storage.database.inspection import shown
+from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.queries.events import events
+from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.search_costs import study_costs
+from syncswitch.storage.queries.summaries import (
     BASELINE_PERCENT,
     SettingStatistics,
     setting_statistics,
 )
-from syncswitch.storage.analysis.trial_details import trial_details
-from syncswitch.storage.engine import Database, opened
-from syncswitch.storage.event_rows import condition_values
-from syncswitch.storage.inspection import shown
-from syncswitch.storage.policies import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records import RunConditions, RunEvent, WorkloadIdentity
-from syncswitch.storage.trials import SearchInfo, StoredTrial, TrialStore
-from syncswitch.trainers.recording import RecordedRun, whole_runs
-from syncswitch.trainers.workload import normal_reference
+from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.store import SearchInfo, StoredTrial, TrialStore
+from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
 __all__ = ["load_report"]
 

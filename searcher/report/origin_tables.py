@@ -15,7 +15,7 @@ from syncswitch.searcher.report.table import (
     table_of,
     value_text,
 )
-from syncswitch.searcher.wording import counted, kept_words
+from syncswitch.searcher.text.sentences import counted, kept_words
 from syncswitch.storage.records import TimingPolicy
 
 __all__ = [

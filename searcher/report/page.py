@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.sections import Section, sections_of
 from syncswitch.searcher.report.text import headline, key_figures
-from syncswitch.searcher.usage import replay_words, search_words, use_words
-from syncswitch.storage.defaults import DEFAULT_URL
+from syncswitch.searcher.text.command_lines import replay_words, search_words, use_words
+from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies import CURRENT, PolicyEntry
-from syncswitch.trainers.recording import REPLAY
-from syncswitch.trainers.schedule import percent_to_worker_steps
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
+from syncswitch.trainers.job.schedule import percent_to_worker_steps
+from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
     from markupsafe import Markup

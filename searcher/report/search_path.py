@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.course import course_of
-from syncswitch.searcher.decision import Observation, Rule
-from syncswitch.searcher.result import SearchCost, cost_of
-from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
+from syncswitch.searcher.results.result import SearchCost, cost_of
+from syncswitch.searcher.strategies.base import Observation, Rule
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.registry import stored_rule
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.trials import SearchInfo, StoredTrial
+from syncswitch.storage.trials.store import SearchInfo, StoredTrial
 
 __all__ = ["PathStep", "SearchHistory", "history_of", "kind_of"]
 

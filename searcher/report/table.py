@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.report.data import ReportRun
-from syncswitch.searcher.wording import conditions_text
-from syncswitch.storage.event_rows import condition_values
+from syncswitch.searcher.text.sentences import conditions_text
 from syncswitch.storage.records import RunConditions
+from syncswitch.storage.trials.events import condition_values
 
 __all__ = [
     "NONE",

@@ -9,11 +9,11 @@ from syncswitch.searcher.report.costs import setting_costs
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.phases import setting_phases
-from syncswitch.searcher.rules.by_name import stored_rule
-from syncswitch.searcher.wording import counted, policy_sentence, promise_sentence
-from syncswitch.storage.analysis.summaries import BASELINE_PERCENT
+from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
+from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records import TimingPolicy
-from syncswitch.storage.trials import SearchInfo
+from syncswitch.storage.trials.store import SearchInfo
 
 __all__ = [
     "accuracy_sentence",

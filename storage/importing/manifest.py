@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing.run_logs import LARGEST_STEP
 from syncswitch.storage.plain_file import check_plain_file
+from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.registry.policy_model import LARGEST_INTEGER
 
 __all__ = ["Manifest", "ManifestRow", "Remark", "read_manifest"]
 

@@ -13,14 +13,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, insert, select
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.engine import Database
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.evaluation_rows import add_evaluations, record_target
 from syncswitch.storage.importing.manifest import Manifest, ManifestRow, Remark
 from syncswitch.storage.importing.recorded import RecordedRun, read_recorded_run
-from syncswitch.storage.models import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.records import WorkloadIdentity
-from syncswitch.storage.workload_rows import lock_workload, upsert_workload
+from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
+from syncswitch.storage.trials.evaluations import add_evaluations, record_target
+from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 
 __all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from syncswitch.searcher.rules.adaptive import AdaptiveRule
-from syncswitch.searcher.rules.paper import PaperRule
-from syncswitch.searcher.simulation import SimulatedSearch, search_with
+from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.paper import PaperRule
 from tests.benchmarks import rivals
 from tests.benchmarks.problems import Problem, earliest_acceptable, is_acceptable, is_right
 

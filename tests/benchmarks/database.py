@@ -27,9 +27,9 @@ from rich.table import Table
 from sqlalchemy import Connection, event, text
 
 from syncswitch.storage import frames
-from syncswitch.storage.engine import Database, open_database
-from syncswitch.storage.policies import PolicyRegistry
-from syncswitch.storage.trials import TrialStore
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.trials.store import TrialStore
 from tests.benchmarks.database_content import (
     TRIALS_PER_SEARCH,
     fill,

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import insert, text
 
-from syncswitch.storage.engine import Database
-from syncswitch.storage.evaluation_rows import add_evaluations
-from syncswitch.storage.models import (
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.records import Evaluation, WorkloadIdentity
+from syncswitch.storage.tables.trials import (
     EvidenceRow,
     PhaseRow,
     PolicyAliasRow,
@@ -25,7 +25,7 @@ from syncswitch.storage.models import (
     TrialRow,
     WorkloadRow,
 )
-from syncswitch.storage.records import Evaluation, WorkloadIdentity
+from syncswitch.storage.trials.evaluations import add_evaluations
 
 NAMES = 100
 SETTINGS = (100.0, 50.0, 25.0, 12.5)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from syncswitch.storage.records import TrialSpec
-from syncswitch.trainers.cluster.network import free_ports
+from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.trainer import Trainer
 from tests.benchmarks.workload import WORKER_STEPS, workload
 
@@ -37,13 +37,13 @@ def syncswitch_round(trainer: Trainer, switch_percent: float) -> Round:
 
 
 def in_process(switch_percent: float) -> Round:
-    from syncswitch.trainers.cluster.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 
     return syncswitch_round(ClusterTrainer(workload, WORKERS), switch_percent)
 
 
 def processes(switch_percent: float) -> Round:
-    from syncswitch.trainers.cluster.isolated import IsolatedTrainer
+    from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 
     return syncswitch_round(IsolatedTrainer(WORKLOAD, WORKERS), switch_percent)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from syncswitch.storage.records import TrialRecord
-from syncswitch.trainers.injection.grammar import parse_injection
+from syncswitch.trainers.faults.grammar import parse_injection
 
 __all__ = [
     "CHECKPOINT_PERCENTS",

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError
 from syncswitch.storage.records import Evaluation, RunConditions, TrialSpec
-from syncswitch.trainers.local import LocalCluster, load_local_workload
+from syncswitch.trainers.cli.local import LocalCluster, load_local_workload
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
-from syncswitch.trainers.workload import Workload
 from tests.benchmarks.failure_cases import (
     CHECKPOINT_PERCENTS,
     TOTAL_WORKER_STEPS,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.simulation import PlayedRun
+from syncswitch.searcher.simulation.simulator import PlayedRun
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA, halvings
 
 TARGET = 0.92

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from syncswitch.storage.records import TrialSpec
-from syncswitch.trainers.cluster.trainer import ClusterTrainer
-from syncswitch.trainers.workload import Workload, load_workload
+from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.job.workload import Workload, load_workload
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA
 

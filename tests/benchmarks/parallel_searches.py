@@ -28,18 +28,18 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from syncswitch.searcher.decision import Rule
-from syncswitch.searcher.parallel import search_in_parallel
-from syncswitch.searcher.plan import replicate_seed
-from syncswitch.searcher.replays import PlayedRecording
-from syncswitch.searcher.rules.by_name import make_rule
-from syncswitch.searcher.stopping import StopRule
+from syncswitch.searcher.simulation.parallel import search_in_parallel
+from syncswitch.searcher.simulation.replays import PlayedRecording
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.storage.records import TrialRecord, TrialSpec
-from syncswitch.trainers.recording import RecordedRun, Recording
+from syncswitch.trainers.job.workload import load_workload
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-from syncswitch.trainers.workload import load_workload
 from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BETA, Problem, halvings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from syncswitch.searcher.rules.halving import ROUNDING
-from syncswitch.searcher.simulation import PlayedRun
+from syncswitch.searcher.simulation.simulator import PlayedRun
+from syncswitch.searcher.strategies.halving import ROUNDING
 
 BETA = 0.01
 BASELINE_PERCENT = 100.0

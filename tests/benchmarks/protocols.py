@@ -18,9 +18,9 @@ from rich.table import Table
 
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-from syncswitch.trainers.workload import Workload
 from syncswitch.trainers.workloads.digits import workload as digits
 from tests.benchmarks.limit import at_most
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.limit import at_most
-from tests.trainers.ray_cluster.local_cluster import LocalCluster
+from tests.trainers.cluster.ray.local_cluster import LocalCluster
 
 _NODES = 3
 _CPUS = 2
@@ -71,7 +71,7 @@ def lose_a_node(cluster: LocalCluster, process: subprocess.Popen[str]) -> None:
 def main() -> None:
     """Prints both answers."""
     if sys.argv[1:2] == ["search"]:
-        from syncswitch.searcher.cli import main as search_main
+        from syncswitch.searcher.cli.main import main as search_main
 
         del sys.argv[1]
         search_main(prog_name="syncswitch-search")

@@ -11,13 +11,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncswitch.searcher.replays import PlayedRecording
-from syncswitch.searcher.simulation import PlayedRun
-from syncswitch.searcher.stopping import StopRule
-from syncswitch.storage.engine import open_database
+from syncswitch.searcher.simulation.replays import PlayedRecording
+from syncswitch.searcher.simulation.simulator import PlayedRun
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
-from syncswitch.trainers.recording import read_recording
+from syncswitch.trainers.replay.recording import read_recording
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA, earliest_acceptable, halvings
 
 SETUPS = {"resnet32-cifar10-8": 5, "resnet32-cifar10-16": 2}

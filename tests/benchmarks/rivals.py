@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.rules.halving import ROUNDING
-from syncswitch.searcher.simulation import PlayedRun, SimulatedSearch
+from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch
+from syncswitch.searcher.strategies.halving import ROUNDING
 from tests.benchmarks.problems import BASELINE_PERCENT, Problem
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from syncswitch.searcher.estimates import Estimate, mean, ratio_of_means, share
+from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means, share
 from tests.benchmarks.contenders import Outcome
 
 CONFIDENCE_EDGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)

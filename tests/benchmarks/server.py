@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 
-from syncswitch.trainers.cluster.network import die_with_parent
-from syncswitch.trainers.cluster.server import do_without_keras, serve
+from syncswitch.trainers.cluster.servers.network import die_with_parent
+from syncswitch.trainers.cluster.servers.server import do_without_keras, serve
 
 die_with_parent()
 do_without_keras()

@@ -30,12 +30,12 @@ from rich.table import Table
 from scipy import stats
 
 from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec, WorkloadIdentity
-from syncswitch.trainers.injection.scenario import injections
-from syncswitch.trainers.local import LAUNCHERS, LocalCluster, load_local_workload
+from syncswitch.trainers.cli.local import LAUNCHERS, LocalCluster, load_local_workload
+from syncswitch.trainers.faults.scenario import injections
+from syncswitch.trainers.job.workload import load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.stragglers.online import ONLINE
 from syncswitch.trainers.trainer import Trainer
-from syncswitch.trainers.workload import load_workload
 from tests.benchmarks.limit import at_most
 
 PROTOCOLS = ("bsp", "asp")

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from syncswitch.searcher.estimates import Estimate
+from syncswitch.searcher.results.estimates import Estimate
 from tests.benchmarks.contenders import ADAPTIVE, REFERENCE, Contender, Outcome, contenders, judged
 from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.limit import at_most

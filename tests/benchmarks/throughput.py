@@ -22,7 +22,7 @@ from importlib.metadata import version
 from rich.console import Console
 from rich.table import Table
 
-from syncswitch.trainers.cluster.network import isolate_network
+from syncswitch.trainers.cluster.servers.network import isolate_network
 from tests.benchmarks.engines import ENGINES, REFERENCE, WORKERS
 
 # For the start of an engine, or a round of it; usual are some seconds.

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_line import OTHER, QUICK, Invoke, database_file
 from search_program import generated_job
 
-from syncswitch.searcher.cli import main
-from syncswitch.searcher.study_tables import open_storage
-from syncswitch.searcher.trainer_kinds.local import LocalTrainer
-from syncswitch.trainers import console
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.cli.main import main
+from syncswitch.searcher.study.tables import open_storage
+from syncswitch.trainers.cli import console
 
 
 @pytest.fixture(scope="session")

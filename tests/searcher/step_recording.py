@@ -8,7 +8,7 @@ from dataclasses import replace
 from generated_trainer import IDENTITY
 
 from syncswitch.storage.records import Evaluation, PhaseRecord
-from syncswitch.trainers.recording import RecordedRun, Recording
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
 FIRST_SECONDS = 100.0
 SECOND_SECONDS = 30.0

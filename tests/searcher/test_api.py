@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.searcher import BinarySearchSampler, PaperRule, search
-from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.main import main
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from syncswitch.trainers import reserve_logical_devices
 from tests.trainers.jobs import DENSE

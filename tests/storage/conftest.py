@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records import (
     Evaluation,
     Evidence,
@@ -23,7 +23,7 @@ from syncswitch.storage.records import (
     TrialSpec,
     WorkloadIdentity,
 )
-from syncswitch.storage.trials import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import SearchInfo, TrialStore
 from tests.conftest import make_database
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)

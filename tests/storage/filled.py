@@ -9,13 +9,13 @@ from pathlib import Path
 
 from sqlalchemy import insert, select
 
-from syncswitch.storage.engine import Database
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
-from syncswitch.storage.models import Base
-from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
-from syncswitch.storage.trials import Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.tables.trials import Base
+from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
 from tests.recordings import COLUMNS, write_manifest, write_run
 from tests.storage.golden.make import add_ahead, add_disturbed, add_simulated, fill
 

@@ -16,14 +16,14 @@ import pytest
 from sqlalchemy import event
 
 from syncswitch.storage import frames
-from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, UserError
-from syncswitch.storage.facts import TRIAL_FACTS
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
-from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records import TrialRecord
-from syncswitch.storage.trials import TrialStore
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.trials.store import TrialStore
 from tests.storage.filled import complete, copy_rows
 
 NO_FINGERPRINT = "0" * 64

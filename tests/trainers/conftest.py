@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.engine import open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
-from syncswitch.trainers.recording import Recording, read_recording
+from syncswitch.trainers.replay.recording import Recording, read_recording
 
 
 @pytest.fixture(scope="session")
 def devices() -> Any:
     """A parameter server and 5 workers as logical devices of this process."""
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    from syncswitch.trainers.cluster.launchers import InProcessLauncher
+    from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
 
     return InProcessLauncher().start(5)
 
@@ -35,7 +35,7 @@ def keras(devices: Any) -> Any:
 @pytest.fixture(scope="module")
 def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
     """Makes in-process cluster trainers; the same one again for the same arguments."""
-    from syncswitch.trainers.cluster.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 
     trainers: dict[Any, Any] = {}
 

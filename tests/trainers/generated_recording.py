@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec, WorkloadIdentity
-from syncswitch.trainers.phases import cut_phases
+from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.recording import RecordedRun, Recording
-from syncswitch.trainers.schedule import segments
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.run.phases import cut_phases
 
 WORKER_STEP_SECONDS = {"bsp": 0.01, "asp": 0.004}
 SWITCH_SECONDS = 0.05

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.placement import Devices
-from syncswitch.trainers.data import Data
+from syncswitch.trainers.cluster.servers.placement import Devices
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
-from syncswitch.trainers.workload import Workload
 from syncswitch.trainers.workloads.digits import workload as digits
 
 

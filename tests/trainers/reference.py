@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.trainers.keras_parts import build_model
+from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.schedule import decay_factor
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
-from syncswitch.trainers.schedule import decay_factor
-from syncswitch.trainers.workload import Workload
 
 __all__ = ["Final", "plain_bsp", "plain_local_sgd", "plain_stale_sgd", "relative_error"]
 

@@ -19,10 +19,9 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer, Verdict
-from syncswitch.trainers.workload import Workload
-
-from .jobs import DENSE, RecordingObserver, idle_model, spec_of
+from tests.trainers.jobs import DENSE, RecordingObserver, idle_model, spec_of
 
 MakeTrainer = Callable[[Workload, int], Trainer]
 

@@ -1,1 +1,1 @@
-"""The TensorFlow runtime: a parameter server, workers, and a chief that drives them."""
+"""Training on TensorFlow: a parameter server and workers, wherever they run."""

@@ -7,8 +7,8 @@ import numpy as np
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.command.results import Report
-from syncswitch.trainers.run_record import RunResult
-from syncswitch.trainers.schedule import segments
+from syncswitch.trainers.job.schedule import segments
+from syncswitch.trainers.run.record import RunResult
 
 __all__ = ["CommandCourse"]
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import psutil
 
-from syncswitch.trainers.cluster.network import die_with_parent
+from syncswitch.trainers.cluster.servers.network import die_with_parent
 
 __all__ = ["CANNOT_START", "main"]
 

@@ -10,7 +10,7 @@ from string import Formatter
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec
-from syncswitch.trainers.schedule import switch_worker_step
+from syncswitch.trainers.job.schedule import switch_worker_step
 
 __all__ = [
     "PLACEHOLDERS",

@@ -24,10 +24,10 @@ from syncswitch.trainers.command.results import (
     parse_pattern,
 )
 from syncswitch.trainers.command.template import environment_of, fill, run_values
+from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run_record import trial_record
+from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
-from syncswitch.trainers.trial_check import check_job
 
 __all__ = ["CommandTrainer"]
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.job.schedule import checkpoint_path, checkpoint_steps
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.run_log import run_identity
-from syncswitch.trainers.schedule import checkpoint_path, checkpoint_steps
+from syncswitch.trainers.run.log import run_identity
 
 __all__ = [
     "Checkpoint",

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.data import Data
-from syncswitch.trainers.keras_parts import build_loss, build_model
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.keras_parts import build_loss, build_model
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.moving_statistics import decay_of
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tensorflow_api import tf
-from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelFunction", "moving_variables"]
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.keras_parts import build_model, build_optimizer
+from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.model.tensorflow_api import tf
-from syncswitch.trainers.workload import Workload
 
 __all__ = ["KerasOptimizer", "MomentumSGD", "Optimizer", "make_optimizer", "pack", "unpack"]
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records import RunEvent, TrialSpec
-from syncswitch.trainers.keras_parts import build_model
+from syncswitch.trainers.job.checks import check_position
+from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import (
     Checkpoint,
     latest_checkpoint,
@@ -23,9 +25,7 @@ from syncswitch.trainers.model.checkpoint import (
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.model.optimizer import Optimizer
-from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.trial_check import check_position
-from syncswitch.trainers.workload import Workload
+from syncswitch.trainers.run.log import RunLog
 
 __all__ = ["ModelState", "StateForm", "restored_model"]
 

@@ -11,11 +11,11 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records import TrialRecord
-from syncswitch.trainers.data import Data
-from syncswitch.trainers.keras_parts import build_loss, build_metric, loss_settings
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.keras_parts import build_loss, build_metric, loss_settings
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
-from syncswitch.trainers.workload import Workload
 
 __all__ = ["ModelTester"]
 

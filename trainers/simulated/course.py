@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 
 from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.job.schedule import Segment, switch_worker_step
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.schedule import Segment, switch_worker_step
-from syncswitch.trainers.segment_steps import SegmentSteps
+from syncswitch.trainers.protocols.steps import SegmentSteps
+from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.events import Learner, play_segment
 from syncswitch.trainers.simulated.membership import membership_of
 from syncswitch.trainers.simulated.timing import StepTimes

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.running_counts import StalenessCount
-from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
+from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.simulated.membership import Change, Membership
 from syncswitch.trainers.simulated.timing import Link, StepTimes
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.data import Data
-from syncswitch.trainers.keras_parts import build_model
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tensorflow_api import quiet_log, tf
 from syncswitch.trainers.simulated.patches import with_patches
-from syncswitch.trainers.workload import Workload
 
 __all__ = ["THREADS", "Computed", "GradientSource", "Outstanding"]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.trainers.configuration import Configuration
+from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.running_counts import LossMean
-from syncswitch.trainers.segment_steps import Ticket
+from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.run.running_counts import LossMean
 from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
 
 __all__ = ["TrainingLearner", "Update", "make_update"]

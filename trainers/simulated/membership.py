@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunEvent, TrialSpec
-from syncswitch.trainers.injection.active import ActiveInjections, Started
-from syncswitch.trainers.injection.scenario import check_injections, injections
-from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.faults.active import ActiveInjections, Started
+from syncswitch.trainers.faults.scenario import check_injections, injections
+from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import (
     NO_DECISION,
     Decision,

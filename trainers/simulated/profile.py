@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.files import whole_file
 from syncswitch.storage.plain_file import check_plain_file
-from syncswitch.storage.whole_file import whole_file
 
 __all__ = [
     "ClusterProfile",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.run_record import RunResult
-from syncswitch.trainers.schedule import checkpoint_path
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.run.record import RunResult
 from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.learner import TrainingLearner
 from syncswitch.trainers.simulated.timing import StepTimes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncswitch.storage.records import PhaseRecord, RunConditions, TrialSpec, WorkloadIdentity
-from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.events import Idle
 from syncswitch.trainers.simulated.profile import ClusterProfile

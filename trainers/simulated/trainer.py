@@ -9,21 +9,21 @@ import psutil
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.records import TrialRecord, TrialSpec, WorkloadIdentity
-from syncswitch.trainers.configuration import Configuration, rate_function
+from syncswitch.trainers.job.checks import check_trial
+from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.run_record import trial_record
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.simulated.gradients import THREADS, GradientSource
 from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.run import SimulatedRun
 from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
-from syncswitch.trainers.trial_check import check_trial
-from syncswitch.trainers.workload import Workload
 
 __all__ = ["SimulatedTrainer", "simulated_identity"]
 

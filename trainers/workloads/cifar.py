@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.data import Array
+from syncswitch.trainers.job.data import Array
 from syncswitch.trainers.workloads.cifar_batch import parse_batch
 
 __all__ = ["CIFAR_10", "CIFAR_100", "FOLDER_VARIABLE", "CifarFiles", "read_cifar"]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from syncswitch.trainers.data import Array
+from syncswitch.trainers.job.data import Array
 
 __all__ = ["parse_batch"]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.trainers.data import Data
-from syncswitch.trainers.workload import Workload
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
 
 __all__ = ["workload"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.trainers.data import Data
+from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.workloads.cifar import CifarFiles, read_cifar
 
 __all__ = ["PADDING", "augment", "load_pictures", "standardize"]

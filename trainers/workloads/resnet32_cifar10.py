@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.trainers.data import Data
-from syncswitch.trainers.workload import Workload
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.workloads.cifar import CIFAR_10
 from syncswitch.trainers.workloads.pictures import load_pictures
 from syncswitch.trainers.workloads.residual import basic_network

@@ -23,7 +23,7 @@ from syncswitch.searcher.report.figures.style import (
     switch_title,
 )
 from syncswitch.searcher.report.table import percent_text
-from syncswitch.searcher.wording import counted
+from syncswitch.searcher.text.sentences import counted
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:

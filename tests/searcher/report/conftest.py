@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from stored import EVENTS, Made, add_search, publish
 
 from syncswitch.searcher.report import ReportData, load_report
-from syncswitch.storage.engine import open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records import RunConditions
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.storage.engine import Database
-from syncswitch.storage.policies import PolicyRegistry
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records import (
     Evidence,
     RunConditions,
@@ -20,7 +20,7 @@ from syncswitch.storage.records import (
     TrialSpec,
     WorkloadIdentity,
 )
-from syncswitch.storage.trials import CANCELLED, Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import CANCELLED, Fork, Owner, SearchInfo, TrialStore
 
 STUDY = "generated-1"
 UNDISTURBED = RunConditions()

@@ -10,7 +10,7 @@ from generated_trainer import identity
 from stored import EVENTS, FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import load_report, page_of
-from syncswitch.storage.engine import open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records import RunConditions
 
 NAME = "</script><script>document.title='taken'</script>\"<img src=x onerror=alert(1)>"

@@ -22,7 +22,7 @@ from stored import (
     publish,
 )
 
-from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
 from syncswitch.searcher.report.costs import setting_costs
 from syncswitch.searcher.report.figure_tables import time_table
@@ -37,10 +37,10 @@ from syncswitch.searcher.report.text import (
     path_sentence,
     time_sentence,
 )
-from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions
-from syncswitch.storage.trials import Fork, Owner
+from syncswitch.storage.trials.store import Fork, Owner
 
 DEAD = Owner(socket.gethostname(), 1, 0.0)
 

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from generated_trainer import identity
 from stored import EVENTS, FINISHED, STUDY, Made, add_search, publish
 
-from syncswitch.searcher.cli import main
+from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import ReportData, load_report, page_of
-from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunEvent, TrialSpec
-from syncswitch.storage.trials import Owner, TrialStore
+from syncswitch.storage.trials.store import Owner, TrialStore
 
 EVIL = (
     """</script><script>document.title="taken"</script>"'><img src=x onerror=alert(1)>{{ 7*7 }}"""

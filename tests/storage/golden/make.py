@@ -26,23 +26,23 @@ sys.path.insert(0, str(FOLDER.parents[1] / "searcher"))
 
 from generated_trainer import GeneratedTrainer, identity  # noqa: E402
 
-from syncswitch.searcher.plan import SearchPlan  # noqa: E402
-from syncswitch.searcher.policy_search import Search  # noqa: E402
-from syncswitch.searcher.rules.paper import PaperRule  # noqa: E402
-from syncswitch.storage.engine import open_database  # noqa: E402
+from syncswitch.searcher.loop.search import Search  # noqa: E402
+from syncswitch.searcher.strategies.paper import PaperRule  # noqa: E402
+from syncswitch.searcher.study.plan import SearchPlan  # noqa: E402
+from syncswitch.storage.database.engine import open_database  # noqa: E402
+from syncswitch.storage.database.inspection import REVISION  # noqa: E402
 from syncswitch.storage.importing.manifest import read_manifest  # noqa: E402
 from syncswitch.storage.importing.run_import import import_manifest  # noqa: E402
-from syncswitch.storage.inspection import REVISION  # noqa: E402
-from syncswitch.storage.policies import PolicyRegistry  # noqa: E402
-from syncswitch.storage.policy_file import read_policy_file, write_policy  # noqa: E402
+from syncswitch.storage.policies.file import read_policy_file, write_policy  # noqa: E402
+from syncswitch.storage.policies.importing import import_policies  # noqa: E402
+from syncswitch.storage.policies.registry import PolicyRegistry  # noqa: E402
 from syncswitch.storage.records import (  # noqa: E402
     RunConditions,
     RunEvent,
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.storage.registry.policy_import import import_policies  # noqa: E402
-from syncswitch.storage.trials import (  # noqa: E402
+from syncswitch.storage.trials.store import (  # noqa: E402
     CANCELLED,
     Fork,
     Owner,

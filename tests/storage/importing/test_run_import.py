@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, func, select, text
 
-from syncswitch.storage.engine import Database, open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing import run_import
 from syncswitch.storage.importing.manifest import read_manifest
@@ -23,9 +23,9 @@ from syncswitch.storage.importing.run_import import (
     RunImporter,
     import_manifest,
 )
-from syncswitch.storage.models import Base, TrialRow
 from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
-from syncswitch.storage.trials import TrialStore
+from syncswitch.storage.tables.trials import Base, TrialRow
+from syncswitch.storage.trials.store import TrialStore
 from tests.recordings import PAPER, log_rows, needs_paper, walls, write_log, write_manifest
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)

@@ -13,11 +13,10 @@ from syncswitch.storage.records import TrialSpec
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
-from syncswitch.trainers.workload import Workload
+from tests.trainers.command.programs import TRAINS, command
 from tests.trainers.trainer_contract import DENSE, MakeTrainer, TrainerContract
-
-from .programs import TRAINS, command
 
 
 def job_of(workload: Workload, workers: int, template: CommandTemplate, runs: Path) -> CommandJob:

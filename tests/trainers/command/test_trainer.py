@@ -19,9 +19,8 @@ from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.trainer import Observer, Verdict
+from tests.trainers.command.programs import FAMILY, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
-
-from .programs import FAMILY, command, job_of, says, trial
 
 GOOD = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
 PATTERN = r"step (?P<step>\d+) accuracy (?P<accuracy>\S+)"

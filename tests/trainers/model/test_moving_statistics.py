@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.data import Data
+from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.moving_statistics import decay_of
-
-from ..jobs import CONSTANT, constant_data
+from tests.trainers.jobs import CONSTANT, constant_data
 
 X = np.array([3.0, -5.0, 70_000.0, 0.0], np.float32)
 START = np.array([0.0, 1.0, 1.0, 0.0], np.float32)

@@ -16,8 +16,7 @@ from syncswitch.trainers.model.optimizer import (
     pack,
     unpack,
 )
-
-from ..jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, momentum_answer
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, momentum_answer
 
 # That of `CONSTANT`.
 LAYOUT = FlatLayout(("000-kernel",), ((4, 1),))

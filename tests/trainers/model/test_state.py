@@ -9,14 +9,13 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import ModelState, StateForm, restored_model
-from syncswitch.trainers.run_log import RunLog
+from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
-from syncswitch.trainers.workload import Workload
-
-from ..jobs import DENSE, digits_data, normalized_model, spec_of
+from tests.trainers.jobs import DENSE, digits_data, normalized_model, spec_of
 
 NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
 

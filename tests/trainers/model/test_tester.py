@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.program import Program
-from syncswitch.trainers.data import Data
+from syncswitch.trainers.cluster.parameter_server.program import Program
+from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.tester import ModelTester
-
-from ..jobs import CONSTANT, first_workers
+from tests.trainers.jobs import CONSTANT, first_workers
 
 EXAMPLES = 1100
 TRUTH = np.random.default_rng(0).integers(0, 3, EXAMPLES)

@@ -3,8 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 
 from syncswitch.trainers.protocols import ASP, Exchange
-
-from .protocol_contract import EVENTS, MORE_WORKERS, Event, ProtocolContract, cluster
+from tests.trainers.protocols.protocol_contract import (
+    EVENTS,
+    MORE_WORKERS,
+    Event,
+    ProtocolContract,
+    cluster,
+)
 
 
 class TestASP(ProtocolContract):

@@ -5,8 +5,13 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import BSP, Exchange
 from tests.properties import more_examples
-
-from .protocol_contract import EVENTS, MORE_WORKERS, Event, ProtocolContract, cluster
+from tests.trainers.protocols.protocol_contract import (
+    EVENTS,
+    MORE_WORKERS,
+    Event,
+    ProtocolContract,
+    cluster,
+)
 
 
 class TestBSP(ProtocolContract):

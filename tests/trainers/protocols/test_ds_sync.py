@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import DSSync, Exchange, choose_protocol, partition
 from tests.properties import more_examples
-
-from .play import play_choice
-from .protocol_contract import (
+from tests.trainers.protocols.play import play_choice
+from tests.trainers.protocols.protocol_contract import (
     EVENTS,
     MORE_WORKERS,
     Cluster,

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from syncswitch.trainers.protocols import DSSP, Exchange, choose_protocol
 from syncswitch.trainers.protocols.dssp import LastPushes, extra_steps
 from tests.properties import more_examples
-
-from .play import play, play_choice
-from .protocol_contract import (
+from tests.trainers.protocols.play import play, play_choice
+from tests.trainers.protocols.protocol_contract import (
     EVENTS,
     MORE_WORKERS,
     Cluster,

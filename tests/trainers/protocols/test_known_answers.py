@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from .play import finish_seconds
+from tests.trainers.protocols.play import finish_seconds
 
 # Steps of 1.0 and 1.9 s; the fast worker does 3000 pushes.
 FINISH_SECONDS = {

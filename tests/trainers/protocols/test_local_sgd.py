@@ -5,8 +5,15 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, LocalSGD
 from tests.properties import more_examples
-
-from .protocol_contract import EVENTS, MORE_WORKERS, PUSHES, Event, ProtocolContract, cluster, trace
+from tests.trainers.protocols.protocol_contract import (
+    EVENTS,
+    MORE_WORKERS,
+    PUSHES,
+    Event,
+    ProtocolContract,
+    cluster,
+    trace,
+)
 
 PERIODS = st.integers(1, 5)
 

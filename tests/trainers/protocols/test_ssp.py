@@ -5,8 +5,14 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import SSP, Exchange
 from tests.properties import more_examples
-
-from .protocol_contract import EVENTS, MORE_WORKERS, Event, ProtocolContract, cluster, trace
+from tests.trainers.protocols.protocol_contract import (
+    EVENTS,
+    MORE_WORKERS,
+    Event,
+    ProtocolContract,
+    cluster,
+    trace,
+)
 
 LEADS = st.integers(0, 5)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.segment_steps import SegmentSteps
+from syncswitch.trainers.protocols.steps import SegmentSteps
 from syncswitch.trainers.simulated.events import Idle, Learner, play_segment
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.simulated.trainer import simulated_identity
-from syncswitch.trainers.workload import Workload
 
 EVEN = ClusterProfile(compute_seconds=1.0)
 """Equal workers, nothing else takes time: every time is a whole number."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .clusters import VARIED
+from tests.trainers.simulated.clusters import VARIED
 
 
 @pytest.fixture(scope="module")

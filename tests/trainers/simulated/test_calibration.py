@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import PhaseRecord
-from syncswitch.trainers.recording import Recording
+from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.simulated.calibration import (
     Measured,
     calibrate,

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.job.schedule import checkpoint_path
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.schedule import checkpoint_path
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
-from syncswitch.trainers.workload import Workload
-
-from ..jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer
-from .clusters import EVEN, spec_of
-from .test_trainer import SHORT, assert_bitwise_equal, flat, measured
+from tests.trainers.jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer
+from tests.trainers.simulated.clusters import EVEN, spec_of
+from tests.trainers.simulated.test_trainer import SHORT, assert_bitwise_equal, flat, measured
 
 MakeTrainer = Callable[..., SimulatedTrainer]
 

@@ -14,19 +14,18 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import RunConditions, RunEvent, TrialSpec, WorkloadIdentity
-from syncswitch.trainers.injection.scenario import injections
+from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.run_log import RunLog
-from syncswitch.trainers.run_record import RunResult
-from syncswitch.trainers.segment_steps import Ticket
+from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.run.record import RunResult
 from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.events import Idle
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
 from syncswitch.trainers.trainer import SilentObserver
 from tests.properties import more_examples
-
-from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of
+from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of
 
 
 class Ledger(Idle):

@@ -11,13 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.segment_steps import SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.simulated.events import Idle, play_segment
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
-
-from ..protocols.test_known_answers import FINISH_SECONDS
-from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, end_seconds, play, times_of
+from tests.trainers.protocols.test_known_answers import FINISH_SECONDS
+from tests.trainers.simulated.clusters import (
+    EVEN,
+    PROTOCOLS_OF_FOUR,
+    VARIED,
+    end_seconds,
+    play,
+    times_of,
+)
 
 EXACT = 1e-9
 

@@ -13,16 +13,14 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records import TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.trainer import Trainer
-from syncswitch.trainers.workload import Workload
-from tests.warm_program import run_code
-
-from .. import jobs
-from ..jobs import (
+from tests.trainers import jobs
+from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
     DENSE,
@@ -31,10 +29,11 @@ from ..jobs import (
     momentum_answer,
     normalized_model,
 )
-from ..reference import plain_bsp, plain_local_sgd, plain_stale_sgd, relative_error
-from ..trainer_contract import ForkContract
-from .clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
-from .test_gradients import subclassed
+from tests.trainers.reference import plain_bsp, plain_local_sgd, plain_stale_sgd, relative_error
+from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
+from tests.trainers.simulated.test_gradients import subclassed
+from tests.trainers.trainer_contract import ForkContract
+from tests.warm_program import run_code
 
 MakeTrainer = Callable[..., SimulatedTrainer]
 
@@ -182,7 +181,7 @@ class TestEveryProtocol:
 @pytest.mark.slow
 def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
     code = """
-        from syncswitch.trainers.cluster.launchers import InProcessLauncher
+        from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
         InProcessLauncher().start(5)
         from tests.trainers.jobs import DENSE
         from tests.trainers.simulated.clusters import VARIED, spec_of

@@ -13,8 +13,7 @@ from syncswitch.trainers.stragglers.detector import (
     StragglerDetector,
     compare,
 )
-
-from .traces import NOISES, recorded_pushes, round_seconds
+from tests.trainers.stragglers.traces import NOISES, recorded_pushes, round_seconds
 
 QUICK = DetectorSettings(window_steps=2, consecutive_windows=3)
 SECONDS = st.floats(1e-3, 1e3)

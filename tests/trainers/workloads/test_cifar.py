@@ -21,8 +21,13 @@ from syncswitch.trainers.workloads.cifar import (
     read_cifar,
 )
 from syncswitch.trainers.workloads.cifar_batch import parse_batch
-
-from .cifar_files import batch_of, contents_of, python2_pickle, write_archive, write_folder
+from tests.trainers.workloads.cifar_files import (
+    batch_of,
+    contents_of,
+    python2_pickle,
+    write_archive,
+    write_folder,
+)
 
 BOTH = pytest.mark.parametrize("files", [CIFAR_10, CIFAR_100], ids=lambda files: files.title)
 

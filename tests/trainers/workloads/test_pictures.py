@@ -8,8 +8,7 @@ import pytest
 
 from syncswitch.trainers.workloads.cifar import CIFAR_10, FOLDER_VARIABLE
 from syncswitch.trainers.workloads.pictures import PADDING, augment, load_pictures, standardize
-
-from .cifar_files import contents_of, write_folder
+from tests.trainers.workloads.cifar_files import contents_of, write_folder
 
 pytestmark = pytest.mark.usefixtures("devices")
 

@@ -15,15 +15,14 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.trainers.job.schedule import decay_factor
+from syncswitch.trainers.job.workload import load_workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.schedule import decay_factor
-from syncswitch.trainers.workload import load_workload
 from syncswitch.trainers.workloads.cifar import CIFAR_10, CIFAR_100, FOLDER_VARIABLE
 from syncswitch.trainers.workloads.resnet32_cifar10 import workload as resnet32
 from syncswitch.trainers.workloads.resnet50_cifar100 import workload as resnet50
-
-from ..jobs import RecordingObserver, spec_of
-from .cifar_files import contents_of, write_folder
+from tests.trainers.jobs import RecordingObserver, spec_of
+from tests.trainers.workloads.cifar_files import contents_of, write_folder
 
 BOTH = pytest.mark.parametrize("workload", [resnet32, resnet50], ids=lambda job: job.name)
 
@@ -92,7 +91,7 @@ def test_describe_themselves_the_same_every_time(identities: list[WorkloadIdenti
 def test_describing_them_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from syncswitch.trainers.workload import load_workload\n"
+        "from syncswitch.trainers.job.workload import load_workload\n"
         "load_workload('resnet32-cifar10'), load_workload('resnet50-cifar100')\n"
         "heavy = {'tensorflow', 'keras', 'sklearn', 'optuna', 'sqlalchemy'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))\n"

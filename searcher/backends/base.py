@@ -1,0 +1,238 @@
+"""What a command line has to know of each kind of trainer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cli.options import USUAL_PROTOCOLS, USUAL_WORKERS
+from syncswitch.trainers.protocols import parse_pair
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.searcher.study.plan import SearchPlan
+    from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
+    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.job.workload import Workload
+    from syncswitch.trainers.trainer import Trainer
+
+__all__ = ["Job", "JobRequest", "OwnOption", "TrainerChoice", "plan_search"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a search needs of the training side.
+
+    Attributes:
+        identity: The workload on its cluster.
+        open_trainer: Starts the cluster: not before the first run needs it.
+        reference: How the workload is loaded, in normal form; None for what the user called it.
+        can_fork: Whether a run can start from the checkpoint of another.
+        settings: Those of which there are runs; None where any can be made.
+        command_with: The user's own command with a policy; None where `syncswitch-run` trains.
+    """
+
+    identity: WorkloadIdentity
+    open_trainer: Callable[[], Trainer]
+    reference: str | None = None
+    can_fork: bool = True
+    settings: tuple[float, ...] | None = None
+    command_with: Callable[[TimingPolicy], str] | None = None
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What is to be trained, as the user said it.
+
+    Attributes:
+        reference: The workload; None where none was named.
+        workers: n as the user said it; None where recorded runs may decide.
+        usual_workers: n where neither does.
+        protocols: Before and after the switch.
+        storage_url: Database of the search.
+        seed: Of draws that belong to no run.
+        workload: The workload itself, where it was not named; only for runs in this process.
+    """
+
+    reference: str | None
+    workers: int | None
+    usual_workers: int
+    protocols: tuple[str, str]
+    storage_url: str
+    seed: int
+    workload: Workload | None = None
+
+    @property
+    def size(self) -> int:
+        """N where nothing is recorded."""
+        return self.workers or self.usual_workers
+
+
+class OwnOption:
+    """An option that goes with some kinds of trainers alone.
+
+    Attributes:
+        flag: As people write it.
+        parameter: What a command's function calls it.
+        default: Where nobody says.
+    """
+
+    def __init__(self, *declarations: str, **attributes: Any) -> None:
+        """Takes what `click.option` takes."""
+        option = click.Option(declarations, **attributes)
+        assert option.name is not None
+        self.flag = max(option.opts, key=len)
+        self.parameter = option.name
+        self.default = attributes.get("default")
+        self.add = click.option(*declarations, **attributes)
+        self._option = option
+
+    def checked(self, value: Any) -> Any:
+        """A value that was not given on a command line, as it would be from there.
+
+        Raises:
+            UserError: It is not what the option takes.
+        """
+        if value is None:
+            return None
+        try:
+            return self._option.type(value, self._option)
+        except (click.BadParameter, TypeError, ValueError) as error:
+            why = error.message if isinstance(error, click.BadParameter) else error
+            raise UserError(f"{self.flag} is {value!r}: {why}") from error
+
+
+@dataclass(frozen=True)
+class TrainerChoice(ABC):
+    """A kind of trainer with the options that were chosen; subclasses hold them as fields.
+
+    Attributes:
+        name: Of the kind.
+        summary: For people, in a few words.
+        options: Those that are its own, or that it shares with some others.
+        default_workers: n where nobody says.
+        default_protocols: Likewise, before and after the switch.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options: ClassVar[tuple[OwnOption, ...]] = ()
+    default_workers: ClassVar[int] = USUAL_WORKERS
+    default_protocols: ClassVar[str] = USUAL_PROTOCOLS
+
+    @property
+    def kind(self) -> str:
+        """Runs of different kinds are not to be compared."""
+        return self.name
+
+    def take_part(self) -> bool:
+        """Does the work of this process where it is a part of a cluster other than its chief.
+
+        Returns:
+            Whether it was one, and there is nothing left to do.
+        """
+        return False
+
+    def check_jobs(self, jobs: int) -> None:  # noqa: B027 (most kinds have room for any number)
+        """Finds out whether so many runs can be made at once.
+
+        Raises:
+            UserError: They cannot.
+        """
+
+    def workers(self, given: int | None) -> int | None:
+        """N as the user or a cluster that is there already has it; None where neither says.
+
+        Raises:
+            UserError: They differ.
+        """
+        return given
+
+    def pair(self, text: str | None) -> tuple[str, str]:
+        """The protocols of `--protocols`, or the usual ones.
+
+        Raises:
+            UserError: They are not two different ones that this kind knows.
+        """
+        return parse_pair(text or self.default_protocols)
+
+    def measured_url(self, storage_url: str) -> str:
+        """Database of the runs that say how long a training takes."""
+        return storage_url
+
+    @abstractmethod
+    def job(self, request: JobRequest) -> Job:
+        """What a search needs of the training side.
+
+        Raises:
+            UserError: Something in the request does not exist, or does not fit the rest.
+        """
+
+    @abstractmethod
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        """Under which conditions the runs train.
+
+        Args:
+            chosen: By the user.
+            workers: n.
+            switch_percent: The scenarios of the paper come before this.
+            first_protocol: Before the switch.
+
+        Raises:
+            UserError: They do not fit the job, or what makes the runs.
+        """
+
+
+def plan_search(
+    trainer: TrainerChoice,
+    request: JobRequest,
+    rule: Rule,
+    chosen: ConditionsChoice,
+    *,
+    warm_start: bool = False,
+    forks_are_wanted: bool = False,
+) -> tuple[SearchPlan, Job]:
+    """What a search was asked to do, and what it needs for that; the plan is checked first.
+
+    Where no run can start from the checkpoint of another, the plan does without.
+
+    Args:
+        trainer: Makes the runs.
+        request: The job.
+        rule: Decides on the runs.
+        chosen: Under which conditions they train.
+        warm_start: Related policies in the database count as a first guess.
+        forks_are_wanted: Whether the user asked for shared prefixes.
+
+    Raises:
+        UserError: Something is out of range, does not exist, or does not fit the rest.
+    """
+    from syncswitch.searcher.study.plan import SearchPlan
+
+    plan = SearchPlan(
+        rule,
+        trainer=trainer.kind,
+        base_seed=request.seed,
+        warm_start=warm_start,
+        conditions=trainer.conditions(chosen, request.size, 100.0, request.protocols[0]),
+    )
+    plan.check()
+    job = trainer.job(request)
+    if job.settings is not None:
+        rule = rule.among(job.settings)
+        plan = replace(plan, rule=rule)
+    if job.can_fork or not rule.share_prefix:
+        return plan, job
+    if forks_are_wanted:
+        raise UserError(
+            "--share-prefix needs runs that start from checkpoints of others, and those of a"
+            " command do not; leave it out"
+        )
+    return replace(plan, rule=replace(rule, share_prefix=False)), job

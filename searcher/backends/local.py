@@ -1,0 +1,122 @@
+"""`--trainer local`: a TensorFlow cluster on this machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cli.console import print_note
+from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
+from syncswitch.trainers.cli.options import CLUSTER_TIMEOUT, LAUNCHER, OPEN_NETWORK, SERVER_GRACE
+from syncswitch.trainers.cli.options import GPUS_PER_WORKER as GPUS_TEXT
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.protocols import check_protocols
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RunConditions
+    from syncswitch.trainers.cli.options import ConditionsChoice
+
+__all__ = ["GPUS_PER_WORKER", "LocalTrainer", "named"]
+
+GPUS_PER_WORKER = OwnOption(GPUS_TEXT[0], **GPUS_TEXT[1])
+"""Every kind that has GPUs shares it."""
+
+
+@dataclass(frozen=True)
+class LocalTrainer(TrainerChoice):
+    """Attributes: see `choose_cluster`."""
+
+    name = "local"
+    summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
+    options = (
+        OwnOption(LAUNCHER[0], **LAUNCHER[1]),
+        GPUS_PER_WORKER,
+        OwnOption(OPEN_NETWORK[0], **OPEN_NETWORK[1]),
+        OwnOption(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1]),
+        OwnOption(SERVER_GRACE[0], **SERVER_GRACE[1]),
+    )
+
+    launcher: str | None
+    gpus_per_worker: float
+    open_network: bool
+    cluster_timeout: float | None
+    server_grace: float | None
+
+    @cached_property
+    def cluster(self) -> LocalCluster:
+        """What the options mean.
+
+        Raises:
+            UserError: They do not go together, or TF_CONFIG cannot be used.
+        """
+        return choose_cluster(
+            self.launcher,
+            self.gpus_per_worker,
+            self.cluster_timeout,
+            self.server_grace,
+            os.environ,
+            open_network=self.open_network,
+        )
+
+    @property
+    def kind(self) -> str:
+        """See `TrainerChoice.kind`."""
+        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
+        return f"{self.name}/{self.cluster.launcher}{gpus}"
+
+    def take_part(self) -> bool:
+        """See `TrainerChoice.take_part`."""
+        return self.cluster.take_part(print_note)
+
+    def check_jobs(self, jobs: int) -> None:
+        """See `TrainerChoice.check_jobs`."""
+        has_one = self.cluster.config is not None
+        if jobs > 1 and (has_one or self.gpus_per_worker):
+            why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
+            raise UserError(f"--jobs {jobs} needs a cluster for each, and {why}; leave out --jobs")
+
+    def workers(self, given: int | None) -> int | None:
+        """See `TrainerChoice.workers`."""
+        return self.cluster.workers(given)
+
+    def job(self, request: JobRequest) -> Job:
+        """See `TrainerChoice.job`."""
+        cluster, workers = self.cluster, request.size
+        check_protocols(request.protocols, workers)
+        if request.workload is None:
+            reference = named(request)
+            workload = load_local_workload(reference, workers)
+        else:
+            workload, reference = request.workload, request.workload.name
+            cluster.prepare(reference, workers)
+        identity = workload.identity(workers, *request.protocols)
+        check_length(identity)
+        cluster.check_room(workers)
+        return Job(
+            identity=identity,
+            open_trainer=lambda: cluster.open(workload, reference, workers),
+        )
+
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        """See `TrainerChoice.conditions`."""
+        return chosen.conditions(workers, switch_percent, first_protocol, self.cluster.launcher)
+
+
+def named(request: JobRequest) -> str:
+    """The workload of a request that cannot do without.
+
+    Raises:
+        UserError: None was named.
+    """
+    if request.reference is None:
+        raise UserError(
+            "no WORKLOAD is named; give a built-in name (digits, resnet32-cifar10,"
+            " resnet50-cifar100), file.py:attribute or package.module:attribute"
+        )
+    return request.reference

@@ -1,0 +1,104 @@
+"""`--trainer ray`: a parameter server and workers as actors of a Ray cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.local import GPUS_PER_WORKER, named
+from syncswitch.trainers.cli.local import load_local_workload
+from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.protocols import check_protocols
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RunConditions
+    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.trainer import Trainer
+
+__all__ = ["RayCluster"]
+
+_USUAL = RayOptions()
+
+
+@dataclass(frozen=True)
+class RayCluster(TrainerChoice):
+    """Attributes: see `RayOptions`."""
+
+    name = "ray"
+    summary = "servers on the nodes of a Ray cluster"
+    options = (
+        OwnOption(
+            "--ray-address",
+            metavar="auto|HOST:PORT",
+            default=AUTO,
+            show_default=True,
+            help="Head of the Ray cluster; auto = what runs on this machine, or RAY_ADDRESS.",
+        ),
+        OwnOption(
+            "--cpus-per-worker",
+            type=float,
+            default=_USUAL.cpus_per_worker,
+            show_default=True,
+            help="CPUs, as Ray counts them, of each worker (--trainer ray).",
+        ),
+        GPUS_PER_WORKER,
+        OwnOption(
+            "--cpus-per-ps",
+            type=float,
+            default=_USUAL.cpus_per_ps,
+            show_default=True,
+            help="CPUs, as Ray counts them, of the parameter server (--trainer ray).",
+        ),
+        OwnOption(
+            "--ray-placement",
+            type=click.Choice(PLACEMENTS),
+            default=_USUAL.placement,
+            show_default=True,
+            help="spread = over as many nodes as there are; pack = onto as few as possible.",
+        ),
+    )
+
+    ray_address: str
+    cpus_per_worker: float
+    gpus_per_worker: float
+    cpus_per_ps: float
+    ray_placement: str
+
+    @property
+    def kind(self) -> str:
+        """See `TrainerChoice.kind`; what a worker has decides how long a run takes."""
+        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
+        is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
+        return f"{self.name}{'' if is_usual else f', {self.cpus_per_worker:g} CPU'}{gpus}"
+
+    def job(self, request: JobRequest) -> Job:
+        """See `TrainerChoice.job`."""
+        reference, workers = named(request), request.size
+        options = RayOptions(
+            self.ray_address,
+            self.cpus_per_worker,
+            self.gpus_per_worker,
+            self.cpus_per_ps,
+            self.ray_placement,
+        )
+        options.check()
+        check_protocols(request.protocols, workers)
+        identity = load_local_workload(reference, workers).identity(workers, *request.protocols)
+        check_length(identity)
+
+        def open_trainer() -> Trainer:
+            from syncswitch.trainers.cluster.ray.trainer import RayTrainer
+
+            return RayTrainer(reference, workers, options)
+
+        return Job(identity=identity, open_trainer=open_trainer)
+
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        """See `TrainerChoice.conditions`."""
+        return chosen.conditions(workers, switch_percent, first_protocol, self.name)

@@ -1,0 +1,82 @@
+"""`--trainer replay`: nothing is trained, recorded runs answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.local import named
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.replay.recording import REPLAY
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cli.options import ConditionsChoice
+
+__all__ = ["RecordedRuns"]
+
+
+@dataclass(frozen=True)
+class RecordedRuns(TrainerChoice):
+    """Attributes: recordings_url: Their database."""
+
+    name = REPLAY
+    summary = "nothing is trained, recorded runs answer"
+    options = (
+        OwnOption(
+            "--recordings",
+            "recordings_url",
+            metavar="URL",
+            help="Database of the recorded runs (--trainer replay).",
+        ),
+    )
+
+    recordings_url: str | None
+
+    def measured_url(self, storage_url: str) -> str:
+        """See `TrainerChoice.measured_url`."""
+        return self.recordings_url or storage_url
+
+    def __post_init__(self) -> None:
+        """Raises UserError: there is no such database."""
+        if self.recordings_url is None:
+            raise UserError(
+                "--trainer replay needs the database of the recorded runs: add --recordings URL"
+            )
+
+    def job(self, request: JobRequest) -> Job:
+        """See `TrainerChoice.job`; nothing of the workload is loaded.
+
+        The reference is a name, a reference or the start of a fingerprint in that database.
+        """
+        from syncswitch.storage.database.engine import open_database
+        from syncswitch.storage.database.inspection import is_same_database, shown
+        from syncswitch.trainers.replay.recording import read_recording
+        from syncswitch.trainers.replay.trainer import ReplayTrainer
+
+        assert self.recordings_url is not None
+        reference = named(request)
+        if is_same_database(self.recordings_url, request.storage_url):
+            raise UserError(
+                f"--recordings and --storage are both {shown(request.storage_url)}, so replayed"
+                " runs would count as measured ones; give the search a database of its own with"
+                " --storage"
+            )
+        with open_database(self.recordings_url, create=False) as database:
+            recording = read_recording(
+                database, reference, workers=request.workers, protocols=request.protocols
+            )
+        return Job(
+            identity=recording.identity,
+            open_trainer=lambda: ReplayTrainer(recording, deck_seed=request.seed),
+            reference=recording.reference,
+            settings=tuple(recording.settings),
+        )
+
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        """See `TrainerChoice.conditions`."""
+        chosen.check_nothing_chosen("--trainer replay trains nothing, its runs are recorded")
+        return RunConditions()

@@ -1,0 +1,66 @@
+"""`--trainer simulated`: real gradients on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.local import named
+from syncswitch.trainers.cli.completion import complete_profile
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.workload import find_module, load_workload
+from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RunConditions
+    from syncswitch.trainers.cli.options import ConditionsChoice
+
+__all__ = ["SimulatedCluster"]
+
+
+@dataclass(frozen=True)
+class SimulatedCluster(TrainerChoice):
+    """Attributes: profile: Name or file of what the cluster is like."""
+
+    name = "simulated"
+    summary = "real gradients on a virtual clock"
+    options = (
+        OwnOption(
+            "--profile",
+            metavar="NAME|FILE",
+            default=DEFAULT_PROFILE,
+            show_default=True,
+            shell_complete=complete_profile,
+            help="What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
+        ),
+    )
+
+    profile: str
+
+    def job(self, request: JobRequest) -> Job:
+        """See `TrainerChoice.job`."""
+        from syncswitch.trainers.simulated.profile import load_profile
+
+        workers = request.size
+        check_protocols(request.protocols, workers)
+        if request.workload is None:
+            find_module(named(request))
+        profile = load_profile(self.profile)
+        profile.check_workers(workers, self.profile)
+        from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+
+        workload = request.workload or load_workload(named(request))
+        identity = simulated_identity(workload, workers, request.protocols, profile)
+        check_length(identity)
+        return Job(
+            identity=identity,
+            open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
+        )
+
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        """See `TrainerChoice.conditions`."""
+        return chosen.conditions(workers, switch_percent, first_protocol, self.name)

@@ -1,0 +1,108 @@
+"""How a search tells people how it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from syncswitch.searcher.strategies.base import Progress
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
+
+__all__ = ["Reporter", "Run", "SilentReporter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, as people are told of it.
+
+    Attributes:
+        number: Number of the trial in its study.
+        switch_percent: The setting.
+        repeat: Number of this repeat of the setting, from 1.
+        repeats: R; None where nobody can say how many there will be.
+        total_worker_steps: W.
+        first_protocol: Protocol before the switch.
+        is_speculative: It is only likely to be needed.
+    """
+
+    number: int
+    switch_percent: float
+    repeat: int
+    repeats: int | None
+    total_worker_steps: int
+    first_protocol: str
+    is_speculative: bool = False
+
+
+class Reporter(Protocol):
+    """Is told how a search goes on; what is about a run under way comes from trainer threads."""
+
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
+        """The history as it is before each decision; `most_runs` is None where none can say."""
+
+    def on_run(self, run: Run) -> None:
+        """A run starts."""
+
+    def on_progress(self, run: Run, worker_step: int) -> None:
+        """The run is at this worker-step."""
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """The run was tested."""
+
+    def on_event(self, run: Run, event: RunEvent) -> None:
+        """Something happened to the run, or was decided about it."""
+
+    def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """The run is complete and recorded."""
+
+    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+        """The run was stopped, as the search is decided without it."""
+
+    def on_failed(self, run: Run, reason: str) -> None:
+        """The run failed for reasons of infrastructure and will be made again."""
+
+    def on_wait(self, switch_percent: float) -> None:
+        """Other searchers make all the runs that are needed."""
+
+    def on_repaired(self, lost_runs: int) -> None:
+        """Runs of searchers that ended before their time were given back."""
+
+    def on_database_away(self, patience_seconds: float) -> None:
+        """The database does not answer, and is waited for at most so long."""
+
+
+class SilentReporter:
+    """Tells nobody."""
+
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
+        """Does nothing."""
+
+    def on_run(self, run: Run) -> None:
+        """Does nothing."""
+
+    def on_progress(self, run: Run, worker_step: int) -> None:
+        """Does nothing."""
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+        """Does nothing."""
+
+    def on_event(self, run: Run, event: RunEvent) -> None:
+        """Does nothing."""
+
+    def on_finished(self, run: Run, record: TrialRecord) -> None:
+        """Does nothing."""
+
+    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+        """Does nothing."""
+
+    def on_failed(self, run: Run, reason: str) -> None:
+        """Does nothing."""
+
+    def on_wait(self, switch_percent: float) -> None:
+        """Does nothing."""
+
+    def on_repaired(self, lost_runs: int) -> None:
+        """Does nothing."""
+
+    def on_database_away(self, patience_seconds: float) -> None:
+        """Does nothing."""

@@ -1,0 +1,261 @@
+"""Makes the runs of a study, one after the other, until somebody has what it wants of them.
+
+The loop keeps no state that matters: whatever happens to it, the next one goes on from the
+database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from syncswitch.searcher.loop.reporter import Reporter, SilentReporter
+from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefixes
+from syncswitch.searcher.loop.trial_runner import RunMaker
+from syncswitch.searcher.strategies.base import Decided, Rule, Wait
+from syncswitch.searcher.strategies.planner import PlannedRun, course_of
+from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.searcher.study.repair import Patience, Repairer
+from syncswitch.searcher.study.study import SearchStudy
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import DatabaseAwayError, RetryableError
+from syncswitch.storage.records import RunConditions, WorkloadIdentity
+from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.trainers.trainer import Trainer
+
+__all__ = ["RunLoop"]
+
+_T = TypeVar("_T")
+
+
+class RunLoop:
+    """A study, and what makes its runs.
+
+    Attributes:
+        study: Optuna's account.
+        store: Ours.
+        rule: Of the study: what its first writer registered, which a later one cannot change.
+        prefixes: The checkpoints that its runs share.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        identity: WorkloadIdentity,
+        plan: SearchPlan,
+        rule: Rule,
+        open_trainer: Callable[[], Trainer],
+        *,
+        reference: str | None = None,
+        reporter: Reporter | None = None,
+        patience: Patience | None = None,
+        checkpoints: Path = DEFAULT_FOLDER,
+        in_advance: bool = True,
+        is_decided: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Opens the study.
+
+        Args:
+            database: Holds Optuna's tables and ours.
+            identity: What is trained.
+            plan: Names the study.
+            rule: The plan's, with what its first writer adds from the database.
+            open_trainer: Called when the first run is needed, and again after a failure.
+            reference: Normal form of what the user called the workload.
+            reporter: Is told how it goes on.
+            patience: How long to wait for what.
+            checkpoints: Folder for the checkpoints that runs share.
+            in_advance: Whether runs may be made that are only likely to be needed.
+            is_decided: Says that the runs under way are needed no longer.
+
+        Raises:
+            UserError: The database cannot be used.
+        """
+        self._open_trainer = open_trainer
+        self._plan = plan
+        self._reporter: Reporter = reporter or SilentReporter()
+        self._patience = patience or Patience()
+        self._owner = Owner.current()
+        self.store = TrialStore(database)
+        name = study_name(identity, plan)
+        known = self.store.register(
+            identity, reference or identity.name, _info(name, identity, plan, rule)
+        )
+        self.rule = stored_rule(known)
+        # A budget is kept by the runs that are needed; others would come on top of it.
+        self._in_advance = in_advance and "budget" not in self.rule.options
+        self.study = SearchStudy.open(database.url, name, self.rule, plan.base_seed)
+        digest = identity.simulated_cluster
+        self.study.describe(
+            {
+                **_unusual(plan.conditions),
+                **({} if digest is None else {"simulated_cluster": digest}),
+                "workload": identity.name,
+                "workers": identity.workers,
+                "protocols": f"{identity.first_protocol},{identity.second_protocol}",
+                "strategy": self.rule.name,
+            }
+        )
+        # Equal studies of two databases have equal names.
+        place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
+        self.prefixes = Prefixes(
+            self.store,
+            name,
+            self.rule,
+            checkpoints / place,
+            # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
+            may_share=plan.conditions.is_undisturbed,
+        )
+        self._maker = RunMaker(
+            identity,
+            plan.conditions,
+            self.rule,
+            self.study,
+            self.store,
+            self.prefixes,
+            self._reporter,
+            self._patience.beat_seconds,
+            is_decided,
+        )
+        self._repairer = Repairer(self.study, self.store, self._patience, self._maker.measured)
+        self._trainer: Trainer | None = None
+        self._failures_in_a_row = 0
+        self._away_since: float | None = None
+
+    def run(self, move: Callable[[], PlannedRun | Wait | _T]) -> _T:
+        """Makes the runs that are wanted.
+
+        `KeyboardInterrupt` gives the current run back and is raised again.
+
+        Args:
+            move: Says what to do now: a run, to wait for others, or the answer.
+
+        Raises:
+            UserError: The trainer refuses the workload, or `move` does.
+            RetryableError: Too many runs in a row failed, or the database stays away.
+        """
+        try:
+            while True:
+                try:
+                    self._repair()
+                    now = move()
+                    if isinstance(now, PlannedRun):
+                        self._make()
+                    elif isinstance(now, Wait):
+                        self._reporter.on_wait(now.switch_percent)
+                        time.sleep(self._patience.poll_seconds)
+                    else:
+                        return now
+                except RetryableError as error:
+                    self._try_again(error)
+                else:
+                    self._failures_in_a_row, self._away_since = 0, None
+        finally:
+            self._close_trainer()
+
+    def report_state(self) -> None:
+        """Tells the reporter how far it is.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        finished = self.study.finished()
+        progress = self.rule.progress(course_of(self.rule, finished).runs)
+        most_runs = self.rule.most_runs if self.rule.repeats else None
+        self._reporter.on_state(len(finished), most_runs, progress)
+
+    def plan(self) -> PlannedRun | Wait | Decided:
+        """What to do now.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        return self.study.plan(in_advance=self._in_advance)
+
+    def _make(self) -> None:
+        """One run, unless others took all that are needed."""
+        if self._trainer is None:
+            self._trainer = self._open_trainer()
+        claim = self.study.claim(
+            self._owner,
+            self._plan.base_seed,
+            self._let_others_choose,
+            in_advance=self._in_advance,
+        )
+        if claim is not None:
+            try:
+                self._maker.make(claim, self._trainer)
+            except RetryableError:
+                # What lost its infrastructure makes no further run.
+                self._close_trainer()
+                raise
+
+    def _try_again(self, error: RetryableError) -> None:
+        """Waits a little before the next attempt.
+
+        Raises:
+            RetryableError: It was the last attempt.
+        """
+        if isinstance(error, DatabaseAwayError):
+            self._wait_for_database(error)
+            return
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row >= self._patience.attempts:
+            raise RetryableError(
+                f"gave up after {self._failures_in_a_row} failures in a row, the last one: {error};"
+                " the runs made so far are kept, and the same command goes on from them"
+            ) from error
+        time.sleep(self._patience.retry_seconds)
+
+    def _wait_for_database(self, error: DatabaseAwayError) -> None:
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            self._reporter.on_database_away(self._patience.restart_seconds)
+        elif now - self._away_since >= self._patience.restart_seconds:
+            raise RetryableError(
+                f"gave up after {now - self._away_since:.0f} s without the database: {error};"
+                " the runs made so far are kept, and the same command goes on from them"
+            ) from error
+        time.sleep(self._patience.retry_seconds)
+
+    def _repair(self) -> None:
+        lost = self._repairer.repair()
+        if lost:
+            self._reporter.on_repaired(lost)
+
+    def _let_others_choose(self) -> None:
+        time.sleep(min(0.05, self._patience.poll_seconds))
+        self._repair()
+
+    def _close_trainer(self) -> None:
+        trainer, self._trainer = self._trainer, None
+        if trainer is not None:
+            trainer.close()
+
+
+def _unusual(conditions: RunConditions) -> dict[str, str]:
+    """What Optuna's tools show of the conditions that are not the default."""
+    usual = condition_values(RunConditions())
+    shown = condition_values(conditions)
+    return {name: text for name, text in shown.items() if text is not None and text != usual[name]}
+
+
+def _info(name: str, identity: WorkloadIdentity, plan: SearchPlan, rule: Rule) -> SearchInfo:
+    return SearchInfo(
+        study=name,
+        fingerprint=identity.fingerprint,
+        strategy=rule.name,
+        settings=rule.settings,
+        runs=rule.runs,
+        threshold=rule.threshold,
+        target_accuracy=rule.target_accuracy,
+        trainer=plan.trainer,
+        base_seed=plan.base_seed,
+        options=rule.options,
+    )

@@ -1,0 +1,146 @@
+"""A search: makes runs until the rule has its answer, and publishes that as a policy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from syncswitch.searcher.loop.reporter import Reporter
+from syncswitch.searcher.loop.run_loop import RunLoop
+from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
+from syncswitch.searcher.results.result import (
+    SearchResult,
+    SettingResult,
+    cost_of,
+    draft_policy,
+    settings_of,
+)
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.base import Decided, Rule, Wait
+from syncswitch.searcher.strategies.planner import PlannedRun
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.repair import Patience
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.nearest import related_switches
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.trainers.trainer import Trainer
+
+__all__ = ["Search"]
+
+
+class Search:
+    """Finds the timing policy of one workload.
+
+    Two searches with the same plan and workload on the same database are one: the second goes on
+    where the first was, shares its work, or answers at once.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        identity: WorkloadIdentity,
+        plan: SearchPlan,
+        open_trainer: Callable[[], Trainer],
+        *,
+        reference: str | None = None,
+        reporter: Reporter | None = None,
+        patience: Patience | None = None,
+        checkpoints: Path = DEFAULT_FOLDER,
+        in_advance: bool = True,
+    ) -> None:
+        """Opens the study.
+
+        Args:
+            database: Holds Optuna's tables and ours.
+            identity: What is searched for.
+            plan: How.
+            open_trainer: Called when the first run is needed, and again after a failure.
+            reference: Normal form of what the user called the workload.
+            reporter: Is told how it goes on.
+            patience: How long to wait for what.
+            checkpoints: Folder for the checkpoints that runs share; they go when it is decided.
+            in_advance: Whether runs may be made that are only likely to be needed, where others
+                make those that are.
+
+        Raises:
+            UserError: The plan is out of range, or the database cannot be used.
+        """
+        plan.check()
+        self._identity = identity
+        self._registry = PolicyRegistry(database)
+        self._loop = RunLoop(
+            database,
+            identity,
+            plan,
+            _first_rule(database, identity, plan),
+            open_trainer,
+            reference=reference,
+            reporter=reporter,
+            patience=patience,
+            checkpoints=checkpoints,
+            in_advance=in_advance,
+            is_decided=lambda: self._published() is not None,
+        )
+        self.study_name = self._loop.study.name
+
+    def run(self) -> SearchResult:
+        """Makes the runs that are missing, then publishes the policy.
+
+        `KeyboardInterrupt` gives the current run back and is raised again.
+
+        Raises:
+            UserError: The baseline diverged, or the trainer refuses the workload.
+            RetryableError: Too many runs in a row failed.
+        """
+        return self._loop.run(self._move)
+
+    def _move(self) -> SearchResult | PlannedRun | Wait:
+        """What came of the search, if it is decided; else what the rule wants."""
+        # A run that ended after the decision may make a rule doubt it; the answer stands.
+        published = self._published()
+        # Not even a baseline that diverged since then takes it away.
+        with contextlib.suppress(UserError) if published else contextlib.nullcontext():
+            self._loop.report_state()
+        if published is not None:
+            return self._end(published)
+        planned = self._loop.plan()
+        return self._end(self._publish(planned)) if isinstance(planned, Decided) else planned
+
+    def _published(self) -> TimingPolicy | None:
+        return self._registry.published(self._identity.fingerprint, self.study_name)
+
+    def _publish(self, decided: Decided) -> TimingPolicy:
+        """Publishes once per study: a second call returns the same version."""
+        loop = self._loop
+        rows = loop.store.numbered(self.study_name)
+        runs = loop.study.course().runs
+        draft = draft_policy(loop.rule, self._identity, self.study_name, decided, runs, rows)
+        return self._registry.publish(draft)
+
+    def _end(self, policy: TimingPolicy) -> SearchResult:
+        """Clears up, and says what the search found and cost."""
+        loop = self._loop
+        loop.store.set_target(self.study_name, policy.target_accuracy)
+        loop.prefixes.remove()
+        loop.study.describe({"policy_switch_percent": policy.switch_percent})
+        rows = loop.store.numbered(self.study_name)
+        settings: tuple[SettingResult, ...] = ()
+        with contextlib.suppress(UserError):
+            settings = settings_of(loop.rule, loop.study.course().runs, rows)
+        return SearchResult(
+            policy=policy,
+            settings=settings,
+            cost=cost_of(loop.rule, self._identity, loop.study.finished(), rows),
+        )
+
+
+def _first_rule(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Rule:
+    """The rule as it is registered where nobody has begun this search."""
+    rule = plan.rule
+    if plan.warm_start and isinstance(rule, AdaptiveRule):
+        return replace(rule, related=related_switches(database, identity))
+    return rule

@@ -1,0 +1,140 @@
+"""Shared prefixes: where a run starts, and which checkpoints it leaves for those after it.
+
+All settings of a replicate have the same seed, so up to the earlier switch two of its runs are the
+same training. A run therefore starts from the latest checkpoint of its replicate that is not beyond
+its switch, and leaves one at each setting that it passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import Evaluation
+from syncswitch.storage.trials.store import Fork, TrialStore
+
+__all__ = ["DEFAULT_FOLDER", "Prefix", "Prefixes"]
+
+DEFAULT_FOLDER = Path("syncswitch-checkpoints")
+"""In the working folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """How a run of a replicate begins, and what it leaves.
+
+    Attributes:
+        fork: The run that it is forked from; None where it starts afresh.
+        path: The checkpoint to start from.
+        checkpoint_percents: Where to write one.
+        checkpoint_directory: For them.
+        evaluations: Of the part that is inherited.
+    """
+
+    fork: Fork | None = None
+    path: Path | None = None
+    checkpoint_percents: tuple[float, ...] = ()
+    checkpoint_directory: Path | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+
+
+class Prefixes:
+    """The checkpoints of one search."""
+
+    def __init__(
+        self, store: TrialStore, study: str, rule: Rule, directory: Path, *, may_share: bool = True
+    ) -> None:
+        """Writes nothing.
+
+        Args:
+            store: Knows the checkpoints that there are.
+            study: Of the search.
+            rule: Its rule; where that shares no prefixes, there are none.
+            directory: Where new checkpoints go; those of the search get a folder of its own.
+            may_share: Whether two runs of a replicate are the same training up to a switch.
+        """
+        self._store = store
+        self._study = study
+        self._rule = rule
+        self._is_shared = rule.share_prefix and may_share
+        self._directory = directory.absolute() / study
+        self._unreadable: set[Path] = set()
+
+    def of(self, number: int, switch_percent: float, replicate: int) -> Prefix:
+        """What a run starts from; a checkpoint whose file is gone is passed over.
+
+        Raises:
+            UserError: The folder for new ones cannot be made.
+        """
+        if not self._is_shared:
+            return Prefix()
+        self._make_directory()
+        fit = (
+            found
+            for found in self._store.checkpoints(self._study)
+            if found.replicate == replicate
+            and found.percent <= switch_percent
+            and self._is_there(found.path)
+        )
+        best = max(fit, key=lambda found: found.percent, default=None)
+        start = best.percent if best else 0.0
+        fork = Fork(best.trial_number, best.percent) if best else None
+        return Prefix(
+            fork=fork,
+            path=best.path if best else None,
+            checkpoint_percents=tuple(
+                percent for percent in self._rule.grid()[:-1] if start < percent <= switch_percent
+            ),
+            checkpoint_directory=self._directory / str(number),
+            evaluations=self.evaluations(fork.trial_number, fork.percent) if fork else (),
+        )
+
+    def distrust(self, path: Path) -> None:
+        """Never starts from this checkpoint again."""
+        self._unreadable.add(path)
+
+    def remove(self) -> None:
+        """Deletes the checkpoints of the search, which is decided."""
+        if not self._is_shared:
+            return
+        self._store.forget_checkpoints(self._study)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        ours = self._directory.parent
+        # A folder that the user named stays, even where it is empty.
+        is_default = ours.parent.name == DEFAULT_FOLDER.name
+        for folder in (ours, ours.parent) if is_default else (ours,):
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # only where it is empty
+
+    def _make_directory(self) -> None:
+        """Before anything is trained for nothing."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the folder for checkpoints {self._directory.parent} cannot be used:"
+                f" {error.strerror or error}; name another with --checkpoints, or give"
+                " --no-share-prefix"
+            ) from error
+
+    def _is_there(self, path: Path) -> bool:
+        return path not in self._unreadable and path.is_file()
+
+    def evaluations(self, number: int, percent: float) -> tuple[Evaluation, ...]:
+        """Those of a run up to a percent of W, with what it inherited."""
+        rows = self._store.numbered(self._study)
+        numbers = {row.trial_id: number for number, row in rows.items()}
+        parts: list[list[Evaluation]] = []
+        at: int | None = number
+        while at is not None:
+            row = rows[at]
+            until = percent / 100 * row.total_worker_steps
+            found = self._store.evaluations(self._study, at)
+            parts.append([e for e in found if e.worker_step <= until])
+            at = numbers.get(row.parent_trial_id) if row.parent_trial_id else None
+            percent = row.fork_percent or 0.0
+        return tuple(evaluation for part in reversed(parts) for evaluation in part)

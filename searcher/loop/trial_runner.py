@@ -1,0 +1,228 @@
+"""Makes one run of a search: begin, train, record, tell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from syncswitch.searcher.loop.observer import RunObserver
+from syncswitch.searcher.loop.reporter import Reporter, Run
+from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
+from syncswitch.searcher.study.observations import (
+    measures,
+    planned_switch_worker_step,
+    read_whole_runs,
+)
+from syncswitch.searcher.study.study import Claim, SearchStudy
+from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.records import (
+    Evaluation,
+    RunConditions,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials.store import Owner, TrialStore
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED
+from syncswitch.trainers.trainer import Trainer
+
+__all__ = ["RunMaker"]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What came of a run."""
+
+    record: TrialRecord
+    is_cancelled: bool
+
+
+class RunMaker:
+    """Makes the runs that this process claimed."""
+
+    def __init__(
+        self,
+        identity: WorkloadIdentity,
+        conditions: RunConditions,
+        rule: Rule,
+        study: SearchStudy,
+        store: TrialStore,
+        prefixes: Prefixes,
+        reporter: Reporter,
+        beat_seconds: float,
+        is_decided: Callable[[], bool],
+    ) -> None:
+        """Takes what it needs.
+
+        Args:
+            identity: The job.
+            conditions: Under which its runs train.
+            rule: Says whether runs share prefixes and may be stopped.
+            study: Is told the results.
+            store: Records them.
+            prefixes: The checkpoints of the search.
+            reporter: Is told how it goes on.
+            beat_seconds: Least time between two heartbeats.
+            is_decided: Says that a run is needed no longer.
+        """
+        self._identity = identity
+        self._conditions = conditions
+        self._rule = rule
+        self._study = study
+        self._store = store
+        self._prefixes = prefixes
+        self._reporter = reporter
+        self._beat_seconds = beat_seconds
+        self._is_decided = is_decided
+        self._owner = Owner.current()
+
+    def make(self, claim: Claim, trainer: Trainer) -> None:
+        """Makes one run: begin, train, record, tell, in this order (see `Repairer`).
+
+        Once it is recorded it is never given back: what cannot be told, the next repair tells.
+
+        Args:
+            claim: The run.
+            trainer: Trains.
+
+        Raises:
+            RetryableError: Infrastructure failed; the run is given back.
+            UserError: The trainer refuses the workload.
+        """
+        run = self._run_of(claim)
+        self._reporter.on_run(run)
+        try:
+            made = self._trained(claim, run, trainer)
+            record = made.record
+            _check(record)
+            if made.is_cancelled:
+                self._store.cancel(self._study.name, claim.number, record, CANCELLED)
+            else:
+                self._store.complete(self._study.name, claim.number, record)
+        except BaseException as error:
+            self._give_back(claim.number, error)
+            if isinstance(error, RetryableError):
+                self._reporter.on_failed(run, str(error))
+            raise
+        if made.is_cancelled:
+            self._reporter.on_cancelled(run, record)
+            self._study.fail(claim.number)
+            return
+        self._reporter.on_finished(run, record)
+        measured = self.measured(claim.number)
+        self._study.note_result(claim.number, record.diverged, record.training_seconds, measured)
+        self._study.complete(claim.number, record.converged_accuracy)
+
+    def _trained(self, claim: Claim, run: Run, trainer: Trainer) -> _Made:
+        """Begins and trains."""
+        while True:
+            prefix = self._prefixes.of(claim.number, claim.switch_percent, claim.replicate)
+            spec = self._spec(claim, prefix)
+            self._store.begin(
+                self._study.name,
+                claim.number,
+                spec,
+                self._owner,
+                fork=prefix.fork,
+                speculative=claim.is_speculative,
+            )
+            if not self._study.is_running(claim.number):
+                raise RetryableError(f"trial {claim.number} was taken for lost before it began")
+            try:
+                observer = self._observer(run, spec, prefix)
+                record = trainer.train(spec, observer)
+            except UserError as error:
+                if spec.fork_from is None:
+                    raise
+                # The run can be made without its checkpoint; a true fault shows again then.
+                self._prefixes.distrust(spec.fork_from)
+                self._reporter.on_failed(run, str(error))
+            else:
+                return _Made(record, observer.is_cancelled)
+
+    def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
+        return TrialSpec(
+            self._identity,
+            claim.switch_percent,
+            claim.seed,
+            claim.replicate,
+            fork_from=prefix.path,
+            checkpoint_percents=prefix.checkpoint_percents,
+            checkpoint_directory=prefix.checkpoint_directory,
+            conditions=self._conditions,
+            inherited_evaluations=prefix.evaluations,
+        )
+
+    def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> RunObserver:
+        def beat(worker_step: int, evaluation: Evaluation | None) -> None:
+            # A heartbeat that is lost does no harm, a run that is lost for it does.
+            with contextlib.suppress(RetryableError):
+                self._store.beat(self._study.name, run.number, worker_step)
+                if evaluation is not None:
+                    self._study.note_evaluation(run.number, evaluation)
+
+        # What else is known would not be, to a search without company.
+        finished = self._study.course().runs
+        stop = None
+        if may_stop(self._rule, spec.switch_percent, finished):
+            is_candidate = spec.switch_percent < self._rule.highest_percent
+            target = self._rule.progress(finished).target_accuracy
+            # What measures the target is never hopeless.
+            boundaries = self._identity.learning_rate_boundaries
+            stop = StopRule.of(self._rule, boundaries, target if is_candidate else None)
+        return RunObserver(
+            run,
+            self._reporter,
+            beat,
+            self._beat_seconds,
+            stop=stop,
+            inherited=prefix.evaluations,
+            switch_worker_step=planned_switch_worker_step(spec),
+            is_decided=self._is_decided,
+        )
+
+    def measured(self, number: int) -> dict[str, Any]:
+        """What the study keeps of a recorded run: read again, as all see it who look later."""
+        rows = self._store.numbered(self._study.name)
+        whole = read_whole_runs(self._store, self._rule, self._study.name, rows)
+        row = rows[number]
+        return measures(self._rule, self._identity, row, whole.get(row.trial_id))
+
+    def _run_of(self, claim: Claim) -> Run:
+        return Run(
+            number=claim.number,
+            switch_percent=claim.switch_percent,
+            repeat=claim.replicate + 1,
+            repeats=self._rule.repeats,
+            total_worker_steps=self._identity.total_worker_steps,
+            first_protocol=self._identity.first_protocol,
+            is_speculative=claim.is_speculative,
+        )
+
+    def _give_back(self, number: int, error: BaseException) -> None:
+        """Lets the run be made again; what cannot be written now, the next repair does."""
+        self._study.abandoned.add(number)
+        with contextlib.suppress(SyncSwitchError):
+            row = self._store.get(self._study.name, number)
+            if row is not None and row.state == "complete":
+                return  # the interruption came after the result: the next repair tells it
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = INTERRUPTED if is_interrupt else reason
+            self._store.fail(self._study.name, number, reason[:500])
+            self._study.fail(number)
+
+
+def _check(record: TrialRecord) -> None:
+    # Optuna turns a NaN into a failed trial, which would be run again for ever.
+    reported = (record.converged_accuracy, *(one.accuracy for one in record.evaluations))
+    for accuracy in reported:
+        if not 0 <= accuracy <= 1:
+            raise FatalError(
+                f"the trainer reported an accuracy of {accuracy:.6g}, which is not between 0 and 1;"
+                " check the metric of the workload"
+            )

@@ -1,0 +1,256 @@
+"""What a search found and what it cost."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.strategies.base import Decided, Observation, Rule, SettingSummary
+from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.queries.search_costs import covered_seconds, span_of
+from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.trials.store import StoredTrial
+
+__all__ = [
+    "SearchCost",
+    "SearchResult",
+    "SettingResult",
+    "cost_of",
+    "draft_policy",
+    "settings_of",
+    "wall_seconds_of",
+]
+
+
+# Shorter phases are mostly warming up.
+_LONG_PHASE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class SettingResult:
+    """One row of the closing table.
+
+    Attributes:
+        summary: Runs, accuracy and verdict.
+        training_seconds: Mean over the runs that did not diverge; None without such a run.
+    """
+
+    summary: SettingSummary
+    training_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCost:
+    """What a search cost.
+
+    Attributes:
+        paid_seconds: Training time of all completed and cancelled runs.
+        baseline_seconds: Mean training time of the first protocol alone.
+        is_estimated: No such run was made: W divided by the first protocol's throughput in the
+            candidate runs stands for it.
+        trials: Completed runs.
+        failed_trials: Runs that were interrupted or failed, and made again.
+        speculative_trials: Runs that began when they were only likely to be needed.
+        cancelled_trials: Runs that were under way when the search was decided without them.
+        wall_seconds: Time during which at least one run was under way, as far as was reported.
+            Breaks between the parts of a resumed search do not count, and runs side by side count
+            once.
+    """
+
+    paid_seconds: float
+    baseline_seconds: float | None
+    is_estimated: bool
+    trials: int
+    failed_trials: int
+    speculative_trials: int
+    cancelled_trials: int
+    wall_seconds: float
+
+    @property
+    def bsp_multiples(self) -> float | None:
+        """Search cost as in the paper's Table II: in trainings with the first protocol alone."""
+        return self.paid_seconds / self.baseline_seconds if self.baseline_seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The end of a search."""
+
+    policy: TimingPolicy
+    settings: tuple[SettingResult, ...]
+    cost: SearchCost
+
+
+def settings_of(
+    rule: Rule, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> tuple[SettingResult, ...]:
+    """The table of settings, in the order in which they were tried.
+
+    Args:
+        rule: Of the search.
+        finished: Its completed runs.
+        rows: What the store has of them, by trial number.
+    """
+    return tuple(
+        SettingResult(summary, _mean_seconds(summary.switch_percent, finished, rows))
+        for summary in rule.progress(finished).summaries
+    )
+
+
+def cost_of(
+    rule: Rule,
+    identity: WorkloadIdentity,
+    finished: Sequence[Observation],
+    rows: Mapping[int, StoredTrial],
+) -> SearchCost:
+    """Search cost = time of all runs that were paid / mean time of the first protocol alone."""
+    completed = [rows[run.trial_number] for run in finished]
+    cancelled = [row for row in rows.values() if row.is_cancelled]
+    paid = math.fsum(row.paid_seconds or 0.0 for row in [*completed, *cancelled])
+    baseline = _mean_seconds(rule.highest_percent, finished, rows)
+    is_estimated = baseline is None
+    if baseline is None:
+        baseline = _estimated_baseline_seconds(identity, completed)
+    return SearchCost(
+        paid_seconds=paid,
+        baseline_seconds=baseline,
+        is_estimated=is_estimated,
+        trials=len(completed),
+        failed_trials=len(rows) - len(completed) - len(cancelled),
+        speculative_trials=sum(row.speculative for row in rows.values()),
+        cancelled_trials=len(cancelled),
+        wall_seconds=wall_seconds_of(rows.values()),
+    )
+
+
+def wall_seconds_of(rows: Iterable[StoredTrial]) -> float:
+    """Time during which at least one of these runs was under way, as far as was reported."""
+    spans = (span_of(row.started_at, row.ended_at, row.heartbeat_at, row.failure) for row in rows)
+    return covered_seconds(span for span in spans if span is not None)
+
+
+def draft_policy(
+    rule: Rule,
+    identity: WorkloadIdentity,
+    study: str,
+    decided: Decided,
+    finished: Sequence[Observation],
+    rows: Mapping[int, StoredTrial],
+) -> TimingPolicy:
+    """The policy to publish; its version is given by the registry."""
+    chosen = [
+        summary
+        for summary in rule.progress(finished).summaries
+        if summary.switch_percent == decided.switch_percent
+    ]
+    speed_up = _speed_up((decided.switch_percent, rule.highest_percent), identity, finished, rows)
+    return TimingPolicy(
+        fingerprint=identity.fingerprint,
+        version=1,
+        workload=identity.name,
+        workers=identity.workers,
+        total_worker_steps=identity.total_worker_steps,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+        switch_percent=decided.switch_percent,
+        target_accuracy=decided.target_accuracy,
+        threshold=rule.threshold,
+        mean_accuracy=chosen[0].mean_accuracy if chosen else None,
+        training_seconds=_mean_seconds(decided.switch_percent, finished, rows),
+        baseline_seconds=_mean_seconds(rule.highest_percent, finished, rows),
+        strategy=rule.name,
+        study=study,
+        evidence=tuple(
+            _evidence(study, run, rows[run.trial_number])
+            for run in sorted(finished, key=lambda run: run.trial_number)
+        ),
+        created_at=datetime.now(timezone.utc).isoformat(),
+        software=software_versions(),
+        confidence=decided.confidence,
+        criterion=rule.criterion,
+        keep=getattr(rule, "keep", None) if rule.criterion == "kept" else None,
+        kept_share=decided.kept_share,
+        baseline_kept_share=decided.baseline_kept_share,
+        speed_up_low=speed_up.low if speed_up else None,
+        speed_up_high=speed_up.high if speed_up else None,
+        reason=decided.reason,
+    )
+
+
+def _evidence(study: str, run: Observation, row: StoredTrial) -> Evidence:
+    return Evidence(
+        study=study,
+        trial_number=run.trial_number,
+        switch_percent=run.switch_percent,
+        replicate=row.replicate,
+        converged_accuracy=run.accuracy,
+        diverged=run.diverged,
+        training_seconds=row.training_seconds or 0.0,
+    )
+
+
+def _mean_seconds(
+    percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> float | None:
+    known = _seconds(percent, finished, rows)
+    return statistics.fmean(known) if known else None
+
+
+def _seconds(
+    percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> list[float]:
+    """Times of whole trainings at a setting, as far as they are known."""
+    seconds = (
+        rows[run.trial_number].whole_run_seconds
+        for run in finished
+        if run.switch_percent == percent and not run.diverged
+    )
+    return [value for value in seconds if value is not None]
+
+
+def _speed_up(
+    compared: tuple[float, float],
+    identity: WorkloadIdentity,
+    finished: Sequence[Observation],
+    rows: Mapping[int, StoredTrial],
+) -> SpeedUp | None:
+    settings = {run.switch_percent for run in finished}
+    seconds = {setting: _seconds(setting, finished, rows) for setting in settings}
+    completed = [rows[run.trial_number] for run in finished if not run.diverged]
+    paces = [
+        _paces(identity, protocol, completed)
+        for protocol in (identity.first_protocol, identity.second_protocol)
+    ]
+    return measured_speed_up(seconds, *compared, paces)
+
+
+def _paces(
+    identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
+) -> list[float]:
+    """What all of W would take by each phase that was long enough to have warmed up."""
+    phases = (
+        (phase.end_worker_step - phase.start_worker_step, phase.seconds)
+        for row in completed
+        for phase in row.phases
+        if phase.protocol == protocol
+    )
+    total = identity.total_worker_steps
+    return [seconds * total / steps for steps, seconds in phases if steps >= _LONG_PHASE * total]
+
+
+def _estimated_baseline_seconds(
+    identity: WorkloadIdentity, completed: Sequence[StoredTrial]
+) -> float | None:
+    phases = [
+        phase
+        for row in completed
+        for phase in row.phases
+        if phase.protocol == identity.first_protocol
+    ]
+    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in phases)
+    seconds = sum(phase.seconds for phase in phases)
+    return identity.total_worker_steps * seconds / steps if steps and seconds else None

@@ -1,0 +1,106 @@
+"""How much faster a training with a policy is, and how surely; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.records import TimingPolicy
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.results.result import SearchCost
+
+__all__ = ["SpeedUp", "measured_speed_up", "speed_up_of"]
+
+_LEVEL = 0.9
+# Ends further away than this say only that too few runs were timed.
+_WIDEST = math.log(100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """Times as fast as with the first protocol alone.
+
+    Attributes:
+        value: Mean time of the first protocol alone over the mean time with the policy.
+        low: Lower end of the 90 % interval; None where too few runs were timed.
+        high: Upper end of it.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def measured_speed_up(
+    seconds: Mapping[float, Sequence[float]],
+    percent: float,
+    baseline_percent: float,
+    paces: Sequence[Sequence[float]] = (),
+) -> SpeedUp | None:
+    """The ratio of the mean times of two settings, with a 90 % interval.
+
+    The interval is Student's, of the difference of the logarithms. Times are taken to spread
+    alike, in proportion, at all settings: with a run or two at each, no setting alone could say how
+    much. Load that lasted for all runs of a setting shows in the paces of a protocol, which are
+    compared across settings; where these spread more, they count.
+
+    Args:
+        seconds: Times of whole trainings, by setting; any settings help to say how times spread.
+        percent: Setting of the policy.
+        baseline_percent: Of the first protocol alone.
+        paces: Of each protocol the times that runs took for equally many worker-steps.
+
+    Returns:
+        None where one of the two was not timed.
+    """
+    timed = {setting: [t for t in times if t > 0] for setting, times in seconds.items()}
+    mine, usual = timed.get(percent, []), timed.get(baseline_percent, [])
+    if not mine or not usual:
+        return None
+    value = statistics.fmean(usual) / statistics.fmean(mine)
+    if percent == baseline_percent:
+        return SpeedUp(1.0, 1.0, 1.0)
+    inverse_runs = 1 / len(mine) + 1 / len(usual)
+    positive = [[pace for pace in group if pace > 0] for group in paces]
+    halves = [_half_width(groups, inverse_runs) for groups in (list(timed.values()), positive)]
+    half = max((half for half in halves if half is not None), default=None)
+    if half is None or half > _WIDEST:
+        return SpeedUp(value)
+    return SpeedUp(value, value * math.exp(-half), value * math.exp(half))
+
+
+def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float | None:
+    """Half of the interval of the logarithm; None where no group has two."""
+    freedom = sum(len(times) - 1 for times in groups if times)
+    if not freedom:
+        return None
+    squares = 0.0
+    for times in groups:
+        logs = [math.log(t) for t in times]
+        centre = math.fsum(logs) / len(logs) if logs else 0.0
+        squares += math.fsum((log - centre) ** 2 for log in logs)
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(freedom, (1 + _LEVEL) / 2))
+    return quantile * math.sqrt(squares / freedom * inverse_runs)
+
+
+def speed_up_of(policy: TimingPolicy, cost: SearchCost | None = None) -> SpeedUp | None:
+    """Of a training with a policy, as it says; where it cannot, by an estimate of its search.
+
+    Args:
+        policy: The policy.
+        cost: Of its search, which may know what the first protocol alone would take.
+
+    Returns:
+        None where nobody knows that.
+    """
+    if policy.speed_up is not None:
+        return SpeedUp(policy.speed_up, policy.speed_up_low, policy.speed_up_high)
+    if cost is None or not cost.baseline_seconds or not policy.training_seconds:
+        return None
+    return SpeedUp(cost.baseline_seconds / policy.training_seconds)

@@ -1,0 +1,130 @@
+"""What an evaluation of a policy measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from syncswitch.searcher.results.estimates import mean
+from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.trials.store import StoredTrial
+
+__all__ = ["EvaluatedSetting", "EvaluationResult", "evaluated_setting"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedSetting:
+    """What the runs of a setting measured; means are over those that did not diverge.
+
+    Attributes:
+        switch_percent: The setting.
+        runs: Those that count.
+        diverged_runs: How many of them diverged.
+        mean_accuracy: Mean converged accuracy; None where all diverged.
+        accuracy_half_width: Half of its 95 % confidence interval (Student's); None for fewer than
+            two runs.
+        training_seconds: Mean; None where all diverged.
+        accuracies: Of those that did not diverge.
+        seconds: Training times of the same runs, as far as they are known.
+    """
+
+    switch_percent: float
+    runs: int
+    diverged_runs: int
+    mean_accuracy: float | None
+    accuracy_half_width: float | None
+    training_seconds: float | None
+    accuracies: tuple[float, ...] = ()
+    seconds: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """A policy on a job that it was not found for.
+
+    Attributes:
+        policy: The one that was evaluated.
+        identity: The job.
+        conditions: Under which all runs trained.
+        study: Name of the study that holds the runs made for this.
+        new_runs: How many that are.
+        foreign: The job with this policy.
+        baseline: The job with its first protocol alone.
+        own_policy: The job's own; None where it has none, or is the one that was evaluated.
+        own: The job with that.
+    """
+
+    policy: TimingPolicy
+    identity: WorkloadIdentity
+    conditions: RunConditions
+    study: str
+    new_runs: int
+    foreign: EvaluatedSetting
+    baseline: EvaluatedSetting
+    own_policy: TimingPolicy | None
+    own: EvaluatedSetting | None
+
+    @property
+    def keeps_accuracy(self) -> bool:
+        """No run diverged, and the mean is within the policy's threshold of the baseline's."""
+        if self.foreign.diverged_runs:
+            return False
+        accuracy, target = self.foreign.mean_accuracy, self.baseline.mean_accuracy
+        assert accuracy is not None  # no run diverged
+        assert target is not None  # such a job is refused
+        return accuracy - target >= -self.policy.threshold - ROUNDING
+
+    def kept_runs(self, setting: EvaluatedSetting) -> int:
+        """Runs that lose at most the policy's threshold against the baseline's mean."""
+        target = self.baseline.mean_accuracy
+        assert target is not None  # such a job is refused
+        least = target - self.policy.threshold - ROUNDING
+        return sum(accuracy >= least for accuracy in setting.accuracies)
+
+    def measured_speed_up(self, setting: EvaluatedSetting | None) -> SpeedUp | None:
+        """Times as fast as the first protocol alone; None where all runs diverged."""
+        if setting is None:
+            return None
+        settings = filter(None, (self.foreign, self.own, self.baseline))
+        seconds = {one.switch_percent: one.seconds for one in settings}
+        return measured_speed_up(seconds, setting.switch_percent, self.baseline.switch_percent)
+
+    def speed_up(self, setting: EvaluatedSetting | None) -> float | None:
+        """The same without its interval."""
+        found = self.measured_speed_up(setting)
+        return found.value if found else None
+
+    @property
+    def share_of_own_speed_up(self) -> float | None:
+        """The policy's speed-up over that of the job's own; None where either is unknown."""
+        mine, own = self.speed_up(self.foreign), self.speed_up(self.own)
+        return None if mine is None or own is None else mine / own
+
+
+def evaluated_setting(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSetting:
+    """What the complete runs of a setting measured.
+
+    Args:
+        percent: The setting.
+        recorded: Runs of a job, at any settings.
+    """
+    runs = [row for row in recorded if row.switch_percent == percent]
+    sound = [row for row in runs if not row.diverged]
+    accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
+    seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
+    accuracy = mean(accuracies) if accuracies else None
+    return EvaluatedSetting(
+        switch_percent=percent,
+        runs=len(runs),
+        diverged_runs=len(runs) - len(sound),
+        mean_accuracy=None if accuracy is None else accuracy.value,
+        accuracy_half_width=accuracy.high - accuracy.value
+        if accuracy is not None and len(accuracies) > 1
+        else None,
+        training_seconds=statistics.fmean(seconds) if seconds else None,
+        accuracies=tuple(accuracies),
+        seconds=tuple(seconds),
+    )

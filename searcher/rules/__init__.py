@@ -1,1 +1,0 @@
-"""Rules: which run next, and when the answer is known. See `decision.Rule`."""

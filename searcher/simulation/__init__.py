@@ -1,0 +1,1 @@
+"""Searches without training: replayed on recorded runs, or forecast."""

@@ -1,0 +1,230 @@
+"""What a search costs and how often it is right, from many replays of it.
+
+The measures are those of the Sync-Switch paper's Tables II and IV to VI.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means, share
+from syncswitch.searcher.simulation.replays import PlayedRecording
+from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.storage.errors import UserError
+
+__all__ = [
+    "BASELINE_PERCENT",
+    "CostSummary",
+    "Reference",
+    "deepest_settings",
+    "ratio_or_infinity",
+    "reference",
+    "summarize",
+]
+
+BASELINE_PERCENT = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """How the paper's search goes in which each setting's mean over all recorded runs is known.
+
+    It is the same for every strategy.
+
+    Attributes:
+        switch_percent: Its answer: the one that counts as success.
+        accepted_percents: The settings that it accepts, the first protocol alone among them.
+        usable_runs: Runs that a search makes at these, where their number is fixed; None where it
+            varies from search to search.
+        kept_shares: By setting, the share of its recorded runs that lose at most beta against the
+            mean of the first protocol alone; of none that diverged.
+    """
+
+    switch_percent: float
+    accepted_percents: tuple[float, ...]
+    usable_runs: int | None
+    kept_shares: Mapping[float, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CostSummary:
+    """What many replayed searches cost.
+
+    Attributes:
+        search_cost: Training time of all runs of a search, in mean trainings with the first
+            protocol alone.
+        amortized_recurrences: After so many trainings with the reference's policy the search is
+            paid back; infinite where it saves nothing.
+        effective_training: Runs whose models can be used, per unit of search cost. They are those
+            of the baseline and of settings that the reference accepts. Of the paper's rule it is
+            the number that a search without luck makes, as in the paper; where the number of runs
+            varies or runs are stopped, it is the mean number of those that were made to their end.
+        success_percent: How often the answer was the reference's.
+        kept_percent: Of 100 later runs with the answer, how many lose at most beta, by the recorded
+            runs; None where the answer of a search has none.
+        baseline_kept_percent: The same of the first protocol alone.
+        mean_runs: Runs of a search.
+        confidence: What the rule said of its answers, on average; None where it says nothing.
+        simulations: Number of searches.
+        reference_percent: The reference's answer.
+    """
+
+    search_cost: Estimate
+    amortized_recurrences: Estimate
+    effective_training: Estimate
+    success_percent: Estimate
+    kept_percent: Estimate | None
+    baseline_kept_percent: float | None
+    mean_runs: float
+    confidence: float | None
+    simulations: int
+    reference_percent: float
+
+
+def reference(rule: Rule, runs: PlayedRecording) -> Reference:
+    """The search without luck.
+
+    Args:
+        rule: Of which M, beta and A are used.
+        runs: The recorded runs.
+
+    Raises:
+        UserError: The search asks for a setting of which there is no run.
+    """
+    walk = _walk_on_means(rule, runs)
+    if walk.missing_percent is not None:
+        recorded = ", ".join(f"{known:g}" for known in sorted(runs.means, reverse=True)) or "none"
+        raise UserError(
+            f"the search asks for runs at {walk.missing_percent:g} %, and none is recorded"
+            f" (recorded: {recorded}); lower --settings, or record such runs"
+        )
+    # Halving goes below what is accepted, and never below what is not.
+    accepted = [percent for percent in walk.percents if percent >= walk.answer_percent]
+    usable_runs = None
+    if isinstance(rule, PaperRule) and not rule.early_stop:
+        usable_runs = sum(map(rule.runs_at, accepted))
+    return Reference(
+        switch_percent=walk.answer_percent,
+        accepted_percents=tuple(sorted({rule.highest_percent, *accepted}, reverse=True)),
+        usable_runs=usable_runs,
+        kept_shares=_kept_shares(rule.threshold, runs),
+    )
+
+
+def deepest_settings(threshold: float, runs: PlayedRecording) -> int:
+    """M of the deepest binary search of which every candidate was recorded; 0 for none."""
+    settings = 0
+    while _walk_on_means(PaperRule(settings + 1, 1, threshold), runs).missing_percent is None:
+        settings += 1
+    return settings
+
+
+def summarize(
+    searches: Sequence[SimulatedSearch], runs: PlayedRecording, expected: Reference
+) -> CostSummary:
+    """The paper's measures over many searches.
+
+    Args:
+        searches: At least one.
+        runs: The recorded runs that were replayed.
+        expected: The search without luck.
+
+    Raises:
+        UserError: No run used the first protocol alone.
+    """
+    baseline = runs.means.get(BASELINE_PERCENT)
+    if baseline is None or not baseline.seconds:
+        raise UserError(
+            "no recorded run used the first protocol alone (setting 100 %), so there is no unit for"
+            " the cost; record or import such runs"
+        )
+    costs = [search.seconds / baseline.seconds for search in searches]
+    cost = _not_negative(mean(costs))
+    saved = 1 - runs.means[expected.switch_percent].seconds / baseline.seconds
+    shares = expected.kept_shares
+    kept = [shares[s.switch_percent] for s in searches if s.switch_percent in shares]
+    usual = shares.get(BASELINE_PERCENT)
+    said = [search.confidence for search in searches if search.confidence is not None]
+    return CostSummary(
+        search_cost=cost,
+        amortized_recurrences=Estimate(
+            *(ratio_or_infinity(c, saved) for c in (cost.value, cost.low, cost.high))
+        ),
+        effective_training=_effective_training(searches, costs, expected),
+        success_percent=share(s.switch_percent == expected.switch_percent for s in searches),
+        kept_percent=_percent(mean(kept)) if len(kept) == len(searches) else None,
+        baseline_kept_percent=None if usual is None else 100 * usual,
+        mean_runs=statistics.fmean(search.runs for search in searches),
+        confidence=statistics.fmean(said) if said else None,
+        simulations=len(searches),
+        reference_percent=expected.switch_percent,
+    )
+
+
+def ratio_or_infinity(value: float, unit: float) -> float:
+    """The quotient; infinite where the unit is not above 0."""
+    return value / unit if unit > 0 else math.inf
+
+
+def _kept_shares(threshold: float, runs: PlayedRecording) -> dict[float, float]:
+    baseline = runs.means.get(BASELINE_PERCENT)
+    if baseline is None:
+        return {}
+    least = baseline.accuracy - threshold - ROUNDING
+    shares = {}
+    for percent in runs.recording.settings:
+        recorded = runs.recording.at(percent)
+        kept = sum(run.accuracy >= least and not run.diverged for run in recorded)
+        shares[percent] = kept / len(recorded)
+    return shares
+
+
+def _percent(found: Estimate) -> Estimate:
+    return Estimate(*(100 * min(1.0, max(0.0, v)) for v in (found.value, found.low, found.high)))
+
+
+def _effective_training(
+    searches: Sequence[SimulatedSearch], costs: Sequence[float], expected: Reference
+) -> Estimate:
+    if not any(costs):
+        return Estimate(math.inf, math.inf, math.inf)
+    if expected.usable_runs is not None:
+        usable = [expected.usable_runs] * len(searches)
+    else:
+        usable = [
+            sum(percent in expected.accepted_percents for percent in search.whole_percents)
+            for search in searches
+        ]
+    return _not_negative(ratio_of_means(usable, costs))
+
+
+def _not_negative(estimate: Estimate) -> Estimate:
+    return replace(estimate, low=max(0.0, estimate.low))
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """The settings that a search without luck looked at, its answer, and where it had no run."""
+
+    percents: tuple[float, ...]
+    answer_percent: float
+    missing_percent: float | None
+
+
+def _walk_on_means(rule: Rule, runs: PlayedRecording) -> _Walk:
+    seen: list[float] = []
+
+    def mean_at(percent: float, _: int) -> PlayedRun | None:
+        seen.append(percent)
+        return runs.means.get(percent)
+
+    plain = PaperRule(rule.settings, 1, rule.threshold, rule.target_accuracy)
+    search = search_with(plain, mean_at)
+    missing = next((percent for percent in seen if percent not in runs.means), None)
+    return _Walk(tuple(seen), search.switch_percent, missing)

@@ -1,0 +1,118 @@
+"""What a search will cost, from the times of two trainings."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncswitch.searcher.simulation.cost import ratio_or_infinity
+from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.storage.errors import UserError
+
+__all__ = ["Forecast", "forecast"]
+
+# Of a job without a known target; only differences from it count.
+_TARGET = 0.5
+# More than any threshold.
+_HOPELESS_LOSS = 2.0
+# Of the generated curves, in beta: lost for every halving below the answer, and the noise.
+_SLOPE = 3.0
+_STANDARD_DEVIATION = 0.5
+_SEARCHES = 20
+_STREAM = 20_261
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a search will cost if its answer is this one.
+
+    Attributes:
+        switch_percent: The answer.
+        runs: How many trainings.
+        search_cost: In trainings with the first protocol alone.
+        amortized_recurrences: Trainings with the policy that pay the search back.
+        speed_up: Of a training with the policy.
+    """
+
+    switch_percent: float
+    runs: float
+    search_cost: float
+    amortized_recurrences: float
+    speed_up: float
+
+
+def forecast(rule: Rule, first_seconds: float, second_seconds: float) -> list[Forecast]:
+    """The cost of a search for each answer that halving leads to, earliest switch last.
+
+    A run at s % is taken to need s % of the time of the first protocol alone, and for the rest the
+    time of the second; none is taken to end early.
+
+    A rule with a fixed number of repeats is taken to have neither luck nor bad luck. Others make as
+    many runs as the noise of accuracies asks for, so 20 searches are made on generated ones, and
+    runs and costs are their means: from the answer on nothing is lost, every halving below it costs
+    3 beta, and runs differ with a standard deviation of beta / 2.
+
+    Args:
+        rule: Of the search.
+        first_seconds: One training with the first protocol alone.
+        second_seconds: One training with the second protocol alone.
+
+    Raises:
+        UserError: A time is not above 0.
+    """
+    for name, value in (("first", first_seconds), ("second", second_seconds)):
+        if not (math.isfinite(value) and value > 0):
+            raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
+    knees = [rule.highest_percent / 2**halvings for halvings in range(rule.settings + 1)]
+    return [_foreseen(rule, _Job(rule, knee, first_seconds, second_seconds)) for knee in knees]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job whose curve has its knee at the answer."""
+
+    rule: Rule
+    knee_percent: float
+    first_seconds: float
+    second_seconds: float
+
+    def seconds(self, percent: float) -> float:
+        share = percent / self.rule.highest_percent
+        return share * self.first_seconds + (1 - share) * self.second_seconds
+
+    def run_without_luck(self, percent: float, _: int) -> PlayedRun:
+        return self._run(percent, 0.0 if percent >= self.knee_percent else _HOPELESS_LOSS)
+
+    def run_at(self, percent: float, replicate: int, *, search: int) -> PlayedRun:
+        """A generated run, of the search with this number."""
+        chance = np.random.default_rng([_STREAM, search, round(percent * 1e6), replicate])
+        below = max(0.0, math.log2(self.knee_percent / percent))
+        noise = _STANDARD_DEVIATION * float(chance.standard_normal())
+        return self._run(percent, self.rule.threshold * (_SLOPE * below + noise))
+
+    def _run(self, percent: float, loss: float) -> PlayedRun:
+        target = _TARGET if self.rule.target_accuracy is None else self.rule.target_accuracy
+        first_seconds = percent / self.rule.highest_percent * self.first_seconds
+        return PlayedRun(target - loss, False, self.seconds(percent), first_seconds)
+
+
+def _foreseen(rule: Rule, job: _Job) -> Forecast:
+    if rule.repeats is not None:
+        searches = [search_with(rule, job.run_without_luck)]
+    else:
+        runs_of = [functools.partial(job.run_at, search=number) for number in range(_SEARCHES)]
+        searches = [search_with(rule, run_at) for run_at in runs_of]
+    paid = statistics.fmean(search.seconds for search in searches) / job.first_seconds
+    policy = job.seconds(job.knee_percent) / job.first_seconds
+    return Forecast(
+        switch_percent=job.knee_percent,
+        runs=statistics.fmean(search.runs for search in searches),
+        search_cost=paid,
+        amortized_recurrences=ratio_or_infinity(paid, 1 - policy),
+        speed_up=1 / policy,
+    )

@@ -1,0 +1,174 @@
+"""Many searches on one recording, each with draws of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import signal
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+
+from syncswitch.searcher.simulation.simulator import (
+    PlayedRun,
+    SimulatedSearch,
+    played_run,
+    search_with,
+)
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.storage.metrics import whole_run_seconds
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
+
+__all__ = ["PlayedRecording", "simulate"]
+
+# So many searches are reported together.
+_CHUNK = 25
+# With less to do, starting processes takes longer than they save.
+_WORTH_PROCESSES_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class PlayedRecording:
+    """Recorded runs as simulations need them.
+
+    Attributes:
+        recording: The runs, at least one, without their learning curves.
+        played: What a simulation needs of each run, by its name.
+        means: By setting, what its runs are on average; diverged where one of them did.
+    """
+
+    recording: Recording
+    played: Mapping[str, PlayedRun]
+    means: Mapping[float, PlayedRun]
+
+    @classmethod
+    def of(cls, recording: Recording, stop: StopRule) -> PlayedRecording:
+        """Looks once at each learning curve for where its run may be stopped."""
+        played = {run.name: _played(run, recording.identity, stop) for run in recording.runs}
+        means = {
+            percent: _mean_run([played[run.name] for run in recording.at(percent)])
+            for percent in recording.settings
+        }
+        # Other processes are told as well, and need the names alone.
+        bare = tuple(replace(run, evaluations=(), phases=()) for run in recording.runs)
+        return cls(replace(recording, runs=bare), played, means)
+
+    def run_at(self, percent: float, replicate: int, *, deck_seed: int) -> PlayedRun | None:
+        """The run that stands for a replicate; see `Recording.draw`."""
+        run = self.recording.draw(percent, replicate, deck_seed)
+        return None if run is None else self.played[run.name]
+
+
+def _played(run: RecordedRun, identity: WorkloadIdentity, stop: StopRule) -> PlayedRun:
+    if run.diverged or not run.stopped_early:
+        return played_run(run, stop)
+    # Where the record ends it may be stopped; the rest of it is estimated, but for its accuracy.
+    seconds = whole_run_seconds(
+        run.training_seconds, run.phases, run.worker_steps, identity.total_worker_steps, True
+    )
+    rest_seconds = 0.0 if seconds is None else seconds - run.training_seconds
+    is_first = bool(run.phases) and run.phases[-1].protocol == identity.first_protocol
+    return PlayedRun(
+        accuracy=run.accuracy,
+        diverged=False,
+        seconds=run.training_seconds + rest_seconds,
+        first_seconds=run.first_seconds + (rest_seconds if is_first else 0.0),
+        plateau_accuracy=run.accuracy,
+        stopped_seconds=run.training_seconds,
+    )
+
+
+def _mean_run(runs: Sequence[PlayedRun]) -> PlayedRun:
+    return PlayedRun(
+        statistics.fmean(run.accuracy for run in runs),
+        any(run.diverged for run in runs),
+        statistics.fmean(run.seconds for run in runs),
+        statistics.fmean(run.first_seconds for run in runs),
+    )
+
+
+def simulate(
+    rule: Rule,
+    runs: PlayedRecording,
+    simulations: int,
+    seed: int = 0,
+    *,
+    processes: int = 1,
+    on_done: Callable[[int], None] | None = None,
+) -> list[SimulatedSearch]:
+    """Replays a search many times.
+
+    Each simulation draws among the runs of a setting without replacement, and anew once all are
+    drawn. Its draws depend on the seed and its number alone.
+
+    Args:
+        rule: Decides; it is asked as in a real search.
+        runs: What is drawn from.
+        simulations: How many searches.
+        seed: Of the draws, 0 or more.
+        processes: The most that may work on it; they are started where that saves time.
+        on_done: Told how many searches were made since it was told before.
+    """
+    part = functools.partial(_searches, rule.among(runs.means), runs, seed)
+    chunks = [range(i, min(i + _CHUNK, simulations)) for i in range(0, simulations, _CHUNK)]
+    searches: list[SimulatedSearch] = []
+    for found in _parts(part, chunks, processes):
+        searches += found
+        if on_done is not None:
+            on_done(len(found))
+    return searches
+
+
+def _searches(
+    rule: Rule, runs: PlayedRecording, seed: int, numbers: Iterable[int]
+) -> list[SimulatedSearch]:
+    # Seeds do not share decks, and the first seed has those of the plain numbers.
+    decks = ((seed << 32) + number for number in numbers)
+    return [search_with(rule, functools.partial(runs.run_at, deck_seed=deck)) for deck in decks]
+
+
+_Part = Callable[[Iterable[int]], list[SimulatedSearch]]
+
+
+def _parts(
+    part: _Part, chunks: Sequence[Iterable[int]], processes: int
+) -> Iterator[list[SimulatedSearch]]:
+    """The searches of each chunk, in order."""
+    left = deque(chunks)
+    yield part(left.popleft())  # what is imported and drawn only once would count as slow
+    chunk_seconds = 0.0
+    while left:
+        if processes > 1 and len(left) * chunk_seconds > _WORTH_PROCESSES_SECONDS:
+            # Without them it goes on here: the machine may have no room for them.
+            with contextlib.suppress(BrokenProcessPool), _pool(processes) as pool:
+                for found in pool.map(part, tuple(left)):
+                    left.popleft()
+                    yield found
+            processes = 1
+        else:
+            began = time.perf_counter()
+            found = part(left.popleft())
+            chunk_seconds = time.perf_counter() - began
+            yield found
+
+
+@contextlib.contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        # Ctrl-C reaches all processes of a terminal; the one that started the others ends them.
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,104 @@
+"""What a search will still cost: it is played on from where it is, with results that are likely."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncswitch.searcher.strategies.base import NextRun, Observation, Rule
+from syncswitch.searcher.strategies.planner import asked_runs, course_of
+from syncswitch.searcher.strategies.trial_costs import RunCosts
+
+__all__ = ["RestOfSearch", "rest_of_search"]
+
+_SEARCHES = 20
+_STREAM = 20_262
+_MOST_STEPS = 200
+_LOW, _HIGH = 0.1, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class RestOfSearch:
+    """What is to come; costs are in trainings with the first protocol alone.
+
+    Attributes:
+        runs: Mean number of runs, those under way included.
+        cost: Mean.
+        low_cost: Of ten searches one costs less.
+        high_cost: Of ten searches one costs more.
+    """
+
+    runs: float
+    cost: float
+    low_cost: float
+    high_cost: float
+
+    def less(self, cost: float) -> RestOfSearch:
+        """What is left of it after so much of it was paid."""
+        left = (max(0.0, part - cost) for part in (self.cost, self.low_cost, self.high_cost))
+        return RestOfSearch(self.runs, *left)
+
+
+def rest_of_search(rule: Rule, finished: Iterable[Observation]) -> RestOfSearch:
+    """Plays a search on to its end 20 times.
+
+    Every run measures one of the values that `Rule.outcomes` holds for likely after all before it,
+    and costs what `RunCosts` expects. That a run may diverge is left out. The same history has the
+    same answer.
+
+    Args:
+        rule: Of the search.
+        finished: Its completed runs in any order; also such as were made in advance.
+
+    Raises:
+        UserError: The baseline diverged.
+    """
+    runs = tuple(sorted(finished, key=lambda run: run.trial_number))
+    return _rest(rule, runs)
+
+
+@functools.lru_cache(maxsize=64)
+def _rest(rule: Rule, finished: tuple[Observation, ...]) -> RestOfSearch:
+    played = [_play_on(rule, finished, search) for search in range(_SEARCHES)]
+    costs = [cost for _, cost in played]
+    low, high = np.quantile(costs, [_LOW, _HIGH])
+    return RestOfSearch(
+        runs=statistics.fmean(runs for runs, _ in played),
+        cost=statistics.fmean(costs),
+        low_cost=float(low),
+        high_cost=float(high),
+    )
+
+
+def _play_on(rule: Rule, finished: tuple[Observation, ...], search: int) -> tuple[int, float]:
+    """Number and cost of the runs until the answer."""
+    chance = np.random.default_rng([_STREAM, search])
+    numbers = itertools.count(max((run.trial_number for run in finished), default=-1) + 1)
+    made, cost = list(finished), 0.0
+    # A rule ends by itself; an evaluation of another kind waits for ever.
+    for _ in range(_MOST_STEPS):
+        course = course_of(rule, made)
+        if not isinstance(course.decision, NextRun):
+            break
+        percent = course.decision.switch_percent
+        accuracy = _drawn(rule.outcomes(course.runs, percent), float(chance.random()))
+        for _, replicate in asked_runs(rule, course.runs, course.decision):
+            prices = RunCosts.of(made, rule.highest_percent, rule.share_prefix)
+            cost += prices.next(percent, replicate)
+            number = next(numbers)
+            made.append(Observation(percent, accuracy, False, number, replicate))
+    return len(made) - len(finished), cost
+
+
+def _drawn(outcomes: Sequence[tuple[float, float]], place: float) -> float:
+    """The accuracy at a place between 0 and 1 of the likely ones."""
+    for probability, accuracy in outcomes:
+        place -= probability
+        if place < 0:
+            return accuracy
+    return outcomes[-1][1]

@@ -1,0 +1,244 @@
+"""Searches replayed on recorded runs, thousands of them in seconds.
+
+What a search would have been told and what it would have paid follow from the recorded curves: a
+run that is stopped costs the time up to there, a fork costs what comes after.
+`trainers/replay/` does the same for a real search, one run at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Decision,
+    NextRun,
+    Observation,
+    Rule,
+    RunCost,
+)
+from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
+from syncswitch.storage.metrics import converged_accuracy
+from syncswitch.trainers.replay.recording import RecordedRun
+
+__all__ = [
+    "Ledger",
+    "PlayedRun",
+    "RunAt",
+    "SimulatedSearch",
+    "StartedRun",
+    "played_run",
+    "search_with",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedRun:
+    """A recorded run, and what is left of it when it is stopped.
+
+    Attributes:
+        accuracy: Converged accuracy of the whole run.
+        diverged: Whether the training blew up.
+        seconds: Of the whole run; 0 where nobody recorded how soon it diverged.
+        first_seconds: Of the first protocol in it.
+        plateau_accuracy: At the evaluation where it may be stopped; None where it may not.
+        stopped_seconds: Up to there.
+    """
+
+    accuracy: float
+    diverged: bool
+    seconds: float
+    first_seconds: float
+    plateau_accuracy: float | None = None
+    stopped_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSearch:
+    """How one replayed search went.
+
+    Attributes:
+        switch_percent: Its answer.
+        seconds: Training time of all its runs.
+        runs: How many they were.
+        confidence: Of the answer, as the rule said; None where it does not say.
+        kept_share: Of later runs with it, as the rule expects; None as above.
+        whole_percents: Setting of each run that was made to its end without diverging.
+    """
+
+    switch_percent: float
+    seconds: float
+    runs: int
+    confidence: float | None = None
+    whole_percents: tuple[float, ...] = ()
+    kept_share: float | None = None
+
+
+def played_run(run: RecordedRun, stop: StopRule | None) -> PlayedRun:
+    """A recorded run as a simulation needs it."""
+    known_at = None
+    if stop is not None and not run.diverged:
+        known_at = stop.known_at(run.evaluations, run.switch_worker_step)
+    if known_at is None:
+        return PlayedRun(run.accuracy, run.diverged, run.training_seconds, run.first_seconds)
+    until = run.evaluations[:known_at]
+    return PlayedRun(
+        run.accuracy,
+        run.diverged,
+        run.training_seconds,
+        run.first_seconds,
+        converged_accuracy(until),
+        min(until[-1].elapsed_seconds, run.training_seconds),
+    )
+
+
+RunAt = Callable[[float, int], PlayedRun | None]
+
+
+def search_with(rule: Rule, run_at: RunAt) -> SimulatedSearch:
+    """Lets a rule search.
+
+    A search that unlucky draws lead to a setting without a recorded run ends there, with what it
+    has accepted so far: its answer is wrong anyway.
+
+    Args:
+        rule: Decides; it is asked as in a real search.
+        run_at: A run at a setting and of a replicate; None where nobody recorded one.
+    """
+    ledger = Ledger(rule)
+    while isinstance(decision := _decision(rule, ledger.observations()), NextRun):
+        for _ in range(decision.repeats):
+            replicate = ledger.made(decision.switch_percent)
+            run = run_at(decision.switch_percent, replicate)
+            if run is None:
+                answer = rule.progress(ledger.observations()).upper_percent
+                return ledger.ended_with(answer)
+            known = ledger.observations()
+            ledger.finish(ledger.start(decision.switch_percent, replicate, run, known))
+            if run.diverged:
+                break
+    assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
+    return replace(
+        ledger.ended_with(decision.switch_percent, decision.confidence),
+        kept_share=decision.kept_share,
+    )
+
+
+# Searches on few recorded runs often begin alike, and a rule is a pure function.
+@functools.lru_cache(maxsize=20_000)
+def _decision(rule: Rule, observations: tuple[Observation, ...]) -> Decision:
+    return rule.decide(observations)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run of a replayed search: what it will measure, and what that takes.
+
+    Attributes:
+        observation: Its result; the number of the trial is that of its end.
+        seconds: Of training, without what it inherits.
+    """
+
+    observation: Observation
+    seconds: float
+
+
+class Ledger:
+    """The runs of one replayed search: what was measured and paid, and which prefixes there are."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._observations: list[Observation] = []
+        self._made: dict[float, int] = defaultdict(int)
+        self._prefixes: dict[int, float] = defaultdict(float)
+        self._paid_seconds = 0.0
+
+    def made(self, percent: float) -> int:
+        """How many runs of a setting there are."""
+        return self._made[percent]
+
+    def observations(self) -> tuple[Observation, ...]:
+        """The completed runs, in the order of their ends."""
+        return tuple(self._observations)
+
+    def pay(self, seconds: float) -> None:
+        """For a run that never came to its end."""
+        self._paid_seconds += seconds
+
+    def ended_with(self, percent: float, confidence: float | None = None) -> SimulatedSearch:
+        """The whole search, with its answer."""
+        return SimulatedSearch(
+            switch_percent=percent,
+            seconds=self._paid_seconds,
+            runs=len(self._observations),
+            confidence=confidence,
+            whole_percents=tuple(
+                run.switch_percent
+                for run in self._observations
+                if not (run.stopped_early or run.diverged)
+            ),
+        )
+
+    def start(
+        self, percent: float, replicate: int, run: PlayedRun, known: Sequence[Observation]
+    ) -> StartedRun:
+        """Plays a run to its end, or to where it may be stopped.
+
+        Args:
+            percent: Its setting.
+            replicate: Its number at that setting.
+            run: As recorded.
+            known: What the search knows when it starts.
+        """
+        share = percent / self._rule.highest_percent
+        have = self._prefixes[replicate] / percent if percent else 0.0
+        inherited = run.first_seconds * min(1.0, have) if self._rule.share_prefix else 0.0
+        is_stopped = may_stop(self._rule, percent, known) and run.stopped_seconds > inherited
+        seconds = run.stopped_seconds if is_stopped else run.seconds
+        paid = max(0.0, seconds - inherited)
+        plateau = run.plateau_accuracy if is_stopped else None
+        observation = Observation(
+            switch_percent=percent,
+            accuracy=run.accuracy if plateau is None else plateau,
+            diverged=run.diverged,
+            replicate=replicate,
+            stopped_early=is_stopped,
+            plateau_accuracy=None if is_stopped else run.plateau_accuracy,
+            cost=_cost(run, share, paid, 100 * _reached(run, share, seconds)),
+        )
+        return StartedRun(observation, paid)
+
+    def finish(self, started: StartedRun) -> None:
+        """Writes down a run that came to its end."""
+        run = replace(started.observation, trial_number=len(self._observations))
+        self._made[run.switch_percent] += 1
+        if self._rule.share_prefix and run.cost is not None:
+            reached = min(run.switch_percent, run.cost.reached_percent)
+            self._prefixes[run.replicate] = max(self._prefixes[run.replicate], reached)
+        self._paid_seconds += started.seconds
+        self._observations.append(run)
+
+
+def _reached(run: PlayedRun, share: float, seconds: float) -> float:
+    """Share of W that is done after so many seconds."""
+    if seconds >= run.seconds:
+        return 1.0
+    if seconds <= run.first_seconds:
+        return share * seconds / run.first_seconds
+    second = (seconds - run.first_seconds) / (run.seconds - run.first_seconds)
+    return share + (1 - share) * second
+
+
+def _cost(run: PlayedRun, share: float, paid_seconds: float, reached_percent: float) -> RunCost:
+    if run.diverged:
+        return RunCost(paid_seconds, None, None)
+    second_seconds = run.seconds - run.first_seconds
+    return RunCost(
+        paid_seconds,
+        run.first_seconds / share if share else None,
+        second_seconds / (1 - share) if share < 1 else None,
+        reached_percent,
+    )

@@ -1,0 +1,1 @@
+"""How far each search is, and what is to come."""

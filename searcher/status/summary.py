@@ -1,0 +1,254 @@
+"""How far a search is, what it knows, and what is to come; a pure function of what is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from syncswitch.searcher.results.result import cost_of, wall_seconds_of
+from syncswitch.searcher.simulation.rest import RestOfSearch
+from syncswitch.searcher.status.switch_point_status import SettingStatus, setting_statuses
+from syncswitch.searcher.status.trial_status import RunStatus, last_failure, last_sign, run_status
+from syncswitch.searcher.strategies.base import Observation, Progress, Rule
+from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.searcher.text.sentences import metric_name
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.trials.store import SearchInfo, StoredTrial
+
+__all__ = ["SearchStatus", "search_status"]
+
+_RECENT = timedelta(minutes=1)
+# From its registration to its first run: a big model and a cluster have to be made.
+_STARTING = timedelta(minutes=3)
+_LIVING = frozenset({"running", "lost"})
+_OVER = frozenset({"done", "baseline diverged"})
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatus:
+    """How far a search is, or an evaluation, which has no bracket, answer or rest.
+
+    Costs are in trainings with the first protocol alone.
+
+    Attributes:
+        workload: Its name.
+        fingerprint: Of the workload.
+        metric: What is called accuracy.
+        workers: n.
+        simulated_cluster: Digest of its profile; None for a real one.
+        first_protocol: Before the switch.
+        second_protocol: After it.
+        conditions: Under which its runs train.
+        study: Name of the search.
+        strategy: Name of its rule.
+        state: `starting`, `running`, `stopped`, `done` or `baseline diverged`.
+        is_under_way: Somebody makes it, or did a minute ago.
+        finished_runs: Completed.
+        most_runs: Of the longest search; None where the rule cannot say.
+        failed_runs: Lost ones included.
+        interrupted_runs: Given back because somebody pressed Ctrl-C.
+        cancelled_runs: Stopped when the search was decided.
+        speculative_runs: Begun when they were only likely to be needed.
+        last_failure: Why a run failed last; None where none did.
+        lower_percent: The highest setting known to be too early.
+        upper_percent: The lowest setting known to be acceptable.
+        open_percent: The setting that is measured now.
+        target_accuracy: A; None until it is measured.
+        threshold: beta.
+        policy_version: Of the policy that it found.
+        switch_percent: The answer.
+        criterion: What makes a switch point good, `kept` or `mean`.
+        confidence: Of the answer, 0 to 1; None where the rule gives none.
+        kept_share: Expected share of later runs with the policy that keep the accuracy.
+        baseline_kept_share: The same of the first protocol alone.
+        speed_up: Of a training with the policy; None where it is not measured.
+        speed_up_low: Lower end of its 90 % interval.
+        speed_up_high: Upper end of it.
+        reason: Why the answer is the first protocol alone.
+        cost: Of all runs so far; None where nobody knows the pace of those that ended.
+        wall_seconds: While at least one run was under way, as far as was reported.
+        rest: What is to come, of runs under way too; None where nobody asked, or none can say.
+        remaining_wall_seconds: The same at the pace of the completed runs.
+        settings: Those that were tried or may be the answer, the latest switch first.
+        in_flight: The runs under way.
+    """
+
+    workload: str
+    fingerprint: str
+    metric: str
+    workers: int
+    simulated_cluster: str | None
+    first_protocol: str
+    second_protocol: str
+    conditions: RunConditions
+    study: str
+    strategy: str
+    state: str
+    is_under_way: bool
+    finished_runs: int
+    most_runs: int | None
+    failed_runs: int
+    interrupted_runs: int
+    cancelled_runs: int
+    speculative_runs: int
+    last_failure: str | None
+    lower_percent: float | None
+    upper_percent: float | None
+    open_percent: float | None
+    target_accuracy: float | None
+    threshold: float
+    policy_version: int | None
+    switch_percent: float | None
+    criterion: str
+    confidence: float | None
+    kept_share: float | None
+    baseline_kept_share: float | None
+    speed_up: float | None
+    speed_up_low: float | None
+    speed_up_high: float | None
+    reason: str | None
+    cost: float | None
+    wall_seconds: float
+    rest: RestOfSearch | None
+    remaining_wall_seconds: float | None
+    settings: tuple[SettingStatus, ...]
+    in_flight: tuple[RunStatus, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more will come of it."""
+        return self.state in _OVER
+
+
+def search_status(
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    rows: Mapping[int, StoredTrial],
+    finished: Sequence[Observation],
+    states: Mapping[int, str],
+    now: datetime,
+    *,
+    registered_at: datetime | None = None,
+    policy: TimingPolicy | None = None,
+    accuracies: Mapping[int, float] | None = None,
+    rest: RestOfSearch | None = None,
+    is_brief: bool = False,
+) -> SearchStatus:
+    """What the database has of a search, in the words that people need.
+
+    Args:
+        search: Its settings.
+        identity: Of the workload.
+        rows: Its trials by their number.
+        finished: Those that are completed, as `observations_of` has them.
+        states: Of each trial as `liveness.state_of` has it.
+        now: Time zone aware.
+        registered_at: When it began.
+        policy: What it published; None as long as it has not.
+        accuracies: Of the last test of runs under way.
+        rest: What is to come after the completed runs, as `rest_of_search` has it.
+        is_brief: Leaves out the settings and the bracket of a search that has its policy.
+    """
+    rule = stored_rule(search)
+    living = [number for number in rows if states[number] in _LIVING]
+    running = [number for number in living if states[number] == "running"]
+    needed = None if is_brief and policy else _needed(rule, finished)
+    progress = None if needed is None else rule.progress(needed)
+    is_new = not rows and registered_at is not None and now - registered_at < _STARTING
+    state = _state(rule, progress, policy, is_running=bool(running), is_new=is_new)
+    spent = cost_of(rule, identity, finished, rows)
+    costs = RunCosts.of(finished, rule.highest_percent, rule.share_prefix)
+    interrupted = sum(states[n] == "failed" and row.is_interrupted for n, row in rows.items())
+    completed_seconds = wall_seconds_of(rows[run.trial_number] for run in finished)
+    pace = completed_seconds / costs.paid if finished and costs.paid else None
+    is_search = progress is not None and not isinstance(rule, ComparisonRule)
+    bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
+    in_flight = tuple(
+        run_status(rows[n], states[n], now, costs, pace, (accuracies or {}).get(n)) for n in living
+    )
+    begun = math.fsum(run.cost for run in in_flight if run.state == "running")
+    paid = spent.bsp_multiples if finished else 0.0
+    rest = rest and rest.less(begun)
+    seen_at = last_sign(rows)
+    is_recent = seen_at is not None and now - seen_at < _RECENT
+    is_over = state in _OVER
+    return SearchStatus(
+        workload=policy.workload if policy else identity.name,
+        fingerprint=search.fingerprint,
+        metric=metric_name(identity.metric),
+        workers=identity.workers,
+        simulated_cluster=identity.simulated_cluster,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+        # Those of its runs; before the first one nobody knows them.
+        conditions=next((row.conditions for row in rows.values()), RunConditions()),
+        study=search.study,
+        strategy=search.strategy,
+        state=state,
+        is_under_way=not is_over and (bool(running) or is_recent or is_new),
+        finished_runs=len(finished),
+        most_runs=rule.most_runs if rule.repeats else None,
+        failed_runs=spent.failed_trials - len(running) - interrupted,
+        interrupted_runs=interrupted,
+        cancelled_runs=spent.cancelled_trials,
+        speculative_runs=spent.speculative_trials,
+        last_failure=last_failure(rows, states),
+        lower_percent=bracket[0] if bracket else None,
+        upper_percent=bracket[1] if bracket else None,
+        open_percent=progress.open_percent if progress else None,
+        target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
+        threshold=search.threshold,
+        policy_version=policy.version if policy else None,
+        switch_percent=policy.switch_percent if policy else None,
+        criterion=policy.criterion if policy else rule.criterion,
+        confidence=policy.confidence if policy else None,
+        kept_share=policy.kept_share if policy else None,
+        baseline_kept_share=policy.baseline_kept_share if policy else None,
+        speed_up=policy.speed_up if policy else None,
+        speed_up_low=policy.speed_up_low if policy else None,
+        speed_up_high=policy.speed_up_high if policy else None,
+        reason=policy.reason if policy else None,
+        cost=None if paid is None else paid + begun,
+        wall_seconds=spent.wall_seconds,
+        rest=rest,
+        remaining_wall_seconds=rest.cost * pace if rest and pace else None,
+        settings=setting_statuses(rule, needed or (), progress, in_flight, is_over=is_over),
+        in_flight=in_flight,
+    )
+
+
+def _needed(rule: Rule, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
+    """The runs that the search asked for; None where its baseline diverged.
+
+    Others were made in advance, and it does not look at them.
+    """
+    try:
+        return course_of(rule, finished).runs
+    except UserError:
+        return None
+
+
+def _state(
+    rule: Rule,
+    progress: Progress | None,
+    policy: TimingPolicy | None,
+    *,
+    is_running: bool,
+    is_new: bool,
+) -> str:
+    if policy is not None:
+        return "done"
+    if progress is None:
+        return "baseline diverged"
+    # An evaluation looks for no setting and publishes nothing.
+    if isinstance(rule, ComparisonRule) and progress.open_percent is None:
+        return "done"
+    if is_new:
+        return "starting"
+    return "running" if is_running else "stopped"

@@ -1,0 +1,70 @@
+"""What is known of each setting of a search; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncswitch.searcher.status.trial_status import RunStatus
+from syncswitch.searcher.strategies.base import Observation, Progress, Rule
+
+__all__ = ["SettingStatus", "setting_statuses"]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingStatus:
+    """What is known of one setting.
+
+    Attributes:
+        switch_percent: The setting.
+        runs: Completed runs that count.
+        diverged_runs: How many of them diverged.
+        in_flight_runs: Runs under way.
+        mean_accuracy: None without a completed run.
+        standard_deviation: Of the accuracies; None for fewer than two runs.
+        accepted: Whether it keeps the accuracy; None as long as that is open.
+        answer_probability: How likely it is the answer, 0 to 1; None where the rule does not say.
+    """
+
+    switch_percent: float
+    runs: int
+    diverged_runs: int
+    in_flight_runs: int
+    mean_accuracy: float | None
+    standard_deviation: float | None
+    accepted: bool | None
+    answer_probability: float | None
+
+
+def setting_statuses(
+    rule: Rule,
+    needed: Sequence[Observation],
+    progress: Progress | None,
+    in_flight: Sequence[RunStatus],
+    *,
+    is_over: bool,
+) -> tuple[SettingStatus, ...]:
+    """Those that were tried, are being tried, or may be the answer."""
+    if progress is None:
+        return ()
+    summaries = {summary.switch_percent: summary for summary in progress.summaries}
+    # What a search has decided is no question of belief any more.
+    answers = {} if is_over else rule.answers(needed)
+    under_way = Counter(run.switch_percent for run in in_flight if run.state == "running")
+    found = []
+    for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
+        summary = summaries.get(percent)
+        found.append(
+            SettingStatus(
+                switch_percent=percent,
+                runs=summary.runs if summary else 0,
+                diverged_runs=summary.diverged_runs if summary else 0,
+                in_flight_runs=under_way[percent],
+                mean_accuracy=summary.mean_accuracy if summary else None,
+                standard_deviation=summary.standard_deviation if summary else None,
+                accepted=summary.accepted if summary else None,
+                answer_probability=answers.get(percent),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,145 @@
+"""What the adaptive rule makes of a history, whatever its criterion is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Decision,
+    NextRun,
+    Observation,
+    Progress,
+    SettingSummary,
+    summary_of,
+)
+from syncswitch.searcher.strategies.halving import check_baseline
+from syncswitch.searcher.strategies.history import History
+from syncswitch.searcher.strategies.trial_costs import RunCosts
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+
+__all__ = ["Assessment"]
+
+# Of what a run may measure: the middles of three equally likely parts.
+_QUANTILES = (1 / 6, 1 / 2, 5 / 6)
+# Where nothing is measured nothing is compared, so any does.
+_ANY_ACCURACY = 0.5
+
+
+class Assessment(ABC):
+    """A rule, a history, and what is believed after it."""
+
+    def __init__(self, rule: AdaptiveRule, finished: Iterable[Observation]) -> None:
+        """Looks at what was measured and paid.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        self._rule = rule
+        self._grid = rule.grid()
+        self._last = len(self._grid) - 1
+        self._history = History.of(finished, self._grid)
+        baseline = self._history.at(self._last)
+        check_baseline(baseline)
+        self._costs = RunCosts.of(self._history.runs, rule.highest_percent, rule.share_prefix)
+        self._has_target = rule.target_accuracy is not None or any(
+            not run.diverged for run in baseline
+        )
+
+    def decision(self) -> Decision:
+        """The answer, or the next run."""
+        # Without a target nothing can be compared.
+        index = self._next_index() if self._has_target else self._last
+        return self._decided() if index is None else NextRun(self._grid[index])
+
+    def outcomes(self, percent: float) -> list[tuple[float, float]]:
+        """What a run at a setting may measure, as `Rule.outcomes`."""
+        if not self._has_target:
+            return [(1.0, _ANY_ACCURACY)]
+        accuracies = self._predicted(self._grid.index(percent), _QUANTILES)
+        return [(1 / len(_QUANTILES), accuracy) for accuracy in accuracies]
+
+    def answers(self) -> dict[float, float]:
+        """How likely each setting is to be the answer, as `Rule.answers`."""
+        if not self._has_target:
+            return {}
+        return dict(zip(self._grid, map(float, self._answer_probabilities()), strict=True))
+
+    def progress(self) -> Progress:
+        """The brackets that are sure, and what is measured."""
+        decision = self.decision()
+        verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
+        rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
+        return Progress(
+            summaries=self._summaries(verdicts),
+            lower_percent=max(rejected, default=self._rule.lowest_percent),
+            upper_percent=min(percent for percent, verdict in verdicts.items() if verdict),
+            target_accuracy=self._target() if self._has_target else None,
+            open_percent=None if isinstance(decision, Decided) else decision.switch_percent,
+        )
+
+    @abstractmethod
+    def _next_index(self) -> int | None:
+        """Setting of the run to make, once there is a target; None where none is needed."""
+
+    @abstractmethod
+    def _decided(self) -> Decided:
+        """The answer."""
+
+    @abstractmethod
+    def _target(self) -> float:
+        """A, once it is measured or known."""
+
+    @abstractmethod
+    def _acceptable(self) -> Iterable[float]:
+        """How likely each setting, and all later ones, is acceptable, once there is a target."""
+
+    @abstractmethod
+    def _answer_probabilities(self) -> Iterable[float]:
+        """How likely each setting is the earliest of these."""
+
+    @abstractmethod
+    def _predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
+        """Quantiles of the accuracy that a run at a setting would measure."""
+
+    @property
+    @abstractmethod
+    def _doubt(self) -> float:
+        """While a search goes on, a setting is accepted or rejected with less doubt than this."""
+
+    def _may_run(self, index: int) -> bool:
+        """Whether one more run is within R and the budget."""
+        if self._history.made(index) >= self._rule.runs:
+            return False
+        if self._rule.budget is None:
+            return True
+        return self._costs.paid + self._next_cost(index) <= self._rule.budget
+
+    def _next_cost(self, index: int) -> float:
+        return self._costs.next(self._grid[index], self._history.next_replicate(index))
+
+    def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SettingSummary, ...]:
+        """In the order in which the settings were first tried."""
+        return tuple(
+            summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
+            for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
+        )
+
+    def _verdicts(self, decision: Decision) -> list[bool | None]:
+        """Of each setting: acceptable, not, or open."""
+        if isinstance(decision, Decided):
+            answer = self._grid.index(decision.switch_percent)
+            return [index >= answer for index in range(len(self._grid))]
+        verdicts: list[bool | None] = [None] * len(self._grid)
+        if self._has_target:
+            for index, acceptable in enumerate(self._acceptable()):
+                if acceptable >= 1 - self._doubt:
+                    verdicts[index] = True
+                elif acceptable <= self._doubt:
+                    verdicts[index] = False
+        verdicts[-1] = True
+        return verdicts

@@ -1,0 +1,93 @@
+"""Runs that are known in advance: to compare settings, not to find one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from syncswitch.searcher.strategies.base import (
+    Decision,
+    NextRun,
+    Observation,
+    Progress,
+    Rule,
+    Wait,
+    summary_of,
+)
+from syncswitch.searcher.strategies.halving import check_baseline
+
+__all__ = ["ComparisonRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRule(Rule):
+    """Has given runs made, in the order of their settings; it never decides anything.
+
+    R is how many runs of each setting there are in the end, those of other studies included.
+
+    Attributes:
+        percents: The settings that are compared, the first protocol alone before the others: if
+            that diverges, the rest is not worth its time.
+        wanted: Setting and replicate of each run to make.
+    """
+
+    percents: tuple[float, ...] = ()
+    wanted: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What studies call this rule."""
+        return "comparison"
+
+    @property
+    def most_runs(self) -> int:
+        """All that are wanted."""
+        return len(self.wanted)
+
+    @property
+    def repeats(self) -> int:
+        """R."""
+        return self.runs
+
+    def grid(self) -> tuple[float, ...]:
+        """See `Rule.grid`."""
+        return tuple(sorted(self.percents))
+
+    def replicates(self, percent: float) -> Sequence[int]:
+        """Those that are wanted: others of the setting were made elsewhere."""
+        return [replicate for setting, replicate in self.wanted if setting == percent]
+
+    def decide(self, finished: Iterable[Observation]) -> Decision:
+        """The next run, or to wait where everything is made, for there is no answer.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        finished = list(finished)
+        percent = self.progress(finished).open_percent
+        if percent is None:
+            return Wait(self.highest_percent)
+        made = sum(run.switch_percent == percent for run in finished)
+        return NextRun(percent, len(self.replicates(percent)) - made)
+
+    def outcomes(
+        self, finished: Iterable[Observation], percent: float
+    ) -> Sequence[tuple[float, float]]:
+        """See `Rule.outcomes`: nothing depends on them."""
+        return [(1.0, 0.5)]
+
+    def progress(self, finished: Iterable[Observation]) -> Progress:
+        """See `Rule.progress`; no setting is ever accepted or rejected."""
+        runs: dict[float, list[Observation]] = {percent: [] for percent in self.percents}
+        for run in finished:
+            if run.switch_percent in runs:
+                runs[run.switch_percent].append(run)
+        check_baseline(runs.get(self.highest_percent, ()))
+        unfinished = (p for p in self.percents if len(runs[p]) < len(self.replicates(p)))
+        return Progress(
+            summaries=tuple(summary_of(percent, runs[percent], None) for percent in self.percents),
+            lower_percent=self.lowest_percent,
+            upper_percent=self.highest_percent,
+            target_accuracy=self.target_accuracy,
+            open_percent=next(unfinished, None),
+        )

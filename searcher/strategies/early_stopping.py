@@ -1,0 +1,163 @@
+"""When a run may end before its end because its converged accuracy is known; pure.
+
+After a decay of the learning rate the test accuracy jumps, and then hardly moves. What is measured
+there is close to what the whole run would have measured, but not the same: the difference is
+estimated from runs of the search that were made to their end. Until there is such a run no
+candidate is stopped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from syncswitch.searcher.strategies.base import Observation, Rule
+from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
+from syncswitch.storage.records import Evaluation
+
+__all__ = ["StopRule", "corrected", "correction", "may_stop"]
+
+# How much calmer than before the decay the accuracy has to be.
+_CONTRAST = 3.0
+_EVALUATIONS_BEFORE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """Says when the accuracy of a run is known.
+
+    It is where the last 5 evaluations span at most the wanted precision, lie above everything
+    before them, and move a third as much as those before them did. The last two keep a calm
+    stretch before the decay from being taken for the end.
+
+    Attributes:
+        precision: The span, in accuracy.
+        not_before_worker_step: Evaluations up to here say nothing: the last known decay of the
+            learning rate, as each may lift the accuracy; 0 where nobody knows.
+        hopeless_below: An accuracy that need not be told from worse ones; None where there is none.
+        trusts_rest: Whether a run that came to rest stays there.
+    """
+
+    precision: float
+    not_before_worker_step: int = 0
+    hopeless_below: float | None = None
+    trusts_rest: bool = True
+
+    @classmethod
+    def of(
+        cls, rule: Rule, boundaries: Sequence[tuple[int, float]] | None, target: float | None = None
+    ) -> StopRule:
+        """The rule for the runs of a search.
+
+        Args:
+            rule: Of the search.
+            boundaries: Of the learning rate, as in `WorkloadIdentity`; None where unknown.
+            target: A, as far as it is known.
+        """
+        decays = [step for step, _ in boundaries or ()]
+        return cls(
+            # Half of the threshold: the decision still has to see a difference of that size.
+            precision=rule.threshold / 2,
+            not_before_worker_step=max(decays, default=0),
+            hopeless_below=None if target is None else target - rule.threshold,
+            # Some runs fail late. Where nobody knows a decay that is behind them, a rest of theirs
+            # promises nothing, and failures are what `kept` counts.
+            trusts_rest=bool(decays) or rule.criterion == "mean",
+        )
+
+    def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
+        """Whether the last evaluation settles the accuracy.
+
+        Args:
+            evaluations: Of the run so far, in order.
+            switch_worker_step: Where the second protocol began; 0 where none follows the first.
+        """
+        n = CONVERGENCE_EVALUATIONS
+        if not self.trusts_rest or len(evaluations) < n + 3:
+            return False
+        if evaluations[-n].worker_step <= max(switch_worker_step, self.not_before_worker_step):
+            return False
+        accuracies = [evaluation.accuracy for evaluation in evaluations]
+        window, before = accuracies[-n:], accuracies[:-n]
+        if max(window) - min(window) > self.precision or min(window) < max(before):
+            return False
+        restless = statistics.median(_changes(before[-_EVALUATIONS_BEFORE:]))
+        return _CONTRAST * statistics.fmean(_changes(window)) <= restless
+
+    def is_hopeless(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Whether a run is so far below what is wanted that how far does not matter.
+
+        After the last decay, with more to go than twice the span of the last 5 evaluations.
+        """
+        window = evaluations[-CONVERGENCE_EVALUATIONS:]
+        if self.hopeless_below is None or not self.not_before_worker_step:
+            return False
+        if len(window) < CONVERGENCE_EVALUATIONS:
+            return False
+        if window[0].worker_step <= self.not_before_worker_step:
+            return False
+        accuracies = [evaluation.accuracy for evaluation in window]
+        span = max(accuracies) - min(accuracies)
+        return max(accuracies) + 2 * max(span, self.precision) < self.hopeless_below
+
+    def known_at(
+        self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
+    ) -> int | None:
+        """How many evaluations of a run settle its accuracy; None where all of them do not."""
+        for number in range(CONVERGENCE_EVALUATIONS, len(evaluations)):
+            if self.knows(evaluations[:number], switch_worker_step):
+                return number
+        return None
+
+    def plateau_accuracy(
+        self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
+    ) -> float | None:
+        """What a run would have measured had it been stopped; None where it would not."""
+        number = self.known_at(evaluations, switch_worker_step)
+        return None if number is None else converged_accuracy(evaluations[:number])
+
+
+def may_stop(rule: Rule, percent: float, observations: Iterable[Observation]) -> bool:
+    """Whether a new run may be stopped.
+
+    One of the first protocol alone always; a candidate once a run showed what stopping changes.
+    """
+    if not rule.early_stop:
+        return False
+    return percent == rule.highest_percent or correction(observations) is not None
+
+
+def correction(observations: Iterable[Observation]) -> float | None:
+    """What has to be added to the accuracy of a stopped run.
+
+    The mean over the runs that were made to their end, though they might have been stopped.
+
+    Returns:
+        The difference; None as long as there is no such run.
+    """
+    known = [
+        run.accuracy - run.plateau_accuracy
+        for run in observations
+        if run.plateau_accuracy is not None and not run.diverged and not run.stopped_early
+    ]
+    return statistics.fmean(known) if known else None
+
+
+def corrected(observations: Iterable[Observation]) -> list[Observation]:
+    """The observations as if every run had been made to its end."""
+    runs = list(observations)
+    difference = correction(runs)
+    if not difference:
+        return runs
+    return [
+        replace(run, accuracy=min(1.0, max(0.0, run.accuracy + difference)))
+        if run.stopped_early and not run.diverged
+        else run
+        for run in runs
+    ]
+
+
+def _changes(accuracies: Sequence[float]) -> list[float]:
+    return [abs(b - a) for a, b in itertools.pairwise(accuracies)]

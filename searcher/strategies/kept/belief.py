@@ -1,0 +1,213 @@
+"""What is believed of a job: guesses of its behaviour, weighted by the runs so far.
+
+A pure function of the observations, whatever their order. Where so much was measured that few of
+the first guesses are left, others are drawn around them (see `renewal`): a few guesses would be
+sure of themselves, whatever they say.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from syncswitch.searcher.strategies.kept.guesses import (
+    Floats,
+    Guesses,
+    Prior,
+    first_guesses,
+    guesses_at,
+)
+from syncswitch.searcher.strategies.kept.renewal import effective_size, renewed
+
+__all__ = ["Belief", "Datum", "Known", "believe"]
+
+# With fewer effective guesses than this, new ones are drawn.
+_LEAST_EFFECTIVE = 100.0
+# Of runs that fail, half diverge; the others end anywhere below, as likely in every octave.
+_DIVERGING_SHARE = 0.5
+# Likelihoods of what should not be: a bad guess stays possible, so that any history has one.
+_STRANGE_RUN = 1e-8
+_DIVERGED_WITHOUT_FAILURE = 1e-6
+_DIVERGED_BELOW_KNEE = 1e-3
+_SAMPLES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """One run that counts.
+
+    Attributes:
+        index: Of its setting in the grid.
+        accuracy: Converged accuracy.
+        diverged: Then the accuracy says nothing.
+    """
+
+    index: int
+    accuracy: float
+    diverged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A target that is known from earlier runs.
+
+    Attributes:
+        accuracy: Their mean.
+        runs: How many they were.
+    """
+
+    accuracy: float
+    runs: int
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """The guesses, weighted by what was observed.
+
+    Attributes:
+        threshold: beta.
+        guesses: As drawn at first, or renewed.
+        weights: (P,) sum to 1.
+        target_accuracy: Mean of the runs of the first protocol alone, or what was known.
+        target_runs: How many runs stand behind it.
+    """
+
+    threshold: float
+    guesses: Guesses
+    weights: Floats
+    target_accuracy: float
+    target_runs: int
+
+    @property
+    def effective_guesses(self) -> float:
+        """So many guesses of equal weight would say as much."""
+        return effective_size(self.weights)
+
+    def target_errors(self) -> Floats:
+        """(P,) by how much the true target lies above the measured one."""
+        errors: Floats = (
+            self.guesses.target_z * self.guesses.scatter[:, -1] / math.sqrt(self.target_runs)
+        )
+        return errors
+
+    def mean(self, values: Floats) -> Floats:
+        """Expected values; the first axis is that of the guesses."""
+        # Not BLAS: its threads wait longer for each other than such small sums take.
+        expected: Floats = np.einsum("p,p...->...", self.weights, values)
+        return expected
+
+    def sample(self) -> npt.NDArray[np.intp]:
+        """(512,) guesses as likely as their weights.
+
+        Systematic, without chance, so that the same belief asks for the same run.
+        """
+        places = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
+        last = len(self.weights) - 1
+        return np.searchsorted(np.cumsum(self.weights), places).clip(0, last)
+
+
+@functools.lru_cache(maxsize=4096)
+def believe(prior: Prior, data: tuple[Datum, ...], known: Known | None = None) -> Belief:
+    """The belief after some runs.
+
+    Args:
+        prior: What was thought before.
+        data: The runs in any order; at least one of the first protocol alone that did not diverge,
+            unless the target is known.
+        known: The target, where it is known from elsewhere.
+    """
+    evidence = _Evidence.of(prior, data, known)
+    guesses = first_guesses(prior)
+    log_weights = evidence.log_weights(guesses)
+    weights = _normalised(log_weights)
+    if effective_size(weights) < _LEAST_EFFECTIVE:
+        cube = renewed(
+            guesses.cube, lambda cube: evidence.log_weights(guesses_at(prior, cube)), log_weights
+        )
+        guesses = guesses_at(prior, cube)
+        weights = np.full(len(cube), 1 / len(cube))
+    return Belief(prior.threshold, guesses, weights, evidence.target, evidence.target_runs)
+
+
+def _normalised(log_weights: Floats) -> Floats:
+    weights: Floats = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """What was measured, as the weights need it.
+
+    Attributes:
+        threshold: beta.
+        target: Measured or known.
+        target_runs: How many runs stand behind it.
+        freedom: Degrees of freedom of the scatter around the target.
+        squares: Sum of squares around it.
+        losses: Of each run of a candidate that did not diverge, against the target.
+        indexes: Their settings.
+        diverged: Settings of those that did.
+    """
+
+    threshold: float
+    target: float
+    target_runs: int
+    freedom: int
+    squares: float
+    losses: Floats
+    indexes: npt.NDArray[np.intp]
+    diverged: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, prior: Prior, data: Sequence[Datum], known: Known | None) -> _Evidence:
+        last = len(prior.grid) - 1
+        # In a fixed order, so that rounding is the same whatever the order of the runs.
+        ordered = sorted(data, key=lambda datum: (datum.index, datum.accuracy))
+        whole = [datum for datum in ordered if not datum.diverged]
+        baseline = [datum.accuracy for datum in whole if datum.index == last]
+        earlier = [known.accuracy] * known.runs if known else []
+        target = math.fsum([*baseline, *earlier]) / (len(baseline) + len(earlier))
+        candidates = [datum for datum in whole if datum.index < last]
+        diverged = [datum.index for datum in ordered if datum.diverged and datum.index < last]
+        return cls(
+            threshold=prior.threshold,
+            target=target,
+            target_runs=len(baseline) + len(earlier),
+            # A known mean is one measurement, whatever the number of runs behind it.
+            freedom=len(baseline) + bool(earlier) - 1,
+            squares=math.fsum((accuracy - target) ** 2 for accuracy in [*baseline, *earlier]),
+            losses=np.array([target - datum.accuracy for datum in candidates]),
+            indexes=np.array([datum.index for datum in candidates], dtype=np.intp),
+            diverged=np.array(diverged, dtype=np.intp),
+        )
+
+    def log_weights(self, guesses: Guesses) -> Floats:
+        """(P,) logarithm of prior times likelihood, up to a constant."""
+        sd = guesses.scatter[:, -1]
+        log_weights: Floats = guesses.log_weights - self.freedom * np.log(sd)
+        log_weights -= self.squares / (2 * sd**2)
+        error = guesses.target_z * sd / math.sqrt(self.target_runs)
+        for index, loss in zip(self.indexes, self.losses, strict=True):
+            log_weights += np.log(self._likelihood(guesses, index, loss + error))
+        for index in self.diverged:
+            likelihood = _DIVERGING_SHARE * guesses.failures[:, index] + _DIVERGED_WITHOUT_FAILURE
+            likelihood += _DIVERGED_BELOW_KNEE * (guesses.losses[:, index] > self.threshold)
+            log_weights += np.log(likelihood)
+        return log_weights
+
+    def _likelihood(self, guesses: Guesses, index: int, losses: Floats) -> Floats:
+        """(P,) of a run that lost so much, given each guess's target."""
+        failures, sd = guesses.failures[:, index], guesses.scatter[:, index]
+        z = (losses - guesses.losses[:, index]) / sd
+        usual = (1 - failures) * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
+        # Evenly over the logarithm of the loss, from beta to 1.
+        spread = np.maximum(losses, self.threshold) * -math.log(self.threshold)
+        failed = (1 - _DIVERGING_SHARE) * failures / spread
+        likelihood: Floats = usual + np.where(losses > self.threshold, failed, 0.0) + _STRANGE_RUN
+        return likelihood

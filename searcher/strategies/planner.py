@@ -1,0 +1,199 @@
+"""The course of a search: the runs that it needs one after the other, whoever makes them and when.
+
+Several searchers may make the runs of one search. So that they find what one alone would have found
+with the same seeds, the rule is walked through from the start: it is told a result only once it has
+asked for it. While results are missing, the walk goes on with results that are likely, and whoever
+has nothing better to do makes a run that this shows to be needed soon (a speculative one). Runs
+that turn out not to be needed cost time, and change nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from syncswitch.searcher.strategies.base import Decided, Decision, NextRun, Observation, Rule, Wait
+from syncswitch.searcher.strategies.early_stopping import may_stop
+
+__all__ = ["Course", "Key", "PlannedRun", "asked_runs", "course_of", "plan_run"]
+
+Key = tuple[float, int]
+"""Setting and replicate of a run."""
+
+# A run that is needed with less is not worth a cluster.
+_LEAST_PROBABILITY = 0.2
+# Of the tree of likely results; the least likely branches are left out.
+_MOST_BRANCHES = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How far a search is.
+
+    Attributes:
+        runs: The completed runs that it needed, in the order in which it asked for them.
+        decision: What the rule says after them.
+    """
+
+    runs: tuple[Observation, ...]
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run that may begin now.
+
+    Attributes:
+        switch_percent: Its setting.
+        replicate: Its number at this setting, from 0.
+        is_speculative: It is only likely to be needed.
+    """
+
+    switch_percent: float
+    replicate: int
+    is_speculative: bool = False
+
+
+def course_of(rule: Rule, finished: Iterable[Observation]) -> Course:
+    """Walks through a search as far as its completed runs lead.
+
+    Args:
+        rule: Of the search.
+        finished: Completed runs in any order, also such as were made in advance.
+
+    Raises:
+        UserError: The baseline diverged.
+    """
+    return _walk(rule, (), _by_key(finished))
+
+
+def plan_run(
+    rule: Rule,
+    finished: Iterable[Observation],
+    in_flight: Iterable[Key] = (),
+    *,
+    in_advance: bool = True,
+) -> PlannedRun | Wait | Decided:
+    """What a searcher that is free does now.
+
+    Args:
+        rule: Of the search.
+        finished: As in `course_of`.
+        in_flight: The runs under way.
+        in_advance: Whether runs may be made that are only likely to be needed.
+
+    Raises:
+        UserError: The baseline diverged.
+    """
+    results, under_way = _by_key(finished), frozenset(in_flight)
+    course = _walk(rule, (), results)
+    decision = course.decision
+    if not isinstance(decision, NextRun):
+        return decision
+    free = [key for key in asked_runs(rule, course.runs, decision) if key not in under_way]
+    missing = [key for key in free if key not in results]
+    if missing:
+        return PlannedRun(*missing[0])
+    likely = _likely_runs(rule, course, results, under_way) if in_advance else {}
+    if likely:
+        # Of equally likely ones the first of each side, and then the cheaper one.
+        key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))
+        if likely[key] >= _LEAST_PROBABILITY:
+            return PlannedRun(*key, is_speculative=likely[key] < 1)
+    return Wait(decision.switch_percent)
+
+
+def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
+    """The first run of each setting and replicate: another has the same seed."""
+    found: dict[Key, Observation] = {}
+    for run in sorted(finished, key=lambda run: run.trial_number):
+        found.setdefault((run.switch_percent, run.replicate), run)
+    return found
+
+
+def _walk(rule: Rule, runs: tuple[Observation, ...], results: Mapping[Key, Observation]) -> Course:
+    """Goes on from some runs, as long as there is a result for what the rule asks for."""
+    while True:
+        decision = _decision(rule, runs)
+        if not isinstance(decision, NextRun):
+            return Course(runs, decision)
+        asked = asked_runs(rule, runs, decision)
+        # In their order: one that diverges may end the setting before those after it.
+        run = results.get(asked[0]) if asked else None
+        if run is None:
+            return Course(runs, decision)
+        runs = (*runs, _as_alone(rule, runs, run))
+
+
+def asked_runs(rule: Rule, runs: Iterable[Observation], wanted: NextRun) -> list[Key]:
+    """The runs that a rule asks for: the lowest replicates that it has not seen."""
+    percent = wanted.switch_percent
+    seen = {run.replicate for run in runs if run.switch_percent == percent}
+    unseen: Iterator[int] = (n for n in rule.replicates(percent) if n not in seen)
+    return [(percent, replicate) for replicate in itertools.islice(unseen, wanted.repeats)]
+
+
+def _as_alone(rule: Rule, before: tuple[Observation, ...], run: Observation) -> Observation:
+    """A run as a search without company would have made it, which might have stopped it."""
+    if run.stopped_early or run.plateau_accuracy is None or run.diverged:
+        return run
+    if not may_stop(rule, run.switch_percent, before):
+        return run
+    return replace(run, accuracy=run.plateau_accuracy, plateau_accuracy=None, stopped_early=True)
+
+
+def _likely_runs(
+    rule: Rule,
+    course: Course,
+    results: Mapping[Key, Observation],
+    under_way: frozenset[Key],
+) -> dict[Key, float]:
+    """Runs that nobody makes yet, and how likely each is to be needed.
+
+    A tree of what the runs under way may measure, the likeliest branches first; each branch goes as
+    far as to the first runs in it that are free.
+    """
+    likely: dict[Key, float] = defaultdict(float)
+    order = itertools.count()
+    branches = [(-1.0, next(order), course)]
+    for _ in range(_MOST_BRANCHES):
+        if not branches:
+            break
+        minus_probability, _, branch = heapq.heappop(branches)
+        if not isinstance(branch.decision, NextRun):
+            continue
+        asked = asked_runs(rule, branch.runs, branch.decision)
+        missing = [key for key in asked if key not in results]
+        free = [key for key in missing if key not in under_way]
+        for key in free:
+            likely[key] -= minus_probability
+        if free or not asked:
+            continue
+        percent = branch.decision.switch_percent
+        for probability, accuracy in _outcomes(rule, branch.runs, percent):
+            imagined = {key: Observation(*_numbered(key, accuracy)) for key in missing}
+            next_course = _walk(rule, branch.runs, {**results, **imagined})
+            heapq.heappush(branches, (minus_probability * probability, next(order), next_course))
+    return likely
+
+
+def _numbered(key: Key, accuracy: float) -> tuple[float, float, bool, int, int]:
+    percent, replicate = key
+    return percent, accuracy, False, 0, replicate
+
+
+# Whoever waits asks again and again, and searches that are replayed often begin alike.
+@functools.lru_cache(maxsize=20_000)
+def _decision(rule: Rule, runs: tuple[Observation, ...]) -> Decision:
+    return rule.decide(runs)
+
+
+@functools.lru_cache(maxsize=20_000)
+def _outcomes(
+    rule: Rule, runs: tuple[Observation, ...], percent: float
+) -> tuple[tuple[float, float], ...]:
+    return tuple(rule.outcomes(runs, percent))

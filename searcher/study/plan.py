@@ -1,0 +1,153 @@
+"""What a search was asked to do, and the names and seeds that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.base import CRITERIA, Rule
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import LARGEST_SEED, RunConditions, WorkloadIdentity
+
+__all__ = ["SearchPlan", "replicate_seed", "study_name"]
+
+# What depends on what the database holds when a study begins is no part of its name: it is kept
+# with the study.
+_FIRST_WRITERS = {"related", "wanted"}
+
+_MOST_RUNS = 10_000  # more than any search makes
+_MOST_USES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """The settings of a search; the same plan on the same workload is the same study.
+
+    Attributes:
+        rule: Which runs to make and when the answer is known.
+        warm_start: Related policies in the database count as a first guess.
+        trainer: Kind of trainer: runs of different kinds are not to be compared.
+        base_seed: The seeds of all runs derive from it.
+        conditions: Under which all runs train.
+    """
+
+    rule: Rule = field(default_factory=AdaptiveRule)
+    trainer: str = "local"
+    base_seed: int = 0
+    warm_start: bool = False
+    conditions: RunConditions = field(default_factory=RunConditions)
+
+    def check(self) -> None:
+        """Refuses what no search can do.
+
+        Raises:
+            UserError: A value is out of range.
+        """
+        rule = self.rule
+        _require(1 <= rule.settings <= 30, "--settings", rule.settings, "a whole number, 1 to 30")
+        _require_count(rule.runs, "--runs", _MOST_RUNS)
+        _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
+        _check_criterion(rule)
+        _check_options(rule.options)
+        target = rule.target_accuracy
+        if target is not None and "baseline_runs" in rule.options:
+            raise UserError(
+                "--baseline-runs says how often to measure the accuracy that --target-accuracy"
+                " gives; leave one of them out"
+            )
+        least = rule.options.get("least_runs", 1)
+        _require(least <= rule.runs, "--least-runs", least, f"at most --runs, {rule.runs}")
+        if target is None and "target_runs" in rule.options:
+            raise UserError(
+                "--target-runs says how many runs stand behind --target-accuracy, which is not"
+                " given; give both or neither"
+            )
+        if target is not None:
+            _require(
+                0 < target <= 1, "--target-accuracy", target, "above 0 and at most 1, such as 0.92"
+            )
+        _require(
+            0 <= self.base_seed <= LARGEST_SEED,
+            "--seed",
+            self.base_seed,
+            f"a whole number, 0 to {LARGEST_SEED}",
+        )
+
+
+def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
+    """Name of the study, so that the same command goes on where it was.
+
+    Workload name, start of the fingerprint, and a digest of the plan.
+    """
+    rule = plan.rule
+    content: dict[str, Any] = {
+        "strategy": rule.name,
+        "settings": rule.settings,
+        "runs": rule.runs,
+        "threshold": float(rule.threshold),
+        "target_accuracy": None if rule.target_accuracy is None else float(rule.target_accuracy),
+        "trainer": plan.trainer,
+        "base_seed": plan.base_seed,
+    }
+    # Only what was asked for, so that the names of searches do not change with every new option.
+    unnamed = {*_FIRST_WRITERS, "criterion"}
+    options = {name: value for name, value in rule.options.items() if name not in unnamed}
+    if rule.criterion != "mean":
+        content["criterion"] = rule.criterion
+    if plan.warm_start:
+        options["warm_start"] = True
+    if options:
+        content["options"] = options
+    usual = asdict(RunConditions())
+    unusual = {name: v for name, v in asdict(plan.conditions).items() if v != usual[name]}
+    if unusual:
+        content["conditions"] = unusual
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"
+    return f"{name[:100]}-{identity.fingerprint[:12]}-{digest}"
+
+
+def replicate_seed(base_seed: int, replicate: int) -> int:
+    """Seed of a replicate, the same at all settings, so that settings differ in nothing else."""
+    digest = hashlib.sha256(f"syncswitch replicate {base_seed} {replicate}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
+
+
+def _check_criterion(rule: Rule) -> None:
+    criterion, keep = rule.criterion, rule.options.get("keep")
+    _require(criterion in CRITERIA, "--criterion", criterion, " or ".join(CRITERIA))
+    if keep is None:
+        return
+    if criterion != "kept":
+        raise UserError("--keep is for --criterion kept; leave one of them out")
+    allowed = "a share above 0.5 and below 1, such as 0.95"
+    _require(0.5 < keep < 1, "--keep", keep, allowed)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name in ("uses", "baseline_runs", "least_runs", "target_runs"):
+        most = _MOST_USES if name == "uses" else _MOST_RUNS
+        _require_count(options.get(name, 1), f"--{name.replace('_', '-')}", most)
+    budget = options.get("budget", 1.0)
+    _require(
+        math.isfinite(budget) and budget > 0,
+        "--budget",
+        budget,
+        "above 0, in trainings with the first protocol alone, such as 5",
+    )
+
+
+def _require_count(value: int, option: str, most: int) -> None:
+    _require(1 <= value <= most, option, value, f"a whole number, 1 to {most}")
+
+
+def _require(fits: bool, option: str, value: object, allowed: str) -> None:
+    if not fits:
+        raise UserError(f"{option} is {value}: give {allowed}")

@@ -1,0 +1,121 @@
+"""Sets right what killed searchers left behind, so that nothing is lost, stuck or counted twice."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from syncswitch.searcher.study.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
+from syncswitch.searcher.study.study import SearchStudy, owner_of
+from syncswitch.storage.database.engine import RESTART_SECONDS
+from syncswitch.storage.trials.store import TrialStore
+
+__all__ = ["Patience", "Repairer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a search waits for what.
+
+    Attributes:
+        heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
+        orphan_seconds: A trial that nobody has begun for longer has no owner.
+        beat_seconds: Least time between two heartbeats of a run.
+        poll_seconds: Between two looks at the runs of others.
+        retry_seconds: Between a failed run and the next attempt.
+        attempts: Failed runs in a row before the search gives up.
+        restart_seconds: How long the database may be away before it does.
+    """
+
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    orphan_seconds: float = 15.0
+    beat_seconds: float = 1.0
+    poll_seconds: float = 0.5
+    retry_seconds: float = 2.0
+    attempts: int = 3
+    restart_seconds: float = RESTART_SECONDS
+
+
+class Repairer:
+    """Finishes the trials that Optuna has as running and nobody runs.
+
+    Optuna knows which trial ran, the store what it measured. The store is written first, so the two
+    differ only in trials that Optuna still has as running:
+
+    - complete in the store: what it measured is noted, then its value is told;
+    - failed in the store: its failure is told;
+    - running in the store, and its owner is dead: failed in both;
+    - unknown to the store: failed, once its owner is dead or too long has passed.
+    """
+
+    def __init__(
+        self,
+        study: SearchStudy,
+        store: TrialStore,
+        patience: Patience,
+        measured: Callable[[int], Mapping[str, Any]],
+    ) -> None:
+        """Takes the two accounts.
+
+        Args:
+            study: Optuna's.
+            store: Ours.
+            patience: How long to wait for what.
+            measured: What the study keeps of the recorded run with this number.
+        """
+        self._measured = measured
+        self._study = study
+        self._store = store
+        self._patience = patience
+        self._first_seen: dict[int, float] = {}
+
+    def repair(self) -> int:
+        """Looks at all running trials once, and says how many were lost."""
+        lost = 0
+        for trial in self._study.trials():
+            if trial.state == TrialState.RUNNING:
+                lost += self._settle(trial)
+        return lost
+
+    def _settle(self, trial: FrozenTrial) -> bool:
+        row = self._store.get(self._study.name, trial.number)
+        if row is None:
+            lost = trial.number in self._study.abandoned or self._is_orphan(trial)
+        elif row.state == "complete" and row.converged_accuracy is not None:
+            self._study.note_result(
+                trial.number,
+                bool(row.diverged),
+                row.training_seconds,
+                self._measured(trial.number),
+            )
+            self._study.complete(trial.number, row.converged_accuracy)
+            return False
+        else:
+            abandoned = row.state == "failed" or trial.number in self._study.abandoned
+            lost = abandoned or not is_run_by_anyone(row, self._patience.heartbeat_seconds)
+        if lost:
+            # The store first: were this process killed in between, the next repair sees it.
+            self._store.fail(self._study.name, trial.number, "its process ended")
+            self._study.fail(trial.number)
+        return lost
+
+    def _is_orphan(self, trial: FrozenTrial) -> bool:
+        owner = owner_of(trial)
+        if owner is not None and owner.host == socket.gethostname():
+            return not is_alive(owner)
+        now = time.monotonic()
+        seen = now - self._first_seen.setdefault(trial.number, now)
+        return max(seen, _age_seconds(trial)) > self._patience.orphan_seconds
+
+
+def _age_seconds(trial: FrozenTrial) -> float:
+    if trial.datetime_start is None:
+        return 0.0
+    # Optuna writes local time without a zone.
+    return (datetime.now() - trial.datetime_start).total_seconds()

@@ -1,0 +1,201 @@
+"""The binary search as an Optuna sampler."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState
+
+from syncswitch.searcher.strategies.base import Decided, Observation, Rule
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.planner import Key, course_of, plan_run
+from syncswitch.searcher.study.observations import observation
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+__all__ = ["MEASURED", "REPLICATE", "BinarySearchSampler", "in_flight_runs", "observations"]
+
+# User attributes of a trial.
+REPLICATE = "replicate"
+MEASURED = "measured"
+
+
+class BinarySearchSampler(BaseSampler):
+    """Suggests the switch point that the rule wants to be measured next.
+
+    While trials are under way it suggests what is likely to be needed after them.
+
+    It owns one parameter, where that is a plain float without log scale and step: the rule searches
+    from the low end of its distribution to the high end, which stands for the first protocol alone.
+    The study's value is the accuracy. All other parameters and distributions go to an independent
+    sampler. There is no state here: each call derives everything from the study's trials, so any
+    number of processes can share a study, and a killed search goes on.
+
+    A trial that diverged is completed with the user attribute `diverged` set to True.
+
+    Example:
+        ```
+        sampler = BinarySearchSampler(PaperRule(settings=5, runs=3))
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        study.optimize(objective, callbacks=[sampler.stop_when_decided])
+        ```
+    """
+
+    def __init__(
+        self,
+        rule: Rule | None = None,
+        *,
+        parameter: str = "switch_percent",
+        independent_sampler: BaseSampler | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Takes the rule and the name of the parameter to own.
+
+        Args:
+            rule: Its two ends are replaced by those of the parameter's distribution.
+            parameter: Name of the parameter that this sampler owns.
+            independent_sampler: Samples everything else; default: at random.
+            seed: Of the default independent sampler.
+        """
+        self._rule = rule or PaperRule()
+        self._parameter = parameter
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Leaves to the independent sampler what it wants, except the owned parameter."""
+        _require_one_objective(study)
+        space = self._independent.infer_relative_search_space(study, trial)
+        return {name: found for name, found in space.items() if not self._owns(name, found)}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Asks the independent sampler."""
+        _require_one_objective(study)
+        return self._independent.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Answers with the rule for the owned parameter, even when no more run is needed.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        _require_one_objective(study)
+        if isinstance(param_distribution, FloatDistribution) and self._owns(
+            param_name, param_distribution
+        ):
+            others = [
+                other for other in study.get_trials(deepcopy=False) if other.number != trial.number
+            ]
+            planned = plan_run(
+                self._rule_on(param_distribution),
+                observations(others, self._parameter),
+                in_flight_runs(others, self._parameter),
+            )
+            return float(planned.switch_percent)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Tells the independent sampler."""
+        self._independent.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Tells the independent sampler."""
+        self._independent.after_trial(study, trial, state, values)
+
+    def reseed_rng(self) -> None:
+        """Reseeds the independent sampler."""
+        self._independent.reseed_rng()
+
+    def stop_when_decided(self, study: Study, trial: FrozenTrial) -> None:
+        """Callback for `study.optimize`: stops the study once the answer is known."""
+        distribution = trial.distributions.get(self._parameter)
+        if isinstance(distribution, FloatDistribution) and self._owns(
+            self._parameter, distribution
+        ):
+            finished = observations(study.get_trials(deepcopy=False), self._parameter)
+            if isinstance(course_of(self._rule_on(distribution), finished).decision, Decided):
+                study.stop()
+
+    def _owns(self, name: str, distribution: BaseDistribution) -> bool:
+        return (
+            name == self._parameter
+            and isinstance(distribution, FloatDistribution)
+            and not distribution.log
+            and distribution.step is None
+        )
+
+    def _rule_on(self, distribution: FloatDistribution) -> Rule:
+        return self._rule.between(float(distribution.low), float(distribution.high))
+
+
+def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
+    """The completed trials as the rule sees them; an infinite value counts as diverged.
+
+    Where nobody numbered the replicates, the trials of a setting are numbered as they come.
+    """
+    found: list[Observation] = []
+    made: Counter[float] = Counter()
+    for trial in trials:
+        percent = _number(trial, parameter)
+        if trial.state == TrialState.COMPLETE and percent is not None and trial.value is not None:
+            finite = math.isfinite(trial.value)
+            found.append(
+                observation(
+                    percent,
+                    float(trial.value) if finite else 0.0,
+                    diverged=bool(trial.user_attrs.get("diverged", False)) or not finite,
+                    trial_number=trial.number,
+                    replicate=int(trial.user_attrs.get(REPLICATE, made[percent])),
+                    measured=trial.user_attrs.get(MEASURED),
+                )
+            )
+            made[percent] += 1
+    return found
+
+
+def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
+    """Setting and replicate of each trial that runs; one that has not chosen yet is left out.
+
+    Where nobody numbered the replicates, they are those after the completed ones.
+    """
+    found: list[Key] = []
+    made = Counter(run.switch_percent for run in observations(trials, parameter))
+    for trial in trials:
+        percent = _number(trial, parameter)
+        if trial.state == TrialState.RUNNING and percent is not None:
+            found.append((percent, int(trial.user_attrs.get(REPLICATE, made[percent]))))
+            made[percent] += 1
+    return found
+
+
+def _number(trial: FrozenTrial, parameter: str) -> float | None:
+    value = trial.params.get(parameter)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value)
+
+
+def _require_one_objective(study: Study) -> None:
+    if len(study.directions) != 1:
+        raise ValueError("BinarySearchSampler needs a study with one objective, the accuracy")

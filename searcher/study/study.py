@@ -1,0 +1,276 @@
+"""The Optuna study of a search: opening it, claiming a run in it, finishing a run.
+
+Several searchers may share a study. Each claims a run in three moves: it asks for a trial, waits
+until all trials with lower numbers have chosen their setting and replicate, then chooses its own.
+So claims happen one after the other, in the order of their numbers, without any lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import optuna
+from optuna.distributions import FloatDistribution
+from optuna.exceptions import (
+    ExperimentalWarning,
+    StorageInternalError,
+    UpdateFinishedTrialError,
+)
+from optuna.trial import FrozenTrial, TrialState
+
+from syncswitch.searcher.strategies.base import Decided, Observation, Rule, Wait
+from syncswitch.searcher.strategies.planner import Course, PlannedRun, course_of, plan_run
+from syncswitch.searcher.study.plan import replicate_seed
+from syncswitch.searcher.study.sampler import (
+    MEASURED,
+    REPLICATE,
+    BinarySearchSampler,
+    in_flight_runs,
+    observations,
+)
+from syncswitch.searcher.study.tables import open_storage, readable
+from syncswitch.storage.database.driver_errors import is_away
+from syncswitch.storage.errors import DatabaseAwayError, RetryableError
+from syncswitch.storage.records import Evaluation
+from syncswitch.storage.trials.store import Owner
+
+__all__ = [
+    "Claim",
+    "SearchStudy",
+    "owner_of",
+]
+
+PARAMETER = "switch_percent"
+VALUE = "converged_accuracy"
+_OWNER = "owner"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that this process has to make.
+
+    Attributes:
+        number: Of the trial in its study.
+        switch_percent: Setting to measure.
+        replicate: Number of this repeat of the setting, from 0.
+        seed: Of the replicate.
+        is_speculative: It is only likely to be needed.
+    """
+
+    number: int
+    switch_percent: float
+    replicate: int
+    seed: int
+    is_speculative: bool = False
+
+
+def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
+    """Gives a busy or lost database the class of error that says so."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except UpdateFinishedTrialError as error:
+            raise RetryableError("another searcher took this run for lost") from error
+        except StorageInternalError as error:
+            cause = " ".join(str(error.__cause__ or error).split())[:200]
+            kind = DatabaseAwayError if is_away(error.__cause__) else RetryableError
+            raise kind(f"the database did not answer: {cause}") from error
+
+    return call
+
+
+class SearchStudy:
+    """An Optuna study whose trials are the runs of one search.
+
+    Attributes:
+        name: Of the study.
+        abandoned: Trials that this process gave up, perhaps without being able to say so.
+    """
+
+    def __init__(
+        self, study: optuna.Study, storage: optuna.storages.RDBStorage, rule: Rule
+    ) -> None:
+        self._study = study
+        self._storage = storage
+        self._study_id = storage.get_study_id_from_name(study.study_name)
+        self._rule = rule
+        self.name = study.study_name
+        self.abandoned: set[int] = set()
+
+    @classmethod
+    @_retryable
+    def open(cls, url: str, name: str, rule: Rule, seed: int) -> SearchStudy:
+        """Makes the study, or goes on with the one that is there.
+
+        Raises:
+            DatabaseError: Optuna's tables are of another version.
+        """
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        storage = open_storage(url)
+        study = optuna.create_study(
+            storage=storage,
+            study_name=name,
+            direction="maximize",
+            sampler=BinarySearchSampler(rule, parameter=PARAMETER, seed=seed),
+            load_if_exists=True,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            if study.metric_names != [VALUE]:
+                study.set_metric_names([VALUE])
+        return cls(study, storage, rule)
+
+    def describe(self, attributes: Mapping[str, str | float]) -> None:
+        """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
+        with contextlib.suppress(StorageInternalError):
+            known = self._study.user_attrs
+            for name, value in attributes.items():
+                if known.get(name) != value:
+                    self._study.set_user_attr(name, value)
+
+    @_retryable
+    def trials(self) -> list[FrozenTrial]:
+        """All trials as they are now; not to be changed."""
+        with readable(self._storage.url):
+            return self._study.get_trials(deepcopy=False)
+
+    def finished(self) -> list[Observation]:
+        """The completed runs."""
+        return observations(self.trials(), PARAMETER)
+
+    def course(self) -> Course:
+        """How far the search is. Raises UserError where the baseline diverged."""
+        return course_of(self._rule, self.finished())
+
+    def plan(self, *, in_advance: bool) -> PlannedRun | Wait | Decided:
+        """What to do now; `in_advance` as in `plan_run`.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        return self._plan(self.trials(), in_advance)
+
+    @_retryable
+    def claim(
+        self, owner: Owner, base_seed: int, wait: Callable[[], None], *, in_advance: bool = True
+    ) -> Claim | None:
+        """Takes the next run, or None where others took all that are needed.
+
+        Args:
+            owner: This process.
+            base_seed: The replicate's seed derives from it.
+            wait: Called while an earlier trial has not chosen; has to clear up dead ones.
+            in_advance: As in `plan_run`.
+        """
+        trial = self._study.ask()
+        try:
+            trial.set_user_attr(_OWNER, asdict(owner))
+            while any(_is_open(other) and other.number < trial.number for other in self.trials()):
+                wait()
+            return self._choose(trial, base_seed, in_advance)
+        except BaseException:
+            self.abandoned.add(trial.number)
+            self.fail(trial.number)
+            raise
+
+    def _choose(self, trial: optuna.Trial, base_seed: int, in_advance: bool) -> Claim | None:
+        others = [other for other in self.trials() if other.number != trial.number]
+        planned = self._plan(others, in_advance)
+        if not isinstance(planned, PlannedRun):
+            self.fail(trial.number)
+            return None
+        rule = self._rule
+        # Not by the sampler, which would look again, and perhaps see other runs.
+        self._storage.set_trial_param(
+            self._trial_id(trial.number),
+            PARAMETER,
+            planned.switch_percent,
+            FloatDistribution(rule.lowest_percent, rule.highest_percent),
+        )
+        seed = replicate_seed(base_seed, planned.replicate)
+        trial.set_user_attr("seed", seed)
+        if planned.is_speculative:
+            trial.set_user_attr("speculative", True)
+        # Last, as it tells the searchers that wait for this one to go on.
+        trial.set_user_attr(REPLICATE, planned.replicate)
+        return Claim(
+            trial.number, planned.switch_percent, planned.replicate, seed, planned.is_speculative
+        )
+
+    def _plan(self, trials: Sequence[FrozenTrial], in_advance: bool) -> PlannedRun | Wait | Decided:
+        return plan_run(
+            self._rule,
+            observations(trials, PARAMETER),
+            in_flight_runs(trials, PARAMETER),
+            in_advance=in_advance,
+        )
+
+    def _trial_id(self, number: int) -> int:
+        return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+
+    def is_running(self, number: int) -> bool:
+        """Whether nobody has finished this trial."""
+        return any(t.number == number and t.state == TrialState.RUNNING for t in self.trials())
+
+    @_retryable
+    def note_result(
+        self,
+        number: int,
+        diverged: bool,
+        training_seconds: float | None,
+        measured: Mapping[str, Any],
+    ) -> None:
+        """Goes with the value that will be told, so comes first; not after the trial's end."""
+        trial_id = self._trial_id(number)
+        try:
+            self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
+            self._storage.set_trial_user_attr(trial_id, MEASURED, dict(measured))
+            self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
+        except UpdateFinishedTrialError:
+            return  # another searcher was faster
+
+    @_retryable
+    def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
+        """Lets Optuna's tools, and `status`, see how accurate a run under way is; not a result."""
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for lost
+            self._storage.set_trial_intermediate_value(
+                self._trial_id(number), evaluation.worker_step, evaluation.accuracy
+            )
+
+    def complete(self, number: int, accuracy: float) -> None:
+        """Tells the accuracy, if nobody has finished the trial."""
+        self._tell(number, float(accuracy), TrialState.COMPLETE)
+
+    def fail(self, number: int) -> None:
+        """Tells that the run has to be made again, if nobody has finished the trial."""
+        self._tell(number, None, TrialState.FAIL)
+
+    @_retryable
+    def _tell(self, number: int, value: float | None, state: TrialState) -> None:
+        try:
+            self._study.tell(number, value, state=state, skip_if_finished=True)
+        except UpdateFinishedTrialError:
+            return  # another searcher was faster
+
+
+def _has_chosen(trial: FrozenTrial) -> bool:
+    """Whether a trial has its setting and replicate."""
+    return REPLICATE in trial.user_attrs
+
+
+def owner_of(trial: FrozenTrial) -> Owner | None:
+    """The process that asked for a trial, where it lived long enough to say so."""
+    content = trial.user_attrs.get(_OWNER)
+    return Owner(**content) if isinstance(content, dict) else None
+
+
+def _is_open(trial: FrozenTrial) -> bool:
+    return trial.state == TrialState.RUNNING and not _has_chosen(trial)

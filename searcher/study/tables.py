@@ -1,0 +1,183 @@
+"""Optuna's part of the database: making it, mending it, opening it.
+
+Optuna makes its tables statement by statement, and SQLite commits each on its own: a kill in
+between would leave a table without its index for good, as Optuna makes no index of a table that is
+there. So on SQLite they are made here, in one transaction, by the statements that Optuna uses.
+"""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import RDBStorage
+
+from syncswitch.storage.database.inspection import driver_url, parse_url, shown, sqlite_path
+from syncswitch.storage.errors import DatabaseError, one_line
+
+__all__ = ["missing_study_tables", "open_storage", "readable", "upgrade_study_tables"]
+
+_OPEN_ATTEMPTS = 5
+_BUSY_SECONDS = 60.0
+
+# Without the index on their names each start makes a study anew, which nobody then finds.
+_RENAME_DUPLICATES = """
+UPDATE studies SET study_name = study_name || ' (duplicate ' || study_id || ')'
+WHERE study_id IN (
+    SELECT study_id FROM (
+        SELECT study_id, row_number() OVER (
+            PARTITION BY study_name
+            ORDER BY (SELECT count(*) FROM trials WHERE trials.study_id = studies.study_id) DESC,
+                study_id
+        ) AS place FROM studies
+    ) WHERE place > 1
+)
+"""
+
+
+@contextmanager
+def readable(url: str) -> Iterator[None]:
+    """Names what Optuna cannot make sense of.
+
+    Raises:
+        DatabaseError: A value in Optuna's tables is no JSON, or none of those that it may be.
+    """
+    try:
+        yield
+    except (ValueError, LookupError) as error:
+        raise DatabaseError(
+            f"Optuna's tables in {shown(url)} hold a value that cannot be read"
+            f" ({one_line(error)}); restore the database from a copy"
+        ) from error
+
+
+def open_storage(url: str, *, check: bool = True) -> RDBStorage:
+    """Optuna's part of the database; made where it is not there.
+
+    Args:
+        url: Of the database.
+        check: Whether it must have the version of the installed Optuna.
+
+    Raises:
+        DatabaseError: It cannot be made, or is of another version.
+    """
+    path = sqlite_path(parse_url(url))
+    arguments: dict[str, Any] = (
+        {"pool_pre_ping": True} if path is None else {"connect_args": {"timeout": _BUSY_SECONDS}}
+    )
+    for attempt in range(_OPEN_ATTEMPTS):
+        try:
+            if path is not None:
+                _complete(path, rename_duplicates=False)
+            return RDBStorage(
+                driver_url(url), engine_kwargs=arguments, skip_compatibility_check=not check
+            )
+        except RuntimeError as error:
+            raise DatabaseError(
+                f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
+                f" {optuna.__version__}; run: syncswitch-search db upgrade"
+            ) from error
+        except sqlite3.IntegrityError as error:
+            raise DatabaseError(
+                f"Optuna's tables in {shown(url)} were not made to their end, and hold several"
+                f" studies of one name; run `syncswitch-search db upgrade --storage {shown(url)}`"
+                " (copy the database first)"
+            ) from error
+        except Exception as error:
+            # Two searchers that start at once both try to make Optuna's tables, and one loses with
+            # whatever error its driver has for it.
+            if attempt + 1 == _OPEN_ATTEMPTS:
+                raise DatabaseError(
+                    f"Optuna cannot use the database {shown(url)}:"
+                    f" {type(error).__name__}; check its permissions, free space and server"
+                ) from error
+            time.sleep(0.2 * (attempt + 1))
+    raise AssertionError("unreachable")
+
+
+def upgrade_study_tables(url: str) -> list[str]:
+    """Brings Optuna's tables to the version of the installed Optuna, and adds what they lack.
+
+    Of several studies of one name, the one with the most trials keeps it.
+
+    Returns:
+        Tables and indexes that a killed process had left out.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    missing = missing_study_tables(url)
+    path = sqlite_path(parse_url(url))
+    if path is not None:
+        _complete(path, rename_duplicates=True)
+    storage = open_storage(url, check=False)
+    if storage.get_current_version() != storage.get_head_version():
+        storage.upgrade()
+    return missing
+
+
+def missing_study_tables(url: str) -> list[str]:
+    """Tables and indexes of Optuna's that were not made; only reads.
+
+    None are missing where there are none at all: a search makes them. A server makes all or none.
+    """
+    path = sqlite_path(parse_url(url))
+    if path is None:
+        return []
+    try:
+        with _transaction(path, "DEFERRED") as connection:
+            missing = _missing(connection)
+    except sqlite3.Error as error:
+        raise DatabaseError(f"cannot read the database {path}: {one_line(error)}") from error
+    return [] if len(missing) == len(_newest()[1]) else list(missing)
+
+
+def _complete(path: Path, *, rename_duplicates: bool) -> None:
+    """Makes the tables and indexes that are not there: all of them, or none."""
+    with _transaction(path, "DEFERRED") as connection:
+        if not _missing(connection):
+            return
+    with _transaction(path, "IMMEDIATE") as connection:
+        missing = _missing(connection)  # others may have been faster
+        is_table = {name: sql.startswith("CREATE TABLE") for name, sql in missing.items()}
+        for name in (name for name in missing if is_table[name]):
+            connection.execute(missing[name])
+        if rename_duplicates:
+            connection.execute(_RENAME_DUPLICATES)
+        for name in (name for name in missing if not is_table[name]):
+            connection.execute(missing[name])
+
+
+def _missing(connection: sqlite3.Connection) -> dict[str, str]:
+    """The statements that make what is not there, by the name of what they make."""
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    revision, statements = _newest()
+    if "alembic_version" in there:
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        if found is not None and found[0] != revision:
+            return {}  # what belongs there, the Optuna of that version knows
+    return {name: sql for name, sql in statements.items() if name not in there}
+
+
+@functools.cache
+def _newest() -> tuple[str, dict[str, str]]:
+    """The revision of the installed Optuna's tables, and the statements that make them."""
+    storage = RDBStorage("sqlite://")
+    with storage.engine.connect() as connection:
+        query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        statements = {row.name: row.sql for row in connection.exec_driver_sql(query)}
+    revision = storage.get_head_version()
+    storage.engine.dispose()
+    return revision, statements
+
+
+@contextmanager
+def _transaction(path: Path, kind: str) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None)) as connection:
+        connection.execute(f"BEGIN {kind}")
+        yield connection
+        connection.execute("COMMIT")

@@ -1,0 +1,1 @@
+"""What people read about policies and searches, and the command lines that go with it; pure."""

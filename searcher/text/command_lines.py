@@ -1,0 +1,140 @@
+"""The command lines that use a policy, and that made a search, as words."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.registry import STRATEGIES
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records import RunConditions, WorkloadIdentity
+from syncswitch.trainers.replay.recording import REPLAY
+
+if TYPE_CHECKING:
+    from syncswitch.storage.trials.store import SearchInfo
+
+__all__ = ["is_loadable", "replay_words", "search_words", "use_words"]
+
+_FLAGS = ("share_prefix", "early_stop")
+_VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")
+
+
+def use_words(
+    identity: WorkloadIdentity,
+    loaded_from: str | None,
+    called: str,
+    version: int | None,
+    conditions: RunConditions,
+) -> list[str]:
+    """Trains with a policy; where that cannot be, what comes nearest to it.
+
+    Args:
+        identity: The job.
+        loaded_from: Normal form of how to load its workload; None for one that is built in.
+        called: What the user calls it.
+        version: Of the policy; None for the current one.
+        conditions: Under which it was found: it is for these.
+    """
+    fingerprint = identity.fingerprint[:12]
+    if identity.simulated_cluster is not None:
+        # On a real cluster it is another job, so the policy is tried there first.
+        policy = fingerprint if version is None else f"{fingerprint}@{version}"
+        return ["syncswitch-search", "evaluate", policy, called, *_as_found(conditions)]
+    if not is_loadable(loaded_from):
+        words = ["syncswitch-search", "policy", "export", fingerprint]
+        return [*words, *([] if version is None else ["--version", str(version)])]
+    words = ["syncswitch-run", loaded_from or called]
+    words += [] if version is None else ["--policy", str(version)]
+    if identity.workers != TrainerChoice.default_workers:
+        words += ["--workers", str(identity.workers)]
+    return [*words, *_as_found(conditions)]
+
+
+def search_words(
+    identity: WorkloadIdentity, called: str, search: SearchInfo, conditions: RunConditions
+) -> list[str] | None:
+    """Makes a search again, or goes on with it; options of the trainer itself are not known.
+
+    None for what `run` does not make, such as an evaluation.
+
+    Args:
+        identity: The job.
+        called: What the user calls it.
+        search: The search.
+        conditions: Under which its runs train.
+    """
+    if search.strategy not in STRATEGIES:
+        return None
+    protocols = f"{identity.first_protocol},{identity.second_protocol}"
+    # The kind may say more, for example `local/threads, 1 GPU`.
+    trainer = search.trainer.partition(",")[0].partition("/")[0]
+    words = ["syncswitch-search", "run", called, "--trainer", trainer]
+    words += ["--workers", str(identity.workers), "--protocols", protocols]
+    words += ["--strategy", search.strategy, "--settings", str(search.settings)]
+    words += ["--runs", str(search.runs), "--threshold", f"{search.threshold:g}"]
+    if search.target_accuracy is not None:
+        words += ["--target-accuracy", f"{search.target_accuracy!r}"]
+    words += ["--seed", str(search.base_seed)]
+    return [*words, *_rule_words(search.options), *_as_found(conditions)]
+
+
+def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> list[str] | None:
+    """Searches among recorded runs; the databases are not named yet.
+
+    None where not even the first two switch points of a search are recorded: a replay refuses what
+    is not.
+
+    Args:
+        identity: The job.
+        recorded: Settings of which there is a whole undisturbed run, in percent.
+    """
+    halvings = (100 / 2**n for n in range(AdaptiveRule().settings + 1))
+    settings = sum(1 for _ in itertools.takewhile(recorded.__contains__, halvings)) - 1
+    if settings < 1:
+        return None
+    words = ["syncswitch-search", "run", identity.name, "--trainer", REPLAY]
+    words += ["--workers", str(identity.workers), "--protocols"]
+    words += [f"{identity.first_protocol},{identity.second_protocol}"]
+    return [*words, "--settings", str(settings)]
+
+
+def is_loadable(loaded_from: str | None) -> bool:
+    """Whether there is something to train; an imported job is only a name."""
+    from syncswitch.trainers.job.workload import find_module
+
+    if loaded_from is not None:
+        try:
+            find_module(loaded_from)
+        except WorkloadError:
+            return False
+    return True
+
+
+def _rule_words(options: Any) -> list[str]:
+    words = []
+    for name in _FLAGS:
+        if name in options:
+            dashed = name.replace("_", "-")
+            words.append(f"--{dashed}" if options[name] else f"--no-{dashed}")
+    if options.get("criterion") == "mean":
+        words += ["--criterion", "mean"]
+    if options.get("switch_points"):
+        words += ["--grid", ",".join(f"{percent:g}" for percent in options["switch_points"])]
+    for name in _VALUES:
+        if options.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", f"{options[name]:g}"]
+    return [*words, *(["--warm-start"] if options.get("related") else [])]
+
+
+def _as_found(conditions: RunConditions) -> list[str]:
+    """A policy is for the conditions under which it was found."""
+    usual = RunConditions()
+    words = []
+    if conditions.online != usual.online:
+        words += ["--online", conditions.online]
+    if conditions.switch_mechanism != usual.switch_mechanism:
+        words += ["--switch", conditions.switch_mechanism]
+    return words

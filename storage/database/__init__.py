@@ -1,0 +1,1 @@
+"""Opens databases: connections, transactions, migrations."""

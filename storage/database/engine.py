@@ -1,0 +1,285 @@
+"""Opens the database, and runs each operation on it as one transaction.
+
+Alembic is imported only where tables are made or changed: a lookup has to answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.database.connections import WRITER, new_engine, use_write_ahead_log
+from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
+from syncswitch.storage.database.inspection import (
+    REVISION,
+    Content,
+    check_sqlite_file,
+    content_of,
+    parse_url,
+    revision_of,
+    shown,
+    sqlite_path,
+)
+from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, one_line
+from syncswitch.storage.tables.trials import Base
+
+__all__ = [
+    "DEFAULT_URL",
+    "ENVIRONMENT_VARIABLE",
+    "RESTART_SECONDS",
+    "Database",
+    "examined",
+    "open_database",
+    "opened",
+    "upgrade_database",
+]
+
+
+RESTART_SECONDS = 120.0
+"""How long a server may be away; what a long run measured is worth the wait."""
+
+_ATTEMPTS = 4
+_ADVISORY_LOCK = 0x53594E43  # any number that all versions of this software share
+
+_T = TypeVar("_T")
+
+
+class Database:
+    """An open database whose tables have the current revision. A context manager.
+
+    Threads may share it; a process and its fork may not.
+
+    Attributes:
+        url: As given, password included.
+        engine: For reading; its transactions do not lock out writers.
+    """
+
+    def __init__(self, url: str, engine: Engine) -> None:
+        self.url = url
+        # So that all statements of a transaction see the same rows; on SQLite they always do.
+        is_server = engine.dialect.name == "postgresql"
+        snapshot = {"isolation_level": "REPEATABLE READ"} if is_server else {}
+        self.engine = engine.execution_options(**snapshot)
+        self._writer = engine.execution_options(**{WRITER: True})
+
+    @contextmanager
+    def session(self, *, read_only: bool = False) -> Iterator[Session]:
+        """One transaction: committed at the end, rolled back by an exception.
+
+        On SQLite a transaction that may write waits for the others from its start, as one that
+        starts by reading could find its snapshot out of date and would have to fail.
+
+        Raises:
+            SyncSwitchError: The database refused; the class says whether to try again.
+        """
+        engine = self.engine if read_only else self._writer
+        try:
+            with Session(engine, expire_on_commit=False) as session, session.begin():
+                yield session
+        except DBAPIError as error:
+            raise translated(error, shown(self.url)) from error
+        except (ValueError, TypeError) as error:  # of what turns columns into Python's values
+            raise DatabaseError(
+                f"{shown(self.url)} holds a value that cannot be read ({one_line(error)}); see"
+                f" `syncswitch-search db check --storage {shown(self.url)}`"
+            ) from error
+
+    def write(
+        self, operation: Callable[[Session], _T], *, patience_seconds: float = RESTART_SECONDS
+    ) -> _T:
+        """Runs an operation as one transaction, and anew in a new one after a passing fault.
+
+        Args:
+            operation: Called once or more; what it did before is rolled back, except that a
+                server may be lost after it committed. So repeating it must do no harm.
+            patience_seconds: How long to wait for a database that is busy or lost.
+
+        Raises:
+            SyncSwitchError: The database refused; the class says whether to try again.
+        """
+        deadline = time.monotonic() + patience_seconds
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                with self.session() as session:
+                    return operation(session)
+            except CollisionError as error:
+                if attempt >= _ATTEMPTS:  # by now the other writer is long done
+                    raise FatalError(str(error)) from error
+            except RetryableError:
+                if attempt >= _ATTEMPTS and time.monotonic() > deadline:
+                    raise
+            time.sleep(random.uniform(0.05, 0.2) * min(attempt, _ATTEMPTS))
+
+    def close(self) -> None:
+        """Closes all connections; may be called twice."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_database(url: str, *, create: bool) -> Database:
+    """Opens the database, and makes our tables in it if `create` and there are none.
+
+    Nothing is written to a database that is refused.
+
+    Args:
+        url: SQLAlchemy URL of a SQLite file or a PostgreSQL database.
+        create: Whether a missing file or missing tables are made.
+
+    Raises:
+        DatabaseError: It cannot be reached or read, or is foreign, older, newer or (without
+            `create`) missing.
+    """
+    content, engine = examined(url, may_create=create)
+    try:
+        if content is Content.OLDER:
+            raise DatabaseError(
+                f"{shown(url)} was made by an older syncswitch; run"
+                f" `syncswitch-search db upgrade --storage {shown(url)}` (copy the database first)"
+            )
+        if content is Content.NOTHING:
+            if not create:
+                raise DatabaseError(
+                    f"{shown(url)} holds no results of syncswitch yet;"
+                    f" `syncswitch-search run WORKLOAD` adds them"
+                )
+            _migrate(engine, shown(url))
+    except BaseException:
+        engine.dispose()
+        raise
+    return Database(url, engine)
+
+
+def opened(database: Database | str) -> AbstractContextManager[Database]:
+    """A database that is there, for functions that take it open or as its URL.
+
+    What was open stays open at the end.
+
+    Raises:
+        DatabaseError: As `open_database`.
+    """
+    if isinstance(database, str):
+        return open_database(database, create=False)
+    return nullcontext(database)
+
+
+def upgrade_database(url: str) -> str | None:
+    """Brings our tables to the current revision; does nothing where they have it.
+
+    Returns:
+        The revision they had; None where there were none.
+
+    Raises:
+        DatabaseError: It is missing, foreign or newer.
+    """
+    content, engine = examined(url, may_create=False)
+    try:
+        return REVISION if content is Content.CURRENT else _migrate(engine, shown(url))
+    finally:
+        engine.dispose()
+
+
+def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
+    """What a database holds, and an engine for it, which the caller disposes of.
+
+    Args:
+        url: As for `open_database`.
+        may_create: Whether a SQLite file may still be missing.
+
+    Raises:
+        DatabaseError: It cannot be reached or read, or is foreign or newer.
+    """
+    parsed = parse_url(url)
+    path = sqlite_path(parsed)
+    if path is not None:
+        check_sqlite_file(path, may_create=may_create)
+    engine = new_engine(parsed, url)
+    try:
+        with engine.connect() as connection:
+            return content_of(connection, shown(url)), engine
+    except DBAPIError as error:
+        engine.dispose()
+        if path is not None and not os.access(path.parent, os.W_OK):
+            raise DatabaseError(
+                f"cannot open the database {path}: SQLite has to write beside it even to read it,"
+                f" and {path.parent} cannot be written to; copy the file to a folder of your own"
+            ) from error
+        raise DatabaseError(
+            f"cannot open the database {shown(url)}: {reason(error)};"
+            f" check that it is whole and can be reached, or name another with --storage URL"
+        ) from error
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def _migrate(engine: Engine, place: str) -> str | None:
+    """Makes or upgrades the tables; of several processes that try, one does and the others wait.
+
+    Returns:
+        The revision that they had when it was this one's turn.
+    """
+    from syncswitch.storage.database import migrations
+
+    try:
+        if engine.dialect.name == "sqlite":
+            use_write_ahead_log(engine)
+        with _migration(engine) as connection:
+            found = revision_of(connection)
+            if content_of(connection, place) is not Content.CURRENT:
+                migrations.upgrade(connection, place)
+            return found
+    except DBAPIError as error:
+        raise translated(error, place) from error
+
+
+@contextmanager
+def _migration(engine: Engine) -> Iterator[Connection]:
+    """A transaction that no other migration shares."""
+    with engine.execution_options(**{WRITER: True}).connect() as connection:
+        if engine.dialect.name == "postgresql":
+            with connection.begin():
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+                yield connection
+            return
+        # SQLite makes a changed table anew, which would take the rows that refer to it along.
+        # It heeds this between transactions alone, and for this connection alone: nobody else may
+        # get it, so it is closed afterwards instead of pooled.
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute("PRAGMA foreign_keys=OFF")
+        connection.detach()
+        with connection.begin():
+            yield connection
+            _check_references(connection)
+
+
+def _check_references(connection: Connection) -> None:
+    for table in Base.metadata.tables:  # of Optuna's it is not for us to complain
+        lost = connection.exec_driver_sql(f"PRAGMA foreign_key_check({table})").first()
+        if lost is not None:
+            raise FatalError(
+                f"a row of {lost[0]} refers to one of {lost[2]} that is not there; nothing was"
+                f" changed: restore the database from a copy, or delete such rows"
+            )

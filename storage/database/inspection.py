@@ -1,0 +1,272 @@
+"""Says what a database URL leads to, before anything is written there."""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine, inspect, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
+
+from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.tables.trials import TABLE_PREFIX
+
+__all__ = [
+    "REVISION",
+    "VERSION_TABLE",
+    "Content",
+    "check_sqlite_file",
+    "content_of",
+    "driver_url",
+    "holds_nothing",
+    "holds_studies",
+    "is_same_database",
+    "parse_url",
+    "revision_of",
+    "shown",
+    "sqlite_path",
+]
+
+REVISION = "0008"
+"""The revision of the tables that this version of the software reads and writes."""
+
+VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
+
+_OPTUNA_TABLES = frozenset(
+    {
+        "alembic_version",
+        "studies",
+        "study_directions",
+        "study_system_attributes",
+        "study_user_attributes",
+        "trial_heartbeats",
+        "trial_intermediate_values",
+        "trial_params",
+        "trial_system_attributes",
+        "trial_user_attributes",
+        "trial_values",
+        "trials",
+        "version_info",
+    }
+)
+_OPTUNA_ALWAYS = frozenset({"version_info", "studies", "trials"})
+_SQLITE_HEADER = b"SQLite format 3\x00"
+_PLAIN_PATH = r"[\w./~+-]+"
+_SECRET = r"(?i)([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*"
+_ALLOWED = "allowed: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+class Content(enum.Enum):
+    """What a database holds, for us."""
+
+    NOTHING = "no tables, or Optuna's alone"
+    OLDER = "our tables as an older version of the software made them"
+    CURRENT = "our tables"
+
+
+def parse_url(url: str) -> URL:
+    """Parses a database URL.
+
+    Raises:
+        DatabaseError: It is no URL, or of a kind that cannot hold a search.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        if re.fullmatch(_PLAIN_PATH, url):
+            hint = f"; for a file write sqlite:///{url}"
+            raise DatabaseError(f"{url!r} is not a database URL; {_ALLOWED}{hint}") from error
+        # Not from the error, which may quote the password.
+        raise DatabaseError(f"{shown(url)} cannot be read as a URL; {_ALLOWED}") from None
+    if parsed.get_backend_name() == "postgres":  # as hosting providers print it
+        parsed = parsed.set(drivername=parsed.drivername.replace("postgres", "postgresql", 1))
+    kind = parsed.get_backend_name()
+    if kind not in {"sqlite", "postgresql"}:
+        raise DatabaseError(f"{shown(url)}: databases of kind {kind!r} do not work; {_ALLOWED}")
+    if kind == "sqlite":
+        name = parsed.database or ":memory:"
+        if name == ":memory:" or name.startswith("file:"):
+            raise DatabaseError(
+                f"{shown(url)}: a search needs a database file that its processes can share;"
+                f" give a plain path, for example sqlite:///syncswitch.db"
+            )
+        if parsed.query or "\0" in name:
+            raise DatabaseError(
+                f"{shown(url)!r} has options, or a character that no file has in its name;"
+                f" allowed: sqlite:///FILE alone"
+            )
+    elif _is_doubtful(parsed):
+        raise DatabaseError(
+            f"{shown(url)} has an @ or a = in its host or database; {_ALLOWED}; write %40 for an @"
+            " of the password, and a ? before options"
+        )
+    # Without a driver's name SQLAlchemy would choose one by its own version.
+    is_plain = parsed.drivername == "postgresql"
+    return parsed.set(drivername="postgresql+psycopg") if is_plain else parsed
+
+
+def driver_url(url: str) -> str:
+    """The URL as SQLAlchemy and Optuna need it: with the driver's name, password included."""
+    return parse_url(url).render_as_string(hide_password=False)
+
+
+def shown(url: str) -> str:
+    """The URL without its secrets; nothing of one in which they cannot be told from the rest."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return "the database URL (not shown, as it may hold a password)"
+    if sqlite_path(parsed) is None and _is_doubtful(parsed):
+        return f"{parsed.drivername}://***"
+    return re.sub(_SECRET, r"\1***", parsed.render_as_string(hide_password=True))
+
+
+def _is_doubtful(url: URL) -> bool:
+    """Whether what SQLAlchemy takes for the host or the database may hold a password."""
+    return bool({"@", "="} & {*(url.host or ""), *(url.database or "")})
+
+
+def sqlite_path(url: URL) -> Path | None:
+    """The file of a SQLite URL; None for a server."""
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def is_same_database(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same file, or to the same database of a server.
+
+    Raises:
+        DatabaseError: One is no URL of a database that can hold a search.
+    """
+    return _place(parse_url(one)) == _place(parse_url(other))
+
+
+def _place(url: URL) -> tuple[object, ...]:
+    path = sqlite_path(url)
+    if path is not None:
+        return (path.resolve(),)
+    # What is not said is PostgreSQL's default; the user and the driver do not matter.
+    host = url.host or url.query.get("host") or "localhost"
+    return (host, url.port or 5432, url.database or url.username)
+
+
+def check_sqlite_file(path: Path, *, may_create: bool) -> None:
+    """Refuses a path that holds, or can hold, no SQLite database; opens it for reading alone.
+
+    Raises:
+        DatabaseError: Missing, a directory, unreadable, or not a SQLite file.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(_SQLITE_HEADER))
+    except FileNotFoundError as error:
+        if not may_create:
+            raise DatabaseError(
+                f"no database at {path}; `syncswitch-search run WORKLOAD` makes one,"
+                f" or name another with --storage URL or SYNCSWITCH_STORAGE"
+            ) from error
+        if not path.parent.is_dir():
+            raise DatabaseError(
+                f"cannot create the database {path}: there is no directory {path.parent};"
+                f" create it with `mkdir -p {path.parent}`"
+            ) from error
+        return
+    except IsADirectoryError as error:
+        raise DatabaseError(
+            f"{path} is a directory, not a database; name a file, for example {path}/syncswitch.db"
+        ) from error
+    except OSError as error:
+        raise DatabaseError(
+            f"cannot read the database {path}: {error.strerror or error};"
+            f" make it readable, or name another with --storage URL"
+        ) from error
+    # SQLite itself takes an empty file for an empty database.
+    if header and header != _SQLITE_HEADER:
+        raise DatabaseError(
+            f"{path} is not a SQLite database (it starts with {header[:16]!r});"
+            f" name another file with --storage URL"
+        )
+
+
+def holds_nothing(url: str) -> bool:
+    """Whether a database is still missing or empty for us; only reads.
+
+    False also where the database does not answer: opening it says why.
+
+    Raises:
+        DatabaseError: No database can be made there, or it belongs to another application.
+    """
+    parsed = parse_url(url)
+    path = sqlite_path(parsed)
+    if path is not None:
+        check_sqlite_file(path, may_create=True)
+        if not path.exists():
+            return True
+    try:
+        # Unlike a pool this keeps no connection open.
+        with create_engine(parsed, poolclass=NullPool).connect() as connection:
+            return content_of(connection, shown(url)) is Content.NOTHING
+    except (DBAPIError, ImportError, NoSuchModuleError):
+        return False
+
+
+def content_of(connection: Connection, place: str) -> Content:
+    """Reads what the database holds.
+
+    Args:
+        connection: To the database; only reads.
+        place: What messages call the database.
+
+    Raises:
+        DatabaseError: It belongs to another application, or to a newer version of this one.
+    """
+    # One look: between two, another process may make the tables.
+    tables = set(inspect(connection).get_table_names())
+    if VERSION_TABLE not in tables:
+        if tables and not _is_optunas(connection, tables):
+            foreign = sorted(tables - _OPTUNA_TABLES) or sorted(tables)
+            raise DatabaseError(
+                f"{place} holds tables of another application ({_some(foreign)}); allowed: an empty"
+                f" database, or one of syncswitch or Optuna; name another with --storage URL"
+            )
+        return Content.NOTHING
+    revision = revision_of(connection) or "none"
+    if revision == REVISION:
+        return Content.CURRENT
+    if revision.isdigit() and int(revision) < int(REVISION):
+        return Content.OLDER
+    if revision.isdigit():
+        raise DatabaseError(
+            f"{place} has schema revision {revision}, made by a newer syncswitch; this version"
+            f" allows {REVISION}: upgrade syncswitch, or name another database with --storage URL"
+        )
+    raise DatabaseError(
+        f"{place} has schema revision {revision!r}, which no version of syncswitch makes; this"
+        f" version allows {REVISION}: restore the database, or name another with --storage URL"
+    )
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision of our tables, `none` where nobody says it; None where there are no tables."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
+    return str(found[0]) if len(found) == 1 else "none"
+
+
+def holds_studies(connection: Connection) -> bool:
+    """Whether Optuna's tables are there."""
+    return set(inspect(connection).get_table_names()) >= _OPTUNA_ALWAYS
+
+
+def _is_optunas(connection: Connection, tables: set[str]) -> bool:
+    """Whether these are Optuna's tables alone; another application may have `trials`, too."""
+    if not _OPTUNA_ALWAYS <= tables <= _OPTUNA_TABLES:
+        return False
+    return "study_name" in {column["name"] for column in inspect(connection).get_columns("studies")}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

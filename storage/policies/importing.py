@@ -1,0 +1,158 @@
+"""Takes timing policies of other databases, from policy files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+
+from sqlalchemy import String, select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import PolicyFile, job_mismatch
+from syncswitch.storage.policies.rows import (
+    CURRENT,
+    add_version,
+    point,
+    read_policies,
+)
+from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.tables.trials import (
+    Base,
+    EvidenceRow,
+    PolicyAliasRow,
+    PolicyRow,
+    WorkloadRow,
+)
+from syncswitch.storage.trials.workloads import lock_workload, registered_workload, workload_row
+
+__all__ = ["ImportedPolicy", "import_policies"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPolicy:
+    """What became of one file.
+
+    Attributes:
+        policy: The policy as it is in this database now.
+        is_new: False where it was there already.
+        current_version: Which version of its workload is current now.
+        identity: The workload that it was found for.
+    """
+
+    policy: TimingPolicy
+    is_new: bool
+    current_version: int
+    identity: WorkloadIdentity
+
+
+def import_policies(
+    database: Database, files: Sequence[PolicyFile], *, make_current: bool = False
+) -> list[ImportedPolicy]:
+    """Adds each file's policy as the next version of its workload: all of them, or none.
+
+    A policy is known again by its fingerprint, study and time of creation; one that is there
+    already stays as it is. A workload that is unknown is registered, one that is known keeps its
+    name and reference.
+
+    Args:
+        database: Takes them.
+        files: In the order in which versions are given.
+        make_current: Points `current` at each of them; otherwise only where there is none.
+
+    Raises:
+        PolicyError: A file of version 1 is for an unknown workload, or a policy that is there says
+            something else.
+    """
+    for file in files:
+        _check_texts(file)
+
+    def operation(session: Session) -> list[ImportedPolicy]:
+        # In one order, so that two imports cannot wait for each other.
+        identities = {
+            file.policy.fingerprint: _register_and_lock(session, file)
+            for file in sorted(files, key=lambda file: file.policy.fingerprint)
+        }
+        added = [_add(session, file, make_current) for file in files]
+        return [
+            ImportedPolicy(
+                policy,
+                is_new,
+                _current(session, policy.fingerprint) or policy.version,
+                identities[policy.fingerprint],
+            )
+            for policy, is_new in added
+        ]
+
+    return database.write(operation)
+
+
+def _check_texts(file: PolicyFile) -> None:
+    """Refuses what no column takes: SQLite would, but PostgreSQL would not."""
+    values: list[tuple[type[Base], dict[str, object]]] = [(PolicyRow, asdict(file.policy))]
+    values += [(EvidenceRow, asdict(run)) for run in file.policy.evidence]
+    if file.workload is not None:
+        identity, reference = asdict(file.workload.identity), file.workload.reference
+        values.append((WorkloadRow, {**identity, "reference": reference}))
+    for table, row in values:
+        for column in table.__table__.columns:
+            text = row.get(column.name)
+            if not isinstance(column.type, String) or not isinstance(text, str):
+                continue
+            longest = column.type.length
+            if "\0" in text or (longest is not None and len(text) > longest):
+                raise PolicyError(
+                    f"policy file {file.path}: {column.name} {text[:40]!r} has {len(text)}"
+                    f" characters; allowed: {longest or 'any number'}, none of them NUL"
+                )
+
+
+def _register_and_lock(session: Session, file: PolicyFile) -> WorkloadIdentity:
+    """The workload of a policy, which is known then, and locked."""
+    fingerprint = file.policy.fingerprint
+    row = lock_workload(session, fingerprint)
+    if row is None:
+        if file.workload is None:
+            raise PolicyError(
+                f"policy file {file.path} is of schema version 1, which does not describe its"
+                f" workload, and workload {fingerprint[:12]} is not in this database; export it"
+                f" again with this version of syncswitch"
+            )
+        row = workload_row(file.workload)
+        session.add(row)
+        session.flush()
+    identity = registered_workload(row).identity
+    mismatch = job_mismatch(file.policy, identity)
+    if mismatch:
+        raise PolicyError(f"policy file {file.path} was altered: {mismatch}")
+    return identity
+
+
+def _add(session: Session, file: PolicyFile, make_current: bool) -> tuple[TimingPolicy, bool]:
+    """The policy as it is in the database, and whether it is new there."""
+    fingerprint = file.policy.fingerprint
+    created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
+    query = select(PolicyRow).where(
+        PolicyRow.fingerprint == fingerprint,
+        PolicyRow.study == file.policy.study,
+        PolicyRow.created_at == created_at,
+    )
+    there = [policy for _, policy in read_policies(session, query)]
+    policy = there[0] if there else add_version(session, file.policy, datetime.now(timezone.utc))
+    stated = replace(file.policy, version=policy.version, created_at=created_at.isoformat())
+    if policy != stated:
+        raise PolicyError(
+            f"policy file {file.path} was altered: its policy is in this database already, as"
+            f" version {policy.version} of workload {fingerprint[:12]}, and says something else;"
+            f" see `syncswitch-search policy diff {fingerprint[:12]}@{policy.version} {file.path}`"
+        )
+    if make_current or _current(session, fingerprint) is None:
+        point(session, fingerprint, CURRENT, policy.version)
+    return policy, not there
+
+
+def _current(session: Session, fingerprint: str) -> int | None:
+    alias = session.get(PolicyAliasRow, (fingerprint, CURRENT))
+    return None if alias is None else alias.version

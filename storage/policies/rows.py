@@ -1,0 +1,128 @@
+"""Timing policies as rows, and back; and the turns that writers take."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.tables.trials import EvidenceRow, PolicyAliasRow, PolicyRow
+
+__all__ = [
+    "CURRENT",
+    "EvidenceTrial",
+    "PolicyEntry",
+    "add_version",
+    "last_version",
+    "point",
+    "read_policies",
+]
+
+CURRENT = "current"
+"""The alias that `publish` moves to each new version."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """A policy as the registry keeps it.
+
+    Attributes:
+        policy: The policy.
+        aliases: That point at it, in alphabetical order.
+        imported_at: ISO 8601, UTC; None where a search in this database published it.
+        identity: The workload that it was found for.
+    """
+
+    policy: TimingPolicy
+    aliases: tuple[str, ...]
+    imported_at: str | None
+    identity: WorkloadIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceTrial:
+    """What the database still has of a trial that a policy rests on.
+
+    Attributes:
+        trial_id: Its number; None where it is not in this database.
+        agrees: Whether it is complete and measured what the policy says.
+    """
+
+    trial_id: int | None
+    agrees: bool
+
+
+def read_policies(session: Session, query: Select[Any]) -> list[tuple[PolicyRow, TimingPolicy]]:
+    """Rows with their records, newest first; times of creation are in UTC.
+
+    Args:
+        session: Reads.
+        query: Selects rows of policies.
+    """
+    newest_first = query.order_by(
+        PolicyRow.created_at.desc(), PolicyRow.version.desc(), PolicyRow.fingerprint
+    )
+    rows = session.scalars(newest_first).all()
+    evidence = _evidence(session, query) if rows else {}
+    return [(row, _policy(row, evidence.get((row.fingerprint, row.version), []))) for row in rows]
+
+
+def _evidence(session: Session, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
+    """By fingerprint and version; as plain rows, of which a registry may have 100,000."""
+    chosen = query.with_only_columns(PolicyRow.fingerprint, PolicyRow.version).subquery()
+    columns = [getattr(EvidenceRow, name) for name in Evidence.__dataclass_fields__]
+    statement = (
+        select(EvidenceRow.fingerprint, EvidenceRow.version, *columns)
+        .join(
+            chosen,
+            (chosen.c.fingerprint == EvidenceRow.fingerprint)
+            & (chosen.c.version == EvidenceRow.version),
+        )
+        .order_by(EvidenceRow.position)
+    )
+    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
+    for fingerprint, version, *values in session.execute(statement):
+        found[fingerprint, version].append(Evidence(*values))
+    return found
+
+
+def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
+    content = {
+        name: getattr(row, name) for name in TimingPolicy.__dataclass_fields__ if name != "evidence"
+    }
+    content["created_at"] = row.created_at.isoformat()
+    return TimingPolicy(evidence=tuple(evidence), **content)
+
+
+def last_version(session: Session, fingerprint: str) -> int:
+    """The highest version; 0 where there is none."""
+    query = select(func.max(PolicyRow.version)).where(PolicyRow.fingerprint == fingerprint)
+    return session.scalar(query) or 0
+
+
+def add_version(
+    session: Session, policy: TimingPolicy, imported_at: datetime | None = None
+) -> TimingPolicy:
+    """Adds the next version of a workload that is locked, and returns it."""
+    content = {name: getattr(policy, name) for name in TimingPolicy.__dataclass_fields__}
+    content["version"] = last_version(session, policy.fingerprint) + 1
+    content["created_at"] = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
+    content["software"] = dict(policy.software)
+    content["evidence"] = [
+        EvidenceRow(position=position, **asdict(evidence))
+        for position, evidence in enumerate(policy.evidence)
+    ]
+    row = PolicyRow(imported_at=imported_at, **content)
+    session.add(row)
+    session.flush()  # aliases refer to this row
+    return _policy(row, list(policy.evidence))
+
+
+def point(session: Session, fingerprint: str, alias: str, version: int) -> None:
+    """Points an alias at a version that is there."""
+    session.merge(PolicyAliasRow(fingerprint=fingerprint, alias=alias, version=version))

@@ -1,0 +1,144 @@
+"""How accuracy grew: every evaluation with what to group it by, and when a target was reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from sqlalchemy import Select, func, literal, select
+from sqlalchemy.types import Double
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import EvaluationRow
+from syncswitch.storage.trials.forks import inherited_accuracy_seconds
+
+__all__ = [
+    "RUN_KEYS",
+    "AccuracyTime",
+    "EvaluationFacts",
+    "RunKeys",
+    "accuracy_times",
+    "evaluations",
+]
+
+_FACTS = TRIAL_FACTS.c
+
+
+class RunKeys:
+    """What to group the rows of runs by: runs are comparable where all but the first agree."""
+
+    trial_id: Annotated[int, "number of the trial in this database"]
+    workload: Annotated[str, "name of the workload"]
+    workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
+    setting_percent: Annotated[float | None, "setting the run counts for; null if for none"]
+    switch_percent: Annotated[float, "percent of W in the first protocol"]
+    replicate: Annotated[int, "number of this repeat of the setting"]
+    online: Annotated[str, "online policy: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "how it switched: hot or restart"]
+    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
+
+
+class EvaluationFacts(RunKeys):
+    """The columns of `evaluations`: one row per test of a model.
+
+    A test belongs to the run that made it: the curve of a fork begins where it left its parent.
+    """
+
+    worker_step: Annotated[int, "worker-steps done"]
+    elapsed_seconds: Annotated[float, "training time so far, a fork's prefix included"]
+    accuracy: Annotated[float, "test accuracy, 0 to 1"]
+    training_loss: Annotated[
+        float | None, "mean since the evaluation before; null where it was not a number"
+    ]
+
+
+class AccuracyTime(RunKeys):
+    """The columns of `accuracy_times`: one row per completed run."""
+
+    diverged: Annotated[bool, "whether it diverged"]
+    target_accuracy: Annotated[float, "as asked for, 0 to 1"]
+    time_to_accuracy_seconds: Annotated[
+        float | None,
+        "training time at the first evaluation at the target, in a fork's prefix or after;"
+        " null if never there",
+    ]
+    is_censored: Annotated[bool, "never at the target: it would take longer than was observed"]
+    observed_seconds: Annotated[
+        float | None, "the time to the target, or where censored the training time until the end"
+    ]
+
+
+RUN_KEYS = tuple(_FACTS[name] for name in RunKeys.__annotations__)
+"""The columns of `RunKeys`."""
+
+
+def evaluations(choice: TrialChoice) -> Select[Any]:
+    """Selects the evaluations of trials, each curve in the order of its worker-steps.
+
+    Raises:
+        UserError: The choice is impossible.
+    """
+    return (
+        select(
+            *RUN_KEYS,
+            EvaluationRow.worker_step,
+            EvaluationRow.elapsed_seconds,
+            EvaluationRow.accuracy,
+            EvaluationRow.training_loss,
+        )
+        .select_from(TRIAL_FACTS)
+        .join(EvaluationRow, EvaluationRow.trial_id == _FACTS.trial_id)
+        .where(*conditions(choice))
+        .order_by(_FACTS.trial_id, EvaluationRow.worker_step)
+    )
+
+
+def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
+    """Selects when each completed run first tested at an accuracy or above it.
+
+    The time of a fork counts from the start of the whole run. One that was stopped is censored at
+    its stop.
+
+    Args:
+        choice: Which trials.
+        target_accuracy: 0 to 1.
+
+    Raises:
+        UserError: The target or the choice is impossible.
+    """
+    if not 0 <= target_accuracy <= 1:
+        raise UserError(f"target_accuracy is {target_accuracy}; allowed: 0 to 1, for example 0.9")
+    chosen = (_FACTS.state == "complete", *conditions(choice))
+    inherited = inherited_accuracy_seconds(select(_FACTS.trial_id).where(*chosen), target_accuracy)
+    own_seconds = (
+        select(func.min(EvaluationRow.elapsed_seconds))
+        .where(
+            EvaluationRow.trial_id == _FACTS.trial_id,
+            EvaluationRow.accuracy >= target_accuracy,
+        )
+        .scalar_subquery()
+    )
+    reached = (
+        select(
+            *RUN_KEYS,
+            _FACTS.diverged,
+            _FACTS.training_seconds,
+            func.coalesce(inherited.c.seconds, own_seconds).label("seconds"),
+        )
+        .select_from(TRIAL_FACTS)
+        .outerjoin(inherited, inherited.c.trial_id == _FACTS.trial_id)
+        .where(*chosen)
+        .cte()
+        .prefix_with("MATERIALIZED", dialect="postgresql")  # or it looks up each time thrice
+        .c
+    )
+    return select(
+        *(reached[column.name] for column in RUN_KEYS),
+        reached.diverged,
+        literal(target_accuracy, Double).label("target_accuracy"),
+        reached.seconds.label("time_to_accuracy_seconds"),
+        reached.seconds.is_(None).label("is_censored"),
+        func.coalesce(reached.seconds, reached.training_seconds).label("observed_seconds"),
+    ).order_by(reached.trial_id)

@@ -1,0 +1,114 @@
+"""The versions of all policies, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Annotated, Any
+
+from sqlalchemy import RowMapping, func, select
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.tables.trials import EvidenceRow, PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.trials.selection import is_workload
+
+__all__ = ["PolicyVersion", "policy_versions"]
+
+
+class PolicyVersion:
+    """The columns of `policy_versions`."""
+
+    fingerprint: Annotated[str, "of the workload on its cluster"]
+    version: Annotated[int, "1, 2, ... per fingerprint"]
+    aliases: Annotated[str, "names that point at it, with commas between; empty without one"]
+    workload: Annotated[str, "name of the workload when it was published"]
+    workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
+    total_worker_steps: Annotated[int, "W, length of the job"]
+    first_protocol: Annotated[str, "before the switch"]
+    second_protocol: Annotated[str, "after the switch"]
+    switch_percent: Annotated[float, "percent of W in the first protocol"]
+    target_accuracy: Annotated[float, "of the first protocol alone, or as given"]
+    threshold: Annotated[float, "beta, the accuracy that may be lost"]
+    mean_accuracy: Annotated[float | None, "measured at the switch point; null where no run was"]
+    training_seconds: Annotated[
+        float | None, "mean training time of a whole run there; null where no run was"
+    ]
+    baseline_seconds: Annotated[float | None, "the same with the first protocol alone"]
+    speed_up: Annotated[float | None, "baseline seconds over training seconds"]
+    speed_up_low: Annotated[
+        float | None, "lower end of its 90 % interval; null where too few runs were timed"
+    ]
+    speed_up_high: Annotated[float | None, "upper end of it"]
+    evidence_runs: Annotated[int, "trials that it rests on"]
+    strategy: Annotated[str, "rule that decided"]
+    criterion: Annotated[str, "kept: enough later runs lose at most beta; mean: their mean does"]
+    keep: Annotated[float | None, "so large a share is enough, or nearly that of the baseline"]
+    kept_share: Annotated[
+        float | None, "expected share of later runs that lose at most beta; null if not known"
+    ]
+    baseline_kept_share: Annotated[float | None, "the same of the first protocol alone"]
+    confidence: Annotated[
+        float | None,
+        "probability that the switch point is good; by `mean`, that it is the earliest acceptable",
+    ]
+    reason: Annotated[str | None, "why it is the first protocol alone; null where nobody said"]
+    study: Annotated[str, "search that found it"]
+    created_at: Annotated[datetime, "UTC"]
+    imported_at: Annotated[datetime | None, "UTC; null if a search of this database found it"]
+    software: Annotated[dict[str, str], "version by name of distribution"]
+
+
+def policy_versions(
+    database: Database, *, workload: str | None = None, fingerprint: str | None = None
+) -> list[dict[str, Any]]:
+    """Every version of every policy, by workload, cluster and version.
+
+    Args:
+        database: Holds the policies.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        fingerprint: The whole of it.
+    """
+    names = [name for name in PolicyVersion.__annotations__ if name in PolicyRow.__table__.c]
+    evidence_runs = (
+        select(func.count())
+        .where(
+            EvidenceRow.fingerprint == PolicyRow.fingerprint,
+            EvidenceRow.version == PolicyRow.version,
+        )
+        .scalar_subquery()
+    )
+    query = (
+        select(
+            *(PolicyRow.__table__.c[name] for name in names),
+            WorkloadRow.simulated_cluster,
+            evidence_runs.label("evidence_runs"),
+            PolicyAliasRow.alias,
+        )
+        .join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint)
+        .outerjoin(
+            PolicyAliasRow,
+            (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
+            & (PolicyAliasRow.version == PolicyRow.version),
+        )
+        .order_by(PolicyRow.fingerprint, PolicyRow.version)
+    )
+    if workload is not None:
+        query = query.where(is_workload(workload))
+    if fingerprint is not None:
+        query = query.where(PolicyRow.fingerprint == fingerprint)
+    with database.session(read_only=True) as session:
+        rows = session.execute(query).mappings().all()
+    return sorted(_versions(rows), key=lambda row: (row["workload"], row["workers"]))
+
+
+def _versions(rows: Sequence[RowMapping]) -> Iterator[dict[str, Any]]:
+    """One row per version, of rows that repeat for each of its aliases."""
+    for _, group in groupby(rows, key=lambda row: (row["fingerprint"], row["version"])):
+        same = list(group)
+        version = dict(same[0])
+        seconds, baseline = version["training_seconds"], version["baseline_seconds"]
+        version["aliases"] = ",".join(sorted(row["alias"] for row in same if row["alias"]))
+        version["speed_up"] = baseline / seconds if baseline and seconds else None
+        yield version

@@ -1,0 +1,33 @@
+"""Large results in blocks of rows, so that memory stays bounded however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Row, Select
+
+from syncswitch.storage.database.engine import Database
+
+__all__ = ["ROWS_AT_ONCE", "row_blocks"]
+
+ROWS_AT_ONCE = 10_000
+"""Of which a block takes a few megabytes."""
+
+
+def row_blocks(
+    database: Database, query: Select[Any], rows_at_once: int = ROWS_AT_ONCE
+) -> Iterator[Sequence[Row[Any]]]:
+    """The rows of a query in blocks; all of them are of the moment when the first was read.
+
+    The transaction is open until the last block was taken or the iterator is closed.
+
+    Args:
+        database: To read.
+        query: What.
+        rows_at_once: Rows of a block; the last one may be smaller. Without rows there is no block.
+    """
+    with database.session(read_only=True) as session:
+        # A server sends no more than this at a time, too. The connection itself gives plain rows.
+        options = {"yield_per": rows_at_once}
+        yield from session.connection().execute(query, execution_options=options).partitions()

@@ -1,0 +1,254 @@
+"""What the runs of each setting measured together: the database counts, adds and averages.
+
+Only completed runs count, and every mean is over those of them that did not diverge. Runs of all
+searches and imported runs count alike, once they have a setting. A run that was stopped early
+counts with the accuracy that it had by then, and with the time that all of it would have taken.
+Runs under different conditions (online policy, switch mechanism, injections) are kept apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sqlalchemy import ColumnElement, Select, case, func, select
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.queries.trial_filter import RunChoice, conditions
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["BASELINE_PERCENT", "SettingStatistics", "setting_statistics"]
+
+BASELINE_PERCENT = 100.0
+"""The first protocol alone."""
+
+_FACTS = TRIAL_FACTS.c
+# Squares of what is smaller come near the least number that there is.
+_LEAST = 1e-150
+_CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingStatistics:
+    """The completed runs of one setting of one workload, all under the same conditions.
+
+    Means are over those that did not diverge. Standard deviations are those of a sample (n - 1), so
+    unknown for a single run, and so is the confidence interval, which is Student's.
+    """
+
+    workload: Annotated[str, "name of the workload"]
+    fingerprint: Annotated[str, "of the workload on its cluster"]
+    workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
+    first_protocol: Annotated[str, "before the switch"]
+    second_protocol: Annotated[str, "after the switch"]
+    online: Annotated[str, "online policy: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "how the runs switched: hot or restart"]
+    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
+    setting_percent: Annotated[float, "the setting: percent of W in the first protocol"]
+    runs: Annotated[int, "completed runs"]
+    diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
+    stopped_runs: Annotated[int, "how many of the others were stopped early"]
+    mean_accuracy: Annotated[float | None, "mean converged accuracy, 0 to 1"]
+    sd_accuracy: Annotated[float | None, "its standard deviation between runs"]
+    lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval, from 0"]
+    upper_accuracy: Annotated[float | None, "upper end of it, to 1"]
+    mean_final_accuracy: Annotated[float | None, "mean accuracy of the last evaluation, 0 to 1"]
+    mean_training_seconds: Annotated[
+        float | None,
+        "mean training time of whole runs: prefixes of forks included, and of stopped runs what"
+        " they would have taken",
+    ]
+    sd_training_seconds: Annotated[float | None, "its standard deviation between runs"]
+    mean_paid_seconds: Annotated[float | None, "mean training time that the runs paid themselves"]
+    mean_switch_overhead_seconds: Annotated[
+        float | None, "mean time of the switch, of the runs that made it themselves"
+    ]
+    target_accuracy: Annotated[
+        float | None, "that the runs were to reach; null where unknown or not the same for all"
+    ]
+    mean_time_to_accuracy_seconds: Annotated[
+        float | None, "mean time to that target, of the runs that reached it"
+    ]
+    censored_runs: Annotated[int | None, "how many had not reached it when they ended"]
+    speed_up: Annotated[
+        float | None,
+        "mean training time of the first protocol alone (setting 100), under the same conditions,"
+        " over this one's",
+    ]
+
+
+def setting_statistics(
+    database: Database, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
+) -> list[SettingStatistics]:
+    """Statistics of every setting, by workload and cluster, the longest first protocol first.
+
+    Args:
+        database: Holds the trials.
+        confidence: Of the intervals, between 0 and 1.
+        **choice: Which runs (see `RunChoice`); also those of the baseline.
+
+    Raises:
+        UserError: The confidence or the choice is impossible.
+    """
+    if not 0 < confidence < 1:
+        raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
+    counting = [
+        _FACTS.state == "complete",
+        _FACTS.setting_percent.is_not(None),
+        *conditions(choice, RunChoice),
+    ]
+    with database.session(read_only=True) as session:
+        sums = [dict(row) for row in session.execute(_sums(counting)).mappings()]
+    baselines = {
+        _comparable(row): row["mean_training_seconds"]
+        for row in sums
+        if row["setting_percent"] == BASELINE_PERCENT
+    }
+    settings = [_statistics(row, baselines.get(_comparable(row)), confidence) for row in sums]
+    return sorted(settings, key=_place)
+
+
+def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (row["fingerprint"], *(row[column.name] for column in _CONDITIONS))
+
+
+def _place(setting: SettingStatistics) -> tuple[Any, ...]:
+    """Under the conditions that are the default first."""
+    conditions = (
+        (setting.injections is not None, setting.injections or ""),
+        (setting.online != "none", setting.online),
+        (setting.switch_mechanism != "hot", setting.switch_mechanism),
+    )
+    workload = (setting.workload, setting.workers, setting.fingerprint)
+    return (*workload, *conditions, -setting.setting_percent)
+
+
+def _half_width(runs: int, standard_deviation: float, confidence: float) -> float:
+    """Half of the confidence interval of a mean of two or more runs (Student's t)."""
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(runs - 1, (1 + confidence) / 2))
+    return quantile * standard_deviation / math.sqrt(runs)
+
+
+def _statistics(
+    row: dict[str, Any],
+    baseline_seconds: float | None,
+    confidence: float,
+) -> SettingStatistics:
+    measured = row["runs"] - row["diverged_runs"]
+    mean, seconds = row["mean_accuracy"], row["mean_training_seconds"]
+    sd = _deviation(row.pop("squared_accuracy"), row.pop("surplus_accuracy"), measured)
+    sd_seconds = _deviation(
+        row.pop("squared_seconds"), row.pop("surplus_seconds"), row.pop("timed_runs")
+    )
+    half = None if sd is None else _half_width(measured, sd, confidence)
+    if row.pop("lowest_target_accuracy") != row["target_accuracy"]:
+        row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
+    if row["target_accuracy"] is None:
+        row["censored_runs"] = None
+    return SettingStatistics(
+        sd_accuracy=sd,
+        # An accuracy lies between 0 and 1, whatever the interval of few runs.
+        lower_accuracy=None if half is None else max(0.0, mean - half),
+        upper_accuracy=None if half is None else min(1.0, mean + half),
+        sd_training_seconds=sd_seconds,
+        speed_up=baseline_seconds / seconds if baseline_seconds and seconds else None,
+        **row,
+    )
+
+
+def _deviation(squares: float | None, surplus: float | None, count: int) -> float | None:
+    """Of a sample, from the squared distances to its rounded mean, and the distances' sum.
+
+    With an exact mean that sum would be 0; it takes the rounding of the mean out of the squares.
+    """
+    if squares is None or surplus is None or count < 2:
+        return None
+    return math.sqrt(max(0.0, squares - surplus * surplus / count) / (count - 1))
+
+
+def _measured(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The value of a run that did not diverge, else null, which no aggregate sees."""
+    return case((~_FACTS.diverged, column))
+
+
+def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    """One row per setting.
+
+    The variances take two passes, first the means, then the squares of what differs from them:
+    the squares of the values themselves would lose all digits of a small spread.
+    """
+    accuracy, seconds = _measured(_FACTS.converged_accuracy), _FACTS.whole_run_seconds
+    keys = (_FACTS.fingerprint, _FACTS.setting_percent, *_CONDITIONS)
+    first = (
+        select(*keys, func.avg(accuracy).label("accuracy"), func.avg(seconds).label("seconds"))
+        .where(*counting)
+        .group_by(*keys)
+        .subquery()
+    )
+    # Of one workload these are all the same.
+    workload = [
+        func.min(column).label(column.name)
+        for column in (
+            _FACTS.workload,
+            _FACTS.workers,
+            _FACTS.simulated_cluster,
+            _FACTS.first_protocol,
+            _FACTS.second_protocol,
+        )
+    ]
+    forked_after_it = _FACTS.fork_percent >= _FACTS.switch_percent
+    overhead = case(
+        (~_FACTS.diverged & forked_after_it.is_not(True), _FACTS.switch_overhead_seconds)
+    )
+    censored = case((~_FACTS.diverged & _FACTS.time_to_accuracy_is_censored, 1))
+    target = _measured(_FACTS.target_accuracy)
+    return (
+        select(
+            *keys,
+            *workload,
+            func.count().label("runs"),
+            func.count(case((_FACTS.diverged, 1))).label("diverged_runs"),
+            func.count(case((~_FACTS.diverged & _FACTS.stopped_early, 1))).label("stopped_runs"),
+            func.avg(accuracy).label("mean_accuracy"),
+            func.sum(_squared(accuracy - first.c.accuracy)).label("squared_accuracy"),
+            func.sum(accuracy - first.c.accuracy).label("surplus_accuracy"),
+            func.avg(_measured(_FACTS.final_accuracy)).label("mean_final_accuracy"),
+            func.avg(seconds).label("mean_training_seconds"),
+            func.count(seconds).label("timed_runs"),
+            func.sum(_squared(seconds - first.c.seconds)).label("squared_seconds"),
+            func.sum(seconds - first.c.seconds).label("surplus_seconds"),
+            func.avg(_measured(_FACTS.paid_seconds)).label("mean_paid_seconds"),
+            func.avg(overhead).label("mean_switch_overhead_seconds"),
+            func.min(target).label("lowest_target_accuracy"),
+            func.max(target).label("target_accuracy"),
+            func.avg(_measured(_FACTS.time_to_accuracy_seconds)).label(
+                "mean_time_to_accuracy_seconds"
+            ),
+            func.count(censored).label("censored_runs"),
+        )
+        .select_from(TRIAL_FACTS)
+        .join(
+            first,
+            (first.c.fingerprint == _FACTS.fingerprint)
+            & (first.c.setting_percent == _FACTS.setting_percent)
+            & (first.c.online == _FACTS.online)
+            & (first.c.switch_mechanism == _FACTS.switch_mechanism)
+            & first.c.injections.is_not_distinct_from(_FACTS.injections),
+        )
+        .where(*counting)
+        .group_by(*keys)
+    )
+
+
+def _squared(value: ColumnElement[float]) -> ColumnElement[float]:
+    # PostgreSQL refuses a product that is too small for a number.
+    return case((func.abs(value) < _LEAST, 0.0), else_=value * value)

@@ -1,0 +1,128 @@
+"""Trials as wide rows, read one after the other: years of them do not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row, Select, select
+from sqlalchemy.orm import aliased
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
+from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import PhaseRow, TrialRow
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTIONS, Fork, Owner
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["TrialDetails", "trial_details", "trial_facts"]
+
+_PHASE = tuple(PhaseRecord.__dataclass_fields__)
+_PARENT = aliased(TrialRow)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialDetails:
+    """A trial with all that is known of it but its evaluations.
+
+    Attributes:
+        facts: By column of `TRIAL_FACTS`.
+        owner: The process that runs or ran it; None for an imported run.
+        heartbeat_at: When the owner last reported.
+        phases: In their order; of a fork those that it ran itself.
+        fork: Where it left another run of its search; None for a run from fresh parameters.
+    """
+
+    facts: dict[str, Any]
+    owner: Owner | None
+    heartbeat_at: datetime | None
+    phases: tuple[PhaseRecord, ...]
+    fork: Fork | None
+
+    @property
+    def state(self) -> str:
+        """As stored."""
+        return str(self.facts["state"])
+
+    @property
+    def end(self) -> str | None:
+        """How it ended; None for a run that failed or still runs.
+
+        `whole`, `stopped` or `diverged`; `cancelled` if it was no longer needed, `interrupted` if
+        somebody pressed Ctrl-C.
+        """
+        if self.facts["failure"] == CANCELLED:
+            return "cancelled"
+        if self.facts["failure"] in INTERRUPTIONS:
+            return "interrupted"
+        if self.state != "complete":
+            return None
+        if self.facts["diverged"]:
+            return "diverged"
+        return "stopped" if self.facts["stopped_early"] else "whole"
+
+
+def trial_facts(choice: TrialChoice) -> Select[Any]:
+    """Selects the columns of `TRIAL_FACTS`, in the order in which the trials were added.
+
+    Raises:
+        UserError: The choice is impossible.
+    """
+    return select(TRIAL_FACTS).where(*conditions(choice)).order_by(TRIAL_FACTS.c.trial_id)
+
+
+def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator[TrialDetails]:
+    """The trials in the order in which they were added; all are of the same moment.
+
+    Args:
+        database: To read; its transaction is open until the last trial was taken.
+        **choice: Which trials (see `TrialChoice`).
+
+    Raises:
+        UserError: The choice is impossible.
+    """
+    query = (
+        trial_facts(choice)
+        .add_columns(
+            TrialRow.process_id,
+            TrialRow.process_started_at,
+            TrialRow.heartbeat_at,
+            _PARENT.trial_number.label("parent_trial_number"),
+            PhaseRow.position,
+            *(getattr(PhaseRow, name).label(f"phase_{name}") for name in _PHASE),
+        )
+        .join(TrialRow, TrialRow.trial_id == TRIAL_FACTS.c.trial_id)
+        .outerjoin(_PARENT, _PARENT.trial_id == TRIAL_FACTS.c.parent_trial_id)
+        .outerjoin(PhaseRow, PhaseRow.trial_id == TRIAL_FACTS.c.trial_id)
+        .order_by(PhaseRow.position)
+    )
+    rows = chain.from_iterable(row_blocks(database, query))
+    return (_details(list(group)) for _, group in groupby(rows, key=lambda row: row.trial_id))
+
+
+def _details(rows: list[Row[Any]]) -> TrialDetails:
+    """A trial of its rows: one for each phase, or one without any."""
+    first = rows[0]._mapping
+    facts = {name: first[name] for name in TRIAL_FACTS.c.keys()}  # noqa: SIM118 (no dictionary)
+    parent = first["parent_trial_number"]
+    known = None not in (facts["host"], first["process_id"], first["process_started_at"])
+    return TrialDetails(
+        facts=facts,
+        owner=Owner(facts["host"], first["process_id"], first["process_started_at"])
+        if known
+        else None,
+        heartbeat_at=first["heartbeat_at"],
+        phases=tuple(
+            PhaseRecord(**{name: row._mapping[f"phase_{name}"] for name in _PHASE})
+            for row in rows
+            if row.position is not None
+        ),
+        fork=None if parent is None else Fork(parent, facts["fork_percent"]),
+    )

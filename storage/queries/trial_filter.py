@@ -1,0 +1,122 @@
+"""Which trials somebody asks for; the database makes the choice."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TypedDict, cast
+
+from sqlalchemy import BindParameter, ColumnElement, bindparam, select
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.trials.selection import is_workload
+
+__all__ = ["STATES", "RunChoice", "TrialChoice", "conditions"]
+
+STATES = ("running", "complete", "failed")
+"""Of a trial, as stored."""
+
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+
+
+class RunChoice(TypedDict, total=False):
+    """A choice of runs: those for which all that is given, and is not None, holds.
+
+    Attributes:
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        fingerprint: The whole of it.
+        study: Name of the search; imported runs have none.
+        since: Begun at this moment or later. A run of unknown time is left out, here and next.
+        until: Begun before this moment.
+    """
+
+    workload: str | None
+    fingerprint: str | None
+    study: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+class TrialChoice(RunChoice, total=False):
+    """A choice of trials, running and failed ones included.
+
+    Attributes:
+        trial_number: Number in its search; of several searches there may be several.
+        state: As stored: `running`, `complete` or `failed`.
+        setting_percent: Setting that the run counts for.
+        trial_ids: One of these.
+    """
+
+    trial_number: int | None
+    state: str | None
+    setting_percent: float | None
+    trial_ids: Iterable[int] | None
+
+
+def conditions(
+    choice: Mapping[str, object], allowed: type[RunChoice] = TrialChoice
+) -> list[ColumnElement[bool]]:
+    """The choice in SQL, on the columns of `TRIAL_FACTS`.
+
+    Args:
+        choice: A `RunChoice` or a `TrialChoice`.
+        allowed: Which of them.
+
+    Raises:
+        UserError: A name is unknown, or a value is true of no trial.
+    """
+    names = sorted(allowed.__annotations__)
+    for name in choice:
+        if name not in names:
+            raise UserError(f"{name!r} chooses no runs; allowed: {', '.join(names)}")
+    given = cast(TrialChoice, {name: v for name, v in choice.items() if v is not None})
+    _check(given)
+    facts = TRIAL_FACTS.c
+    wanted: list[ColumnElement[bool]] = []
+    workload = given.get("workload")
+    if workload is not None:
+        known = select(WorkloadRow.fingerprint).where(is_workload(workload))
+        wanted.append(facts.fingerprint.in_(known))
+    for name in ("fingerprint", "study", "trial_number", "state", "setting_percent"):
+        if name in given:
+            wanted.append(facts[name] == choice[name])
+    if "since" in given:
+        wanted.append(facts.started_at >= given["since"])
+    if "until" in given:
+        wanted.append(facts.started_at < given["until"])
+    numbers = given.get("trial_ids")
+    if numbers is not None:
+        wanted.append(facts.trial_id.in_(_written(numbers)))
+    return wanted
+
+
+def _written(numbers: Iterable[int]) -> BindParameter[int]:
+    """Numbers as text of the statement: databases bind some ten thousand values at most."""
+    plain = [operator.index(number) for number in numbers]
+    return bindparam(None, plain, expanding=True, literal_execute=True)
+
+
+def _check(given: TrialChoice) -> None:
+    fingerprint = given.get("fingerprint")
+    if fingerprint is not None and not _FINGERPRINT.fullmatch(fingerprint):
+        raise UserError(
+            f"fingerprint is {fingerprint!r}; allowed: all its 64 digits (0-9, a-f); the start of"
+            f" one can be given as workload"
+        )
+    state = given.get("state")
+    if state is not None and state not in STATES:
+        raise UserError(f"state is {state!r}; allowed: {', '.join(STATES)}")
+    percent = given.get("setting_percent")
+    if percent is not None and not 0 <= percent <= 100:
+        raise UserError(f"setting_percent is {percent}; allowed: 0 to 100")
+    for name in ("since", "until"):
+        moment = given.get(name)
+        if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+            raise UserError(
+                f"{name} is {str(moment)!r}; allowed: a datetime with a time zone, for example"
+                f" datetime(2026, 1, 31, tzinfo=timezone.utc)"
+            )

@@ -1,1 +1,0 @@
-"""The parts of the policy registry; `policies.py` and `policy_file.py` are its faces."""

@@ -1,0 +1,112 @@
+"""The view `syncswitch_trial_facts`: one wide row per trial, the same on every database.
+
+Dashboards may read it, and all our tables of trials do. A migration makes it; a test holds the
+view and this description equal.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from syncswitch.storage.tables.trials import TABLE_PREFIX
+from syncswitch.storage.tables.utc_time import UtcDateTime
+
+__all__ = ["TRIAL_FACTS"]
+
+TRIAL_FACTS = Table(
+    f"{TABLE_PREFIX}trial_facts",
+    MetaData(),
+    Column("trial_id", Integer, nullable=False, comment="number in this database"),
+    Column("workload", String, nullable=False, comment="name of the workload"),
+    Column("fingerprint", String, nullable=False, comment="of the workload on its cluster"),
+    Column("workers", Integer, nullable=False, comment="n, size of the cluster"),
+    Column("simulated_cluster", String, comment="digest of its profile; null for a real one"),
+    Column("first_protocol", String, nullable=False, comment="before the switch"),
+    Column("second_protocol", String, nullable=False, comment="after the switch"),
+    Column("total_worker_steps", BigInteger, nullable=False, comment="W, length of the job"),
+    Column("study", String, comment="search it belongs to; null if imported"),
+    Column("trial_number", Integer, comment="number in its search; null if imported"),
+    Column("source", String, comment="what it was imported from; null if of a search"),
+    Column("setting_percent", Double, comment="setting it counts for; null if it counts for none"),
+    Column("switch_percent", Double, nullable=False, comment="percent of W in the first protocol"),
+    Column("replicate", Integer, nullable=False, comment="number of this repeat of the setting"),
+    Column("seed", BigInteger, comment="of parameters and order of data; null if unknown"),
+    Column("parent_trial_id", Integer, comment="trial it was forked from; null if of none"),
+    Column("fork_percent", Double, comment="percent of W at which it was forked"),
+    Column("online", String, nullable=False, comment="online policy: none, greedy or elastic"),
+    Column("switch_mechanism", String, nullable=False, comment="how it switched: hot or restart"),
+    Column("injections", Text, comment="disturbances on purpose, joined by '; '; null for none"),
+    Column(
+        "speculative",
+        Boolean,
+        nullable=False,
+        comment="begun in advance, before the search was known to need it",
+    ),
+    Column("state", String, nullable=False, comment="running, complete or failed"),
+    Column(
+        "converged_accuracy",
+        Double,
+        comment="mean accuracy of the last evaluations, those in a fork's prefix included, 0 to 1",
+    ),
+    Column(
+        "converged_evaluations",
+        Integer,
+        comment="of so many: 5, or all of a shorter run; 1 if imported; null if unknown",
+    ),
+    Column("final_accuracy", Double, comment="of the last evaluation, 0 to 1"),
+    Column("converged", Boolean, comment="whether the last 5 evaluations span at most 0.1 pp"),
+    Column("diverged", Boolean, comment="whether it diverged"),
+    Column("stopped_early", Boolean, comment="whether it was stopped before W"),
+    Column(
+        "worker_steps", BigInteger, nullable=False, comment="done so far, a fork's prefix included"
+    ),
+    Column(
+        "training_seconds",
+        Double,
+        comment="training time until its end or its stop, a fork's prefix included; of a failed"
+        " run only where it was stopped because it was no longer needed",
+    ),
+    Column("inherited_seconds", Double, comment="part of it that a fork did not pay for"),
+    Column("paid_seconds", Double, comment="the other part"),
+    Column(
+        "whole_run_seconds",
+        Double,
+        comment="training_seconds, of a stopped run what the whole would have taken; null if"
+        " unknown, failed or diverged",
+    ),
+    Column("switch_overhead_seconds", Double, comment="what the switch took, not training time"),
+    Column("first_phase_seconds", Double, comment="the part of paid_seconds in the first protocol"),
+    Column("first_phase_worker_steps_per_second", Double, comment="throughput in it"),
+    Column(
+        "second_phase_seconds", Double, comment="the part of paid_seconds in the second protocol"
+    ),
+    Column("second_phase_worker_steps_per_second", Double, comment="throughput in it"),
+    Column("target_accuracy", Double, comment="that the search wants; null while unknown"),
+    Column(
+        "time_to_accuracy_seconds",
+        Double,
+        comment="training time at the first evaluation at the target, in a fork's prefix or after",
+    ),
+    Column(
+        "time_to_accuracy_is_censored",
+        Boolean,
+        comment="never at the target: the time is more than training_seconds",
+    ),
+    Column("started_at", UtcDateTime, comment="UTC"),
+    Column("ended_at", UtcDateTime, comment="UTC; null while running"),
+    Column("host", String, comment="of the chief; null if unknown"),
+    Column("failure", Text, comment="why it failed"),
+    Column("software", JSON, comment="version by name of distribution"),
+)
+"""Its columns; the comments are their documentation."""

@@ -1,0 +1,285 @@
+"""The tables. Their names start with `syncswitch_`: Optuna's stand in the same database.
+
+Migrations make them; a test holds these classes and the migrations equal.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+    false,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from syncswitch.storage.tables.base import TABLE_PREFIX, Base
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
+
+__all__ = [
+    "TABLE_PREFIX",
+    "Base",
+    "CheckpointRow",
+    "EvaluationRow",
+    "EventRow",
+    "EvidenceRow",
+    "PhaseRow",
+    "PolicyAliasRow",
+    "PolicyRow",
+    "SearchRow",
+    "TrialRow",
+    "WorkloadRow",
+]
+
+
+class WorkloadRow(Base):
+    """A workload on a cluster of one size, with one pair of protocols.
+
+    What nobody recorded of an imported job is null. `simulated_cluster` is null for a real one.
+    """
+
+    __tablename__ = "syncswitch_workloads"
+    __table_args__ = (
+        CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
+        CheckConstraint("batch_size > 0", name="batch_size"),
+        CheckConstraint("workers > 0", name="workers"),
+    )
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), index=True)
+    reference: Mapped[str] = mapped_column(String(1024), index=True)
+    model: Mapped[str | None] = mapped_column(Text)
+    data_set: Mapped[str | None] = mapped_column(Text)
+    loss: Mapped[str | None] = mapped_column(Text)
+    optimizer: Mapped[str | None] = mapped_column(Text)
+    total_worker_steps: Mapped[int] = mapped_column(BigInteger)
+    batch_size: Mapped[int | None]
+    learning_rate: Mapped[float | None]
+    momentum: Mapped[float | None]
+    learning_rate_boundaries: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    metric: Mapped[str | None] = mapped_column(Text)
+    evaluation_interval_worker_steps: Mapped[int | None] = mapped_column(BigInteger)
+    workers: Mapped[int]
+    first_protocol: Mapped[str] = mapped_column(String(64))
+    second_protocol: Mapped[str] = mapped_column(String(64))
+    simulated_cluster: Mapped[str | None] = mapped_column(String(64))
+    registered_at: Mapped[datetime]
+
+
+class SearchRow(Base):
+    """One search, which is one Optuna study."""
+
+    __tablename__ = "syncswitch_searches"
+    __table_args__ = (
+        UniqueConstraint("study", "fingerprint"),
+        CheckConstraint("settings > 0", name="settings"),
+        CheckConstraint("runs > 0", name="runs"),
+        CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
+        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
+    )
+
+    study: Mapped[str] = mapped_column(String(512), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint), index=True)
+    strategy: Mapped[str] = mapped_column(String(64))
+    settings: Mapped[int]
+    runs: Mapped[int]
+    threshold: Mapped[float]
+    target_accuracy: Mapped[float | None]
+    trainer: Mapped[str] = mapped_column(String(64))
+    base_seed: Mapped[int] = mapped_column(BigInteger)
+    registered_at: Mapped[datetime]
+    options: Mapped[dict[str, Any]] = mapped_column(JSON, server_default="{}")
+
+    workload: Mapped[WorkloadRow] = relationship()
+
+
+class TrialRow(Base):
+    """One training run: what was asked for, who runs it, what it measured.
+
+    A trial belongs to a search, or was imported and then names its `source`. The measured columns
+    are null until the run is complete, and in an imported run of which only its divergence is
+    known. Imported runs ran under the conditions that are the default; `injections` are joined.
+    A failed run has times only where it was stopped because nobody needed it any more.
+    """
+
+    __tablename__ = "syncswitch_trials"
+    __table_args__ = (
+        UniqueConstraint("study", "trial_number"),
+        UniqueConstraint("source"),
+        ForeignKeyConstraint(
+            ["study", "fingerprint"],
+            [SearchRow.study, SearchRow.fingerprint],
+            name="fk_syncswitch_trials_study",
+        ),
+        Index(None, "fingerprint", "setting_percent", "state"),
+        Index(None, "parent_trial_id"),
+        CheckConstraint("state IN ('running', 'complete', 'failed')", name="state"),
+        CheckConstraint("(study IS NULL) = (trial_number IS NULL)", name="numbered_in_search"),
+        CheckConstraint("(study IS NULL) <> (source IS NULL)", name="searched_or_imported"),
+        CheckConstraint("trial_number >= 0", name="trial_number"),
+        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
+        CheckConstraint("setting_percent BETWEEN 0 AND 100", name="setting_percent"),
+        CheckConstraint("replicate >= 0", name="replicate"),
+        CheckConstraint("fork_percent BETWEEN 0 AND 100", name="fork_percent"),
+        CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
+        CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
+        CheckConstraint("worker_steps >= 0", name="worker_steps"),
+        CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
+        CheckConstraint("final_accuracy BETWEEN 0 AND 1", name="final_accuracy"),
+        CheckConstraint("training_seconds >= 0", name="training_seconds"),
+        CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
+        CheckConstraint("switch_overhead_seconds >= 0", name="switch_overhead_seconds"),
+        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
+        CheckConstraint("time_to_accuracy_seconds >= 0", name="time_to_accuracy_seconds"),
+        CheckConstraint(
+            "time_to_accuracy_seconds IS NULL OR target_accuracy IS NOT NULL",
+            name="time_to_a_target",
+        ),
+        CheckConstraint(
+            "state <> 'running' OR (started_at IS NOT NULL AND heartbeat_at IS NOT NULL"
+            " AND host IS NOT NULL AND process_id IS NOT NULL"
+            " AND process_started_at IS NOT NULL)",
+            name="running_has_owner",
+        ),
+        CheckConstraint("state <> 'failed' OR failure IS NOT NULL", name="failed_has_reason"),
+        CheckConstraint(
+            "state <> 'complete' OR (converged_accuracy IS NOT NULL AND final_accuracy IS NOT NULL"
+            " AND converged IS NOT NULL AND diverged IS NOT NULL AND stopped_early IS NOT NULL"
+            " AND training_seconds IS NOT NULL AND inherited_seconds IS NOT NULL"
+            " AND switch_overhead_seconds IS NOT NULL AND ended_at IS NOT NULL)"
+            " OR (source IS NOT NULL AND diverged IS NOT NULL AND diverged)",
+            name="complete_is_measured",
+        ),
+    )
+
+    trial_id: Mapped[int] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(ForeignKey(WorkloadRow.fingerprint))
+    study: Mapped[str | None] = mapped_column(String(512))
+    trial_number: Mapped[int | None]
+    source: Mapped[str | None] = mapped_column(String(1024))
+    setting_percent: Mapped[float | None]
+    switch_percent: Mapped[float]
+    replicate: Mapped[int]
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    fork_from: Mapped[str | None] = mapped_column(Text)
+    parent_trial_id: Mapped[int | None] = mapped_column(ForeignKey("syncswitch_trials.trial_id"))
+    fork_percent: Mapped[float | None]
+    state: Mapped[str] = mapped_column(String(16))
+    worker_steps: Mapped[int] = mapped_column(BigInteger)
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime | None]
+    host: Mapped[str | None] = mapped_column(String(255))
+    process_id: Mapped[int | None]
+    process_started_at: Mapped[float | None]
+    failure: Mapped[str | None] = mapped_column(Text)
+    converged_accuracy: Mapped[float | None]
+    final_accuracy: Mapped[float | None]
+    converged: Mapped[bool | None]
+    diverged: Mapped[bool | None]
+    stopped_early: Mapped[bool | None]
+    training_seconds: Mapped[float | None]
+    inherited_seconds: Mapped[float | None]
+    switch_overhead_seconds: Mapped[float | None]
+    target_accuracy: Mapped[float | None]
+    time_to_accuracy_seconds: Mapped[float | None]
+    software: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
+    online: Mapped[str] = mapped_column(String(16), server_default="none")
+    switch_mechanism: Mapped[str] = mapped_column(String(16), server_default="hot")
+    injections: Mapped[str | None] = mapped_column(Text)
+    speculative: Mapped[bool] = mapped_column(server_default=false())
+    converged_evaluations: Mapped[int | None]
+
+    workload: Mapped[WorkloadRow] = relationship()
+
+
+class PhaseRow(Base):
+    """The part of a trial that used one protocol. Staleness is null where nobody measured it."""
+
+    __tablename__ = "syncswitch_phases"
+    __table_args__ = (
+        CheckConstraint("start_worker_step >= 0", name="start_worker_step"),
+        CheckConstraint("end_worker_step >= start_worker_step", name="end_worker_step"),
+        CheckConstraint("seconds >= 0", name="seconds"),
+        CheckConstraint("mean_staleness >= 0", name="mean_staleness"),
+        CheckConstraint("max_staleness >= 0", name="max_staleness"),
+    )
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    protocol: Mapped[str] = mapped_column(String(64))
+    start_worker_step: Mapped[int] = mapped_column(BigInteger)
+    end_worker_step: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float]
+    worker_steps_per_second: Mapped[float | None] = mapped_column(
+        # An empty phase has no throughput; so short a time would overflow PostgreSQL's floats.
+        Computed(
+            "CASE WHEN seconds > 1e-9 THEN (end_worker_step - start_worker_step) / seconds END",
+            persisted=True,
+        )
+    )
+    mean_staleness: Mapped[float | None]
+    max_staleness: Mapped[int | None]
+
+
+class EvaluationRow(Base):
+    """One test of a trial's model. `training_loss` is null where it was not a number."""
+
+    __tablename__ = "syncswitch_evaluations"
+    __table_args__ = (
+        CheckConstraint("worker_step >= 0", name="worker_step"),
+        CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
+        CheckConstraint("accuracy BETWEEN 0 AND 1", name="accuracy"),
+        # A curve lies in one piece, and the key is not stored twice.
+        {"sqlite_with_rowid": False},
+    )
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    worker_step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    elapsed_seconds: Mapped[float]
+    accuracy: Mapped[float]
+    training_loss: Mapped[float | None]
+
+
+class CheckpointRow(Base):
+    """A checkpoint that a complete trial left on the disk of a host."""
+
+    __tablename__ = "syncswitch_checkpoints"
+    __table_args__ = (CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),)
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    percent: Mapped[float] = mapped_column(primary_key=True)
+    path: Mapped[str] = mapped_column(Text)
+    host: Mapped[str] = mapped_column(String(255))
+
+
+class EventRow(Base):
+    """Something that happened to a complete trial; see `RunEvent`."""
+
+    __tablename__ = "syncswitch_events"
+    __table_args__ = (
+        CheckConstraint("position >= 0", name="position"),
+        CheckConstraint("worker_step >= 0", name="worker_step"),
+        CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
+        CheckConstraint("worker >= 0", name="worker"),
+        CheckConstraint("seconds >= 0", name="seconds"),
+    )
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(String(32))
+    worker_step: Mapped[int] = mapped_column(BigInteger)
+    elapsed_seconds: Mapped[float]
+    reason: Mapped[str] = mapped_column(Text)
+    worker: Mapped[int | None]
+    seconds: Mapped[float | None]

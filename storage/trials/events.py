@@ -1,0 +1,62 @@
+"""Events and conditions of trials as rows, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.records import RunConditions, RunEvent, TrialRecord
+from syncswitch.storage.tables.trials import EventRow, TrialRow
+
+__all__ = ["add_events", "condition_values", "conditions_of", "read_events", "storable_text"]
+
+_SEPARATOR = "; "
+_COLUMNS = tuple(getattr(EventRow, name) for name in RunEvent.__dataclass_fields__)
+
+
+def storable_text(text: str) -> str:
+    """A text that may quote a file name that is no Unicode, or binary output, for any column."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def condition_values(conditions: RunConditions) -> dict[str, str | None]:
+    """The columns of a trial that say under which conditions it runs.
+
+    Raises:
+        FatalError: The text of an injection holds what separates them.
+    """
+    if any(_SEPARATOR in text or not text for text in conditions.injections):
+        raise FatalError(f"injections {conditions.injections} cannot be told apart when joined")
+    return {
+        "online": conditions.online,
+        "switch_mechanism": conditions.switch_mechanism,
+        "injections": _SEPARATOR.join(conditions.injections) or None,
+    }
+
+
+def conditions_of(online: str, switch_mechanism: str, injections: str | None) -> RunConditions:
+    """The conditions that these columns stand for."""
+    separate = tuple(injections.split(_SEPARATOR)) if injections else ()
+    return RunConditions(online, switch_mechanism, separate)
+
+
+def add_events(session: Session, trial_id: int, record: TrialRecord) -> None:
+    """Adds the events of a run, in their order, to its trial, which the database has."""
+    for position, event in enumerate(record.events):
+        values: dict[str, Any] = {**asdict(event), "reason": storable_text(event.reason)}
+        session.add(EventRow(trial_id=trial_id, position=position, **values))
+
+
+def read_events(session: Session, study: str, trial_number: int) -> list[RunEvent]:
+    """Events of a complete trial in their order."""
+    query = (
+        select(*_COLUMNS)
+        .join(TrialRow, TrialRow.trial_id == EventRow.trial_id)
+        .where(TrialRow.study == study, TrialRow.trial_number == trial_number)
+        .order_by(EventRow.position)
+    )
+    return [RunEvent(*values) for values in session.execute(query)]

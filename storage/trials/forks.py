@@ -1,0 +1,72 @@
+"""What happened in a run before it was forked: the rows of that are its ancestors'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import CTE, Select, Subquery, func, select
+from sqlalchemy.orm import aliased
+
+from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow, WorkloadRow
+
+__all__ = ["inherited_accuracy_seconds"]
+
+
+def inherited_accuracy_seconds(trial_ids: Select[Any], target_accuracy: float) -> Subquery:
+    """When forks first tested at an accuracy, or above it, before they left their ancestors.
+
+    The clock of a fork goes on from that of its checkpoint, so these times count from the start of
+    the whole run, as its own do.
+
+    Args:
+        trial_ids: Selects the trials asked about.
+        target_accuracy: 0 to 1.
+
+    Returns:
+        `trial_id` and `seconds`, of the forks that got there in time.
+    """
+    prefix = _prefixes(trial_ids).c
+    return (
+        select(prefix.trial_id, func.min(EvaluationRow.elapsed_seconds).label("seconds"))
+        .join(EvaluationRow, EvaluationRow.trial_id == prefix.ancestor_id)
+        .where(
+            EvaluationRow.worker_step <= prefix.end_worker_step,
+            EvaluationRow.accuracy >= target_accuracy,
+        )
+        .group_by(prefix.trial_id)
+        .subquery()
+    )
+
+
+def _prefixes(trial_ids: Select[Any]) -> CTE:
+    """A row for each ancestor of each fork: what up to `end_worker_step` it shares."""
+    fork, ancestor = aliased(TrialRow), aliased(TrialRow)
+    first = (
+        select(
+            fork.trial_id,
+            fork.parent_trial_id.label("ancestor_id"),
+            _fork_worker_step(fork).label("end_worker_step"),
+        )
+        .where(fork.parent_trial_id.is_not(None), fork.trial_id.in_(trial_ids.correlate(None)))
+        .cte("prefixes", recursive=True)
+    )
+    return first.union_all(
+        select(first.c.trial_id, ancestor.parent_trial_id, _fork_worker_step(ancestor))
+        .join(first, ancestor.trial_id == first.c.ancestor_id)
+        .where(ancestor.parent_trial_id.is_not(None))
+    )
+
+
+def _fork_worker_step(fork: type[TrialRow]) -> Any:
+    """Where a fork begins: of its checkpoint only the percent of W is known, before rounding."""
+    begins = (
+        select(func.min(PhaseRow.start_worker_step))
+        .where(PhaseRow.trial_id == fork.trial_id)
+        .scalar_subquery()
+    )
+    stated = (
+        select(fork.fork_percent / 100 * WorkloadRow.total_worker_steps)
+        .where(WorkloadRow.fingerprint == fork.fingerprint)
+        .scalar_subquery()
+    )
+    return func.coalesce(begins, stated)

@@ -1,0 +1,103 @@
+"""Trials as rows: found, begun and filled with what they measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.tables.trials import PhaseRow, TrialRow
+from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.values import Fork, Owner
+
+__all__ = ["begin_row", "begun_row", "fill_cost", "fill_result", "locked_row", "now", "parent_id"]
+
+_COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(timezone.utc)
+
+
+def locked_row(session: Session, study: str, trial_number: int) -> TrialRow | None:
+    """The row of a trial, which nobody else may change until this transaction ends."""
+    query = select(TrialRow).where(TrialRow.study == study, TrialRow.trial_number == trial_number)
+    return session.scalars(query.with_for_update()).one_or_none()
+
+
+def begun_row(session: Session, study: str, trial_number: int) -> TrialRow:
+    """The same of a trial that has to be there.
+
+    Raises:
+        FatalError: It was never begun.
+    """
+    row = locked_row(session, study, trial_number)
+    if row is None:
+        raise FatalError(f"trial {trial_number} of {study!r} was never begun")
+    return row
+
+
+def parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
+    """The `trial_id` of the run that a fork left; None for no fork.
+
+    Raises:
+        FatalError: There is no such run.
+    """
+    if fork is None:
+        return None
+    query = select(TrialRow.trial_id).where(
+        TrialRow.study == study, TrialRow.trial_number == fork.trial_number
+    )
+    parent = session.scalar(query)
+    if parent is None:
+        raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
+    return parent
+
+
+def begin_row(row: TrialRow, spec: TrialSpec, owner: Owner) -> None:
+    """Fills in what is asked for and who runs it; forgets what an earlier attempt cost."""
+    row.switch_percent = row.setting_percent = spec.switch_percent
+    row.replicate = spec.replicate
+    row.seed = spec.seed
+    row.fork_from = str(spec.fork_from) if spec.fork_from else None
+    for name, value in condition_values(spec.conditions).items():
+        setattr(row, name, value)
+    row.state = "running"
+    row.worker_steps = 0
+    row.started_at = row.heartbeat_at = now()
+    row.host = owner.host
+    row.process_id = owner.process_id
+    row.process_started_at = owner.process_started_at
+    for name in (*_COST, "software", "ended_at", "failure"):
+        setattr(row, name, None)
+
+
+def fill_cost(row: TrialRow, record: TrialRecord) -> None:
+    """Fills in how far the run came, when and where, and how long it took."""
+    for name in (*_COST, "worker_steps", "started_at", "ended_at", "host"):
+        setattr(row, name, getattr(record, name))
+    row.software = dict(record.software)
+
+
+def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
+    """Makes the trial complete: fills in all that it measured, and adds its phases."""
+    fill_cost(row, record)
+    row.state = "complete"
+    row.failure = None
+    row.converged_accuracy = record.converged_accuracy
+    known = len(record.spec.inherited_evaluations) + len(record.evaluations)
+    row.converged_evaluations = min(record.converged_evaluations, known)
+    row.final_accuracy = record.final_accuracy
+    row.converged = record.converged
+    row.diverged = record.diverged
+    row.stopped_early = record.stopped_early
+    session.flush()  # phases refer to this row
+    session.add_all(
+        PhaseRow(trial_id=row.trial_id, position=position, **asdict(phase))
+        for position, phase in enumerate(record.phases)
+    )

@@ -1,0 +1,89 @@
+"""Searches as rows, and back."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.errors import DatabaseError, FatalError
+from syncswitch.storage.tables.trials import SearchRow
+from syncswitch.storage.trials.selection import is_workload
+from syncswitch.storage.trials.values import SearchInfo
+
+__all__ = ["read_registration", "read_searches", "write_search"]
+
+_FIELDS = tuple(SearchInfo.__dataclass_fields__)
+
+
+def write_search(session: Session, search: SearchInfo) -> SearchInfo:
+    """Adds a search, or brings its settings up to date; its options stay those of its first writer.
+
+    Options may be computed from what the database held when the search began, and its rule must
+    not change while it runs.
+
+    Args:
+        session: Writes; the search's workload is in the database.
+        search: The search.
+
+    Returns:
+        The search as the database has it now.
+
+    Raises:
+        DatabaseError: The study belongs to another workload.
+        FatalError: An option is no JSON.
+    """
+    values = {name: getattr(search, name) for name in _FIELDS}
+    values["options"] = _as_json(search)
+    row = session.get(SearchRow, search.study)
+    if row is None:
+        row = SearchRow(registered_at=datetime.now(timezone.utc), **values)
+        session.add(row)
+        return _search_info(row)
+    if row.fingerprint != search.fingerprint:
+        raise DatabaseError(
+            f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
+            f" {search.fingerprint[:12]}; give the new search a study name of its own"
+        )
+    del values["options"]
+    for name, value in values.items():
+        setattr(row, name, value)
+    return _search_info(row)
+
+
+def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
+    """Searches in the order in which they were registered.
+
+    Args:
+        session: Reads.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more); None for
+            all.
+    """
+    query = select(SearchRow).join(SearchRow.workload)
+    if workload is not None:
+        query = query.where(is_workload(workload))
+    query = query.order_by(SearchRow.registered_at, SearchRow.study)
+    return [_search_info(row) for row in session.scalars(query)]
+
+
+def read_registration(session: Session, study: str) -> datetime | None:
+    """When a search was registered; None where it was not."""
+    return session.scalar(select(SearchRow.registered_at).where(SearchRow.study == study))
+
+
+def _as_json(search: SearchInfo) -> dict[str, Any]:
+    """The options as they come back from the database; SQLite would take a NaN, too."""
+    try:
+        options: dict[str, Any] = json.loads(json.dumps(dict(search.options), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise FatalError(
+            f"an option of search {search.study!r} is no JSON value: {error}"
+        ) from error
+    return options
+
+
+def _search_info(row: SearchRow) -> SearchInfo:
+    return SearchInfo(**{name: getattr(row, name) for name in _FIELDS})

@@ -1,0 +1,67 @@
+"""Workloads as rows, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import datetime, timezone
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.trials.selection import is_workload
+
+__all__ = [
+    "lock_workload",
+    "read_workloads",
+    "registered_workload",
+    "upsert_workload",
+    "workload_row",
+]
+
+
+def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
+    """A new row, registered now."""
+    return WorkloadRow(
+        fingerprint=workload.identity.fingerprint,
+        reference=workload.reference,
+        registered_at=datetime.now(timezone.utc),
+        **asdict(workload.identity),
+    )
+
+
+def upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
+    """Adds a workload, or brings its names up to date."""
+    row = session.get(WorkloadRow, identity.fingerprint)
+    if row is None:
+        row = workload_row(RegisteredWorkload(identity, reference))
+        session.add(row)
+    row.name = identity.name
+    row.reference = reference
+    session.flush()  # the search refers to this row
+
+
+def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:
+    """Makes writers of one workload take turns, so that each sees what the last one wrote."""
+    query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
+    return session.scalars(query).one_or_none()
+
+
+def read_workloads(session: Session, selector: str) -> list[RegisteredWorkload]:
+    """Those with this name, normal reference or start of the fingerprint, newest first."""
+    query = (
+        select(WorkloadRow)
+        .where(is_workload(selector))
+        .order_by(WorkloadRow.registered_at.desc(), WorkloadRow.fingerprint)
+    )
+    return [registered_workload(row) for row in session.scalars(query)]
+
+
+def registered_workload(row: WorkloadRow) -> RegisteredWorkload:
+    """What a row says; the fingerprint is again that of the row."""
+    content = {field.name: getattr(row, field.name) for field in fields(WorkloadIdentity)}
+    boundaries = row.learning_rate_boundaries
+    if boundaries is not None:  # JSON has lists alone
+        content["learning_rate_boundaries"] = tuple((step, factor) for step, factor in boundaries)
+    return RegisteredWorkload(WorkloadIdentity(**content), row.reference)

@@ -1,0 +1,115 @@
+"""`--jobs`: several processes of one command that share a search."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from syncswitch.searcher.study.consistency import check_database
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.trials.store import StoredTrial, TrialStore
+
+PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
+SEARCH = ["run", "generated", "--strategy", "paper", "--settings", "4", "--runs", "1"]
+
+
+def start(
+    url: str, *options: str, delay_seconds: float = 1.5, **environment: str
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, *SEARCH, "--storage", url, *options],
+        env={**os.environ, "GENERATED_DELAY_SECONDS": str(delay_seconds), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def trials(url: str) -> list[StoredTrial]:
+    with open_database(url, create=False) as database:
+        return TrialStore(database).trials()
+
+
+def children_under_way(
+    process: subprocess.Popen[str], url: str, count: int
+) -> list[psutil.Process]:
+    """The processes that a search has started, once `count` runs of several of them go on."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert process.poll() is None, process.communicate()
+        # Until there is a database.
+        with contextlib.suppress(UserError):
+            running = {row.process_id for row in trials(url) if row.state == "running"}
+            if len(running) >= count:
+                return psutil.Process(process.pid).children()
+        time.sleep(0.1)
+    raise AssertionError("the jobs did not start")
+
+
+def wait_until_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    assert not alive
+
+
+@pytest.mark.slow
+def test_three_jobs_find_what_one_finds_and_say_so(
+    url: str, sqlite_url: str, tmp_path: Path
+) -> None:
+    alone = start(sqlite_url, delay_seconds=0)
+    assert alone.wait() == 0
+    meeting = f"3:{tmp_path}"
+    shared = start(url, "--jobs", "3", delay_seconds=0.1, GENERATED_MEETING=meeting)
+    out, err = shared.communicate()
+    assert shared.returncode == 0, err
+    with open_database(url, create=False) as database:
+        (policy,) = PolicyRegistry(database).policies()
+    with open_database(sqlite_url, create=False) as database:
+        (expected,) = PolicyRegistry(database).policies()
+    for name in ("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds"):
+        assert getattr(policy, name) == getattr(expected, name)
+    runs = [(run.switch_percent, run.replicate) for run in policy.evidence]
+    assert runs == [(run.switch_percent, run.replicate) for run in expected.evidence]
+    rows = trials(url)
+    assert len({row.process_id for row in rows}) == 3
+    speculative = sum(row.speculative for row in rows)
+    assert speculative
+    assert f"{speculative} run" in out
+    assert "job 2: " in err
+    assert "job 3: " in err
+    assert all(row.state == "complete" or row.is_cancelled for row in rows)
+    assert check_database(url) == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
+    process = start(url, "--jobs", "2", delay_seconds=20)
+    children = children_under_way(process, url, 2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in err
+    assert "job 2: error" not in err
+    wait_until_gone(children)
+    assert {row.state for row in trials(url)} == {"failed"}
+    assert start(url, "--jobs", "2", delay_seconds=0).wait() == 0
+
+
+@pytest.mark.slow
+def test_jobs_do_not_outlive_the_first_one(url: str) -> None:
+    process = start(url, "--jobs", "2", delay_seconds=20)
+    children = children_under_way(process, url, 2)
+    process.kill()
+    process.communicate()
+    wait_until_gone(children)
+    assert start(url, delay_seconds=0).wait() == 0
+    assert check_database(url) == []

@@ -1,0 +1,265 @@
+"""`syncswitch-search policy lookup`, `list` and `show`: what people and scripts get."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from command_line import QUICK, Invoke, database_file, elsewhere, error_line, export
+
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.file import policy_from_dict, read_policy_file
+
+GOLDEN = Path(__file__).parents[2] / "storage" / "golden"
+
+
+def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None:
+    result = invoke("policy", "lookup", "digits", "--workers", "8")
+    assert result.exit_code == 1
+    assert "syncswitch-search run digits --workers 8" in error_line(result)
+    assert not database_file(url).exists()
+    database_file(url).touch()
+    empty = invoke("policy", "lookup", "digits", "--workers", "8")
+    assert (empty.exit_code, empty.stderr) == (result.exit_code, result.stderr)
+    assert database_file(url).stat().st_size == 0
+
+    invoke("run", "generated", *QUICK)
+    # Too far from what there is to suggest anything.
+    result = invoke("policy", "lookup", "generated", "--workers", "17")
+    assert result.exit_code == 1
+    assert "there is one for 4 workers, bsp,asp" in error_line(result)
+    result = invoke("policy", "lookup", "other")
+    assert result.exit_code == 1
+    assert "with --workers N the nearest known policy is suggested" in error_line(result)
+
+
+def test_no_policy_at_all_is_an_object_as_json_too(invoke: Invoke) -> None:
+    lookups = [["digits"]]
+    for _ in range(2):
+        for names in lookups:
+            result = invoke("policy", "lookup", *names, "--json")
+            assert result.exit_code == 1
+            assert json.loads(result.stdout) == {"policy": None, "suggestion": None}
+            (line,) = result.stderr.splitlines()
+            assert line.startswith("error: no policy for ")
+        invoke("run", "generated", *QUICK)
+        lookups = [["other"], ["generated", "--alias", "nope"], ["generated", "--workers", "17"]]
+
+
+@pytest.mark.usefixtures("one_version")
+def test_an_empty_list_says_of_what(invoke: Invoke) -> None:
+    result = invoke("policy", "list", "nope")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "no policies of 'nope' here; find one with: syncswitch-search run nope\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lookup", "\udcff"],
+        ["lookup", "generated", "--alias", "\udcff"],
+        ["list", "\udcff"],
+        ["show", "\udcff"],
+        ["rollback", "\udcff"],
+        ["diff", "generated@1", "generated@\udcff"],
+    ],
+)
+@pytest.mark.usefixtures("one_version")
+def test_what_is_not_utf_8_is_refused(invoke: Invoke, words: list[str]) -> None:
+    result = invoke("policy", *words)
+    assert result.exit_code == 2
+    assert r"\udcff' is not UTF-8 text" in error_line(result)
+
+
+def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    run = json.loads(invoke("run", f"{file}:job", *QUICK, "--json").stdout)
+    fingerprint = run["policy"]["fingerprint"]
+    # The file does not exist: a lookup never opens it.
+    for reference in ("generated", f"{file}:job", "mine.py:job", fingerprint, fingerprint[:8]):
+        result = invoke("policy", "lookup", reference, "--json")
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout) == run["policy"]
+        assert policy_from_dict(json.loads(result.stdout)).switch_percent == 12.5
+    assert "Train generated with BSP" in invoke("policy", "lookup", "generated").stdout
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_lookup_with_several_clusters_names_the_others(invoke: Invoke) -> None:
+    result = invoke("policy", "lookup", "generated", "--json")
+    assert json.loads(result.stdout)["workers"] == 8
+    (line,) = result.stderr.strip().splitlines()
+    assert "the newest of 2, for 8 workers" in line
+    assert "4 workers" in line
+    result = invoke("policy", "lookup", "generated", "--json", "--workers", "4")
+    assert json.loads(result.stdout)["workers"] == 4
+    assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> None:
+    listed = json.loads(invoke("policy", "list", "--json").stdout)
+    path = tmp_path / "policy.json"
+    for command in (
+        ["alias", "generated", "pinned", "1"],
+        ["export", "generated", "-o", str(path)],
+    ):
+        result = invoke("policy", *command)
+        assert result.exit_code == 2
+        line = error_line(result)
+        assert "8 workers, bsp,asp" in line
+        assert "4 workers, bsp,asp" in line
+        assert all(policy["fingerprint"][:12] in line for policy in listed)
+        assert "choose with --workers, --protocols or the fingerprint" in line
+    assert not path.exists()
+    assert [p["aliases"] for p in json.loads(invoke("policy", "list", "--json").stdout)] == [
+        ["current"],
+        ["current"],
+    ]
+    assert invoke("policy", "alias", "generated", "pinned", "1", "--workers", "4").exit_code == 0
+    assert invoke("policy", "export", listed[0]["fingerprint"], "-o", str(path)).exit_code == 0
+    assert read_policy_file(path).policy.workers == listed[0]["workers"]
+    result = invoke("policy", "show", "generated", "--json")
+    assert json.loads(result.stdout)["workers"] == 8
+    assert "the newest of 2" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["lookup", "show", "export"])
+@pytest.mark.parametrize("workers", ["0", "100001", "9" * 401])
+@pytest.mark.usefixtures("one_version")
+def test_no_policy_is_for_an_impossible_cluster(invoke: Invoke, command: str, workers: str) -> None:
+    result = invoke("policy", command, "generated", "--workers", workers)
+    assert result.exit_code == 2
+    assert f"'--workers': {workers} is not in the range 1<=x<=100000" in error_line(result)
+
+
+@pytest.mark.usefixtures("one_version")
+def test_the_nearest_policy_is_suggested_as_what_it_is(invoke: Invoke) -> None:
+    result = invoke("policy", "lookup", "mine.py:job", "--workers", "8", "--protocols", "bsp,asp")
+    assert result.exit_code == 1
+    (error,) = result.stderr.splitlines()
+    command = "syncswitch-search run mine.py:job --workers 8 --protocols bsp,asp"
+    assert error.startswith("error: no policy for 'mine.py:job' in sqlite:///")
+    assert error.endswith(f"find one with: {command}")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "SUGGESTION, found for something else: generated, 4 workers, bsp,asp"
+    assert "Train generated with BSP for the first 12.5 %" in result.stdout
+    assert "- 4 workers instead of 8: a larger cluster needs a later switch" in lines
+    assert any(line.startswith("- not known, so not compared: worker-steps") for line in lines)
+    assert f"  {command}" in lines
+    show = lines[-1].split()[1:]
+    assert "12.5 %" in invoke(*show).stdout
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_suggestion_as_json_is_all_that_is_printed(invoke: Invoke) -> None:
+    exact = json.loads(invoke("policy", "lookup", "generated", "--json").stdout)
+    result = invoke("policy", "lookup", "generated", "--workers", "2", "--json")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert json.loads(result.stdout) == {
+        "policy": None,
+        "suggestion": {
+            "policy": exact,
+            "differences": ["4 workers instead of 2: a smaller cluster may switch earlier"],
+        },
+    }
+
+
+@pytest.mark.usefixtures("one_version")
+def test_other_protocols_are_never_suggested(invoke: Invoke) -> None:
+    result = invoke("policy", "lookup", "generated", "--protocols", "asp,bsp")
+    assert result.exit_code == 1
+    assert "there is one for 4 workers, bsp,asp" in error_line(result)
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_registered_workload_without_a_policy_needs_no_options(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")  # ends without a policy
+    assert invoke("run", "mine.py:job", "--workers", "8", *QUICK).exit_code == 2
+    result = invoke("policy", "lookup", "mine.py:job")
+    assert "found for something else: generated, 4 workers" in result.stdout
+    assert "- 4 workers instead of 8" in result.stdout
+    assert "not compared" not in result.stdout
+    # The command would take 4 workers, if nothing said 8.
+    assert "  syncswitch-search run mine.py:job --workers 8 --protocols bsp,asp" in result.stdout
+
+
+@pytest.mark.usefixtures("one_version")
+def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path, url: str) -> None:
+    content = json.loads(invoke("policy", "show", "generated", "--json").stdout)
+    trials = {trial["trial_number"]: trial for trial in json.loads(trials_of(invoke).stdout)}
+    assert len(content["evidence"]) == 8
+    for run in content["evidence"]:
+        assert run["agrees"]
+        assert run["trial_id"] == trials[run["trial_number"]]["trial_id"]
+    text = invoke("policy", "show", "generated").stdout
+    assert text.endswith("8 of 8 runs are in this database.\n")
+
+    file = export(invoke, tmp_path / "policy.json")
+    storage = ["--storage", elsewhere(tmp_path)]
+    invoke("policy", "import", str(file), *storage)
+    content = json.loads(invoke("policy", "show", "generated", "--json", *storage).stdout)
+    assert {run["trial_id"] for run in content["evidence"]} == {None}
+    text = invoke("policy", "show", "generated", *storage).stdout
+    assert text.endswith("0 of 8 runs are in this database.\n")
+
+    change = "UPDATE syncswitch_trials SET converged_accuracy = 0.5 WHERE trial_number = 3"
+    with open_database(url, create=False) as database, database.session() as session:
+        session.connection().exec_driver_sql(change)
+    text = invoke("policy", "show", "generated").stdout
+    assert " differs\n" in text
+    assert text.endswith("8 of 8 runs are in this database, 1 of them with other results.\n")
+
+
+@pytest.mark.parametrize(("version", "shown"), [(2, []), (3, ["confidence   97 %"])])
+def test_show_says_how_sure_a_policy_is(
+    invoke: Invoke, tmp_path: Path, version: int, shown: list[str]
+) -> None:
+    storage = ["--storage", elsewhere(tmp_path)]
+    invoke("policy", "import", str(GOLDEN / f"policy-{version}.json"), *storage)
+    lines = invoke("policy", "show", "digits", *storage).stdout.splitlines()
+    assert [line for line in lines if line.startswith("confidence")] == shown
+    content = json.loads(invoke("policy", "lookup", "digits", "--json", *storage).stdout)
+    assert content["confidence"] == (0.97 if shown else None)
+
+
+def test_diff_says_that_one_policy_is_less_sure(invoke: Invoke) -> None:
+    files = [str(GOLDEN / f"policy-{version}.json") for version in (2, 3)]
+    content = json.loads(invoke("policy", "diff", *files, "--json").stdout)
+    assert content["facts"] == [{"fact": "confidence", "a": None, "b": 0.97}]
+    assert invoke("policy", "diff", *files).stdout.splitlines()[-1].split() == [
+        "confidence",
+        "-",
+        "0.97",
+    ]
+
+
+def trials_of(invoke: Invoke) -> Result:
+    return invoke("trials", "generated", "--json")
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_suggestion_imports_nothing_heavy(url: str) -> None:
+    code = (
+        "import sys\n"
+        "from syncswitch.searcher.cli.main import main\n"
+        "try:\n"
+        "    main(sys.argv[1:], prog_name='syncswitch-search')\n"
+        "except SystemExit as exit:\n"
+        "    heavy = {'tensorflow', 'keras', 'optuna', 'alembic', 'sklearn', 'pandas'}\n"
+        "    print(exit.code, heavy & set(sys.modules))\n"
+    )
+    command = ["policy", "lookup", "other", "--workers", "8", "--storage", url]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
+    )
+    assert "SUGGESTION" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 set()"

@@ -1,0 +1,176 @@
+"""`syncswitch-search policy alias`, `rollback` and `diff`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Invoke, error_line, export
+
+from syncswitch.storage.policies.file import read_policy_file
+
+
+@pytest.mark.usefixtures("one_version")
+def test_an_alias_that_nobody_set_is_named(invoke: Invoke) -> None:
+    invoke("policy", "alias", "generated", "pinned", "1")
+    result = invoke("policy", "lookup", "generated", "--alias", "nope")
+    assert result.exit_code == 1
+    line = error_line(result)
+    assert "no policy for 'generated' has the alias 'nope'; there is: current, pinned;" in line
+    assert "syncswitch-search run" not in line
+    assert invoke("policy", "lookup", "generated", "--alias", "pinned").exit_code == 0
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
+    listed = json.loads(invoke("policy", "list", "--json").stdout)
+    assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
+    header, *_ = text = invoke("policy", "list").stdout.splitlines()
+    assert header.split()[-3:] == ["accuracy", "kept", "created"]
+    assert "12.5 %" in "\n".join(text)
+
+    moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)
+    assert (moved["version"], moved["previous_version"]) == (1, 2)
+    assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
+    result = invoke("policy", "alias", "generated", "current", "9")
+    assert result.exit_code == 2
+    assert "9" in error_line(result)
+
+    path = tmp_path / "policy.json"
+    assert invoke("policy", "export", "generated", "-o", str(path)).exit_code == 0
+    assert read_policy_file(path).policy.version == 1
+    printed = invoke("policy", "export", "generated", "--version", "2").stdout
+    path.write_text(printed)
+    assert read_policy_file(path).policy.version == 2
+    result = invoke("policy", "export", "generated", "--version", "9")
+    assert "has no version 9; it has 1, 2" in error_line(result)
+    assert "replicate" in invoke("policy", "show", "generated").stdout
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_rollback_moves_an_alias_to_the_version_before(invoke: Invoke) -> None:
+    result = invoke("policy", "rollback", "generated")
+    assert result.stdout == "generated: current is version 1 (was version 2)\n"
+    assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
+    result = invoke("policy", "rollback", "generated")
+    assert result.exit_code == 2
+    assert "is version 1, the lowest one: there is none to roll back to" in error_line(result)
+    result = invoke("policy", "rollback", "generated", "--alias", "pinned")
+    assert "has no alias 'pinned'; it has: current" in error_line(result)
+    invoke("policy", "alias", "generated", "pinned", "2")
+    result = invoke("policy", "rollback", "generated", "--alias", "pinned", "--json")
+    moved = json.loads(result.stdout)
+    assert (moved["alias"], moved["version"], moved["previous_version"]) == ("pinned", 1, 2)
+    assert "no policy for 'nothing'" in error_line(invoke("policy", "rollback", "nothing"))
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path) -> None:
+    fingerprint = json.loads(invoke("policy", "list", "--json").stdout)[0]["fingerprint"]
+    files = [
+        str(export(invoke, tmp_path / f"{version}.json", "--version", version))
+        for version in ("1", "2")
+    ]
+    invoke("policy", "alias", "generated", "old", "1")
+    contents = []
+    for names in (
+        ["generated", "1", "2"],
+        ["generated", "old", "current"],
+        ["generated@1", f"{fingerprint[:8]}@current"],
+        files,
+        ["generated", files[0], "2"],
+    ):
+        result = invoke("policy", "diff", *names, "--json")
+        assert result.exit_code == 0, result.stderr
+        content = json.loads(result.stdout)
+        assert content.pop("a")["version"] == 1
+        assert content.pop("b")["version"] == 2
+        contents.append(content)
+    assert contents == contents[:1] * len(contents)
+    (content,) = contents[:1]
+    assert not content["is_equal"]
+    assert content["workload"] == content["not_compared"] == []
+    assert [fact["fact"] for fact in content["facts"]] == [
+        "switch_percent",
+        "mean_accuracy",
+        "target_accuracy",
+        "speed_up",
+        "speed_up_low",
+        "speed_up_high",
+        "training_seconds",
+        "evidence_seconds",
+        "study",
+    ]
+    assert content["facts"][0] == {"fact": "switch_percent", "a": 12.5, "b": 25.0}
+    counts = {name: len(runs) for name, runs in content["evidence"].items()}
+    assert counts == {"only_a": 8, "only_b": 3, "both": 0, "changed": 0}
+
+    text = invoke("policy", "diff", "generated", "1", "2").stdout
+    assert "generated@1" in text
+    assert "runs only in this one" in text
+    assert "12.5 %" in text
+    assert "threshold" not in text
+    text = invoke("policy", "diff", "generated", "1", "old").stdout
+    assert text == "generated@1 and generated@old are equal (generated, 4 workers, bsp,asp)\n"
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_diff_explains_other_workloads_as_a_suggestion_does(invoke: Invoke) -> None:
+    small, large = (
+        json.loads(invoke("policy", "lookup", "generated", "--workers", n, "--json").stdout)
+        for n in ("4", "8")
+    )
+    names = [f"{policy['fingerprint'][:8]}@1" for policy in (small, large)]
+    text = invoke("policy", "diff", *names).stdout
+    assert "- 8 workers instead of 4: a smaller cluster may switch earlier" in text.splitlines()
+    assert small["fingerprint"][:12] in text
+    result = invoke("policy", "diff", "generated", "1", "current")
+    assert result.exit_code == 2
+    assert "choose with --workers" in error_line(result)
+    result = invoke("policy", "diff", "generated", "1", "current", "--workers", "8")
+    assert "are equal" in result.stdout
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_a_file_named_like_a_version_is_not_meant(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    export(invoke, tmp_path / "2", "--version", "1")
+    (tmp_path / "current").write_text("notes")
+    for names in (["1", "2"], ["./2", "current"]):
+        result = invoke("policy", "diff", "generated", *names, "--json")
+        assert result.exit_code == 0, result.stderr
+        content = json.loads(result.stdout)
+        assert (content["a"]["version"], content["b"]["version"]) == (1, 2)
+    result = invoke("policy", "diff", "folder/mine.py:job@1", "generated@1")
+    assert "no policy for 'folder/mine.py:job'" in error_line(result)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["generated", "a.json", "./b"], "two files, so WORKLOAD 'generated' says nothing"),
+        (["generated", "n" * 5000, "1"], "has the alias 'nnnn"),
+        (["generated", "9" * 5000, "1"], "has the alias '9999"),
+        (["generated", f"./{'n' * 300}", "1"], "File name too long"),
+        (["1", "2"], "'1' names no policy: give two of WORKLOAD@VERSION"),
+        (["generated@1"], "got 1 names; give two of"),
+        ([], "got 0 names; give two of"),
+        (["generated", "1", "2", "3"], "got 4 names"),
+        (["generated@1", "generated@"], "'generated@' names no policy"),
+        (["generated@1", "@2"], "'@2' names no policy"),
+        (["generated@1", "generated@9"], "has no version 9; it has 1"),
+        (["generated@1", "generated@" + "9" * 30], "has no version 9"),
+        (["generated@1", "generated@nope"], "has the alias 'nope'; there is: current"),
+        (["nothing@1", "nothing@2"], "no policy for 'nothing'"),
+        (["nothing@nope", "nothing@2"], "no policy for 'nothing'"),
+        (["generated@1", "missing.json"], "cannot read the policy file missing.json"),
+    ],
+)
+@pytest.mark.usefixtures("one_version")
+def test_what_diff_cannot_find_is_one_line(invoke: Invoke, names: list[str], said: str) -> None:
+    result = invoke("policy", "diff", *names)
+    assert result.exit_code == 2
+    assert said in error_line(result)

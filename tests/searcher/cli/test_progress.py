@@ -1,0 +1,89 @@
+"""What people see while a search goes on."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from generated_trainer import GeneratedTrainer, identity
+from rich.console import Console
+
+from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
+from syncswitch.searcher.loop.reporter import Run
+from syncswitch.searcher.strategies.base import Observation
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.trainers.cli.console import progress_bars
+
+RUN = Run(
+    number=4,
+    switch_percent=25.0,
+    repeat=2,
+    repeats=3,
+    total_worker_steps=3000,
+    first_protocol="bsp",
+)
+
+
+def test_bars_show_brackets_as_they_are() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress_bars(console) as bars:
+        bars.add_task("training net[bold] of [/x]", total=1)
+        bars.refresh()
+    assert "training net[bold] of [/x]" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def play(reporter: LineReporter) -> None:
+    """A search as the loop reports it."""
+    rule = PaperRule(runs=3)
+    progress = rule.progress([Observation(100, 0.9)])
+    record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
+    reporter.on_repaired(1)
+    for _ in range(2):
+        reporter.on_state(1, rule.most_runs, progress)
+        reporter.on_run(RUN)
+        reporter.on_progress(RUN, 1500)
+        reporter.on_evaluation(RUN, Evaluation(1500, 1.0, 0.9, 0.1))
+        reporter.on_failed(RUN, "a server was lost")
+        reporter.on_wait(25.0)
+        reporter.on_wait(25.0)
+        reporter.on_run(RUN)
+        reporter.on_finished(RUN, record)
+
+
+EXPECTED = [
+    "1 run of a search that was killed will be made again",
+    "going on: 1 of at most 18 runs are made",
+    *[
+        "25 % BSP, run 2 of 3 failed and is run again: a server was lost",
+        "waiting for other searches that measure 25 %",
+        "[2/18] 25 % BSP, run 2 of 3: accuracy 0.95 in 55.0 s of training",
+    ]
+    * 2,
+]
+
+
+def test_label() -> None:
+    assert label_of(RUN) == "25 % BSP, run 2 of 3"
+
+
+def test_lines() -> None:
+    lines: list[str] = []
+    with LineReporter(lines.append) as reporter:
+        play(reporter)
+    assert [_rounded(line) for line in lines] == EXPECTED
+
+
+def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with BarReporter() as reporter:
+        play(reporter)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    written = [_rounded(line.rstrip()) for line in captured.err.splitlines()]
+    assert [line for line in written if line in EXPECTED] == EXPECTED
+
+
+def _rounded(line: str) -> str:
+    start, mark, rest = line.partition("accuracy ")
+    number, _, tail = rest.partition(" ")
+    return f"{start}{mark}{float(number):.2f} {tail}" if mark and tail else line

@@ -1,0 +1,121 @@
+"""A real job and the same one on a simulated cluster: nobody takes one for the other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from command_line import Invoke, elsewhere, error_line
+
+from syncswitch.storage.database.engine import open_database
+from tests.storage.golden.make import SIMULATED_CLUSTER, add_simulated
+
+WORDS = "4 simulated workers, bsp,asp"
+
+
+@pytest.fixture
+def both(one_version: None, url: str) -> None:
+    """A policy for 4 workers, and a newer one for 4 simulated workers."""
+    add_simulated(url)
+
+
+@pytest.fixture
+def simulated_alone(url: str) -> None:
+    """The newer one alone."""
+    open_database(url, create=True).close()
+    add_simulated(url)
+
+
+def rows(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+@pytest.mark.usefixtures("both")
+def test_every_table_says_which_workers_are_simulated(invoke: Invoke) -> None:
+    header, _, real, simulated = rows(invoke("status"))
+    assert header.split()[:2] == ["search", "workers"]
+    assert real.split()[1:3] == ["4", "done"]
+    assert simulated.split()[1:4] == ["4", "simulated", "done"]
+
+    header, _, *trials = rows(invoke("trials"))
+    assert header.split() == ["run", "workers", "setting", "end", "accuracy", "seconds"]
+    assert [line.split()[3] == "simulated" for line in trials].count(True) == 3
+    assert [line.split()[2] for line in trials] == ["4"] * len(trials)
+
+    titles = [line.split(" [")[0] for line in rows(invoke("settings")) if "workers" in line]
+    assert sorted(titles) == [
+        "generated, 4 simulated workers, bsp,asp",
+        "generated, 4 workers, bsp,asp",
+    ]
+
+    _, _, newest, oldest = rows(invoke("policy", "list"))
+    assert "4 simulated bsp,asp" in newest
+    assert "4 bsp,asp" in oldest
+
+
+@pytest.mark.usefixtures("one_version")
+def test_without_a_simulated_cluster_nothing_is_said_of_any(invoke: Invoke) -> None:
+    assert rows(invoke("status"))[0].split()[:2] == ["search", "state"]
+    assert rows(invoke("trials"))[0].split()[:2] == ["run", "setting"]
+    for command in (["settings"], ["policy", "list"], ["policy", "show", "generated"]):
+        assert "simulated" not in invoke(*command).stdout
+
+
+@pytest.mark.usefixtures("both")
+@pytest.mark.parametrize("command", [["status"], ["trials"], ["settings"], ["policy", "list"]])
+def test_json_has_the_digest(invoke: Invoke, command: list[str]) -> None:
+    found = json.loads(invoke(*command, "--json").stdout)
+    by_fingerprint = {one["fingerprint"]: one["simulated_cluster"] for one in found}
+    assert sorted(by_fingerprint.values(), key=str) == [SIMULATED_CLUSTER, None]
+    csv = invoke("trials", "--format", "csv").stdout.splitlines()
+    assert sum(f",4,{SIMULATED_CLUSTER},bsp," in line for line in csv) == 3
+
+
+@pytest.mark.usefixtures("both")
+@pytest.mark.parametrize("command", ["lookup", "show"])
+def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command: str) -> None:
+    result = invoke("policy", command, "generated")
+    (notice,) = result.stderr.splitlines()
+    assert notice.startswith(f"the newest real one of 2, for 4 workers, bsp,asp; others: {WORDS} [")
+    assert "workers      4\n" in result.stdout
+    found = json.loads(invoke("policy", command, "generated", "--json").stdout)
+    assert found.get("simulated_cluster") is None
+
+    fingerprint = notice.split("[")[1].split("]")[0]
+    result = invoke("policy", command, fingerprint)
+    assert result.stderr == ""
+    assert "workers      4 simulated\n" in result.stdout
+    found = json.loads(invoke("policy", command, fingerprint, "--json").stdout)
+    assert found["fingerprint"].startswith(fingerprint)
+    assert found["simulated_cluster"] == SIMULATED_CLUSTER
+
+
+@pytest.mark.usefixtures("both")
+def test_what_is_to_be_used_has_to_be_named(invoke: Invoke, tmp_path: Path) -> None:
+    file, other = tmp_path / "policy.json", elsewhere(tmp_path)
+    line = error_line(invoke("policy", "export", "generated", "-o", str(file)))
+    assert WORDS in line
+    assert "4 workers, bsp,asp [" in line
+    fingerprint = line.split(f"{WORDS} [")[1].split("]")[0]
+    assert invoke("policy", "export", fingerprint, "-o", str(file)).exit_code == 0
+    for added in ("added as version 1", "there already as version 1"):
+        (text,) = rows(invoke("policy", "import", str(file), "--storage", other))
+        assert text == f"{file}: {added} of generated ({WORDS}); it is current"
+    as_json = invoke("policy", "import", str(file), "--storage", other, "--json").stdout
+    assert json.loads(as_json)[0]["simulated_cluster"] == SIMULATED_CLUSTER
+
+
+@pytest.mark.usefixtures("simulated_alone")
+def test_a_suggestion_says_that_it_is_a_simulated_one(invoke: Invoke) -> None:
+    lookup = ["policy", "lookup", "other", "--workers", "4"]
+    result = invoke(*lookup)
+    assert result.exit_code == 1
+    assert f"SUGGESTION, found for something else: generated, {WORDS}" in result.stdout
+    assert "- a simulated cluster instead of a real one" in result.stdout
+    content = json.loads(invoke(*lookup, "--json").stdout)["suggestion"]
+    assert content["policy"]["simulated_cluster"] == SIMULATED_CLUSTER
+    line = error_line(invoke("policy", "show", "generated", "--workers", "8"))
+    assert f"there is one for {WORDS}" in line

@@ -1,0 +1,94 @@
+"""`status` on a terminal, beside a search in another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from command_line import database_file
+from generated_trainer import identity
+from terminal import PATIENCE_SECONDS, Terminal
+
+from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.trials.store import SearchInfo, TrialStore
+
+PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
+
+
+@pytest.fixture
+def search(url: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A search whose first run goes on until somebody comes to the meeting."""
+    options = ["--strategy", "paper", "--settings", "2", "--runs", "1", "--storage", url]
+    (tmp_path / "meeting").mkdir()
+    process = subprocess.Popen(
+        [*PROGRAM, "run", "generated", *options],
+        env={**os.environ, "GENERATED_MEETING": f"2:{tmp_path / 'meeting'}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not is_running(url):
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.1)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def is_running(url: str) -> bool:
+    with suppress(UserError):
+        return any(search.in_flight for search in StatusReader(url).read(with_rest=False))
+    return False
+
+
+def test_it_ends_with_the_search(url: str, search: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+    terminal.wait_for("paper, running: 0 of at most 3 runs")
+    terminal.wait_for(f":{search.pid}")
+    terminal.wait_for("to come about")
+    (tmp_path / "meeting" / "somebody").touch()
+    assert terminal.end() == 0
+    assert search.wait(PATIENCE_SECONDS) == 0
+    # After the last picture what remains on the terminal.
+    assert "paper, done: 3 of at most 3 runs" in terminal.text[-1500:]
+    assert "switch at 25 % (version 1)" in terminal.text[-1500:]
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.usefixtures("search")
+def test_it_outlives_its_database_and_ends_with_ctrl_c(url: str) -> None:
+    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+    terminal.wait_for("100 %, run 1")
+    path = database_file(url)
+    away = path.rename(path.with_name("away.db"))
+    terminal.wait_for("not up to date: no database at")
+    away.rename(path)
+    terminal.text = ""
+    terminal.wait_for("100 %, run 1")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_it_waits_for_the_first_run_of_a_new_search(url: str) -> None:
+    job = identity()
+    info = SearchInfo("new", job.fingerprint, "paper", 3, 5, 0.01, None, "local", 0)
+    with open_database(url, create=True) as database:
+        TrialStore(database).register(job, "generated", info)
+    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+    terminal.wait_for("paper, starting: 0 of at most")
+    terminal.text = ""
+    terminal.wait_for("starting")  # it looked again
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0

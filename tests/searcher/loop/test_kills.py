@@ -1,0 +1,177 @@
+"""Searches in processes of their own, killed with -9 or side by side on one database."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import optuna
+import pytest
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.repair import Patience
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+
+PLAN = SearchPlan(PaperRule(settings=4, runs=3))
+SHORT = SearchPlan(PaperRule(settings=2, runs=2))
+PATIENCE = Patience(poll_seconds=0.02, retry_seconds=0.1, beat_seconds=0.01, orphan_seconds=0.5)
+KILLS = 20
+RUN_SECONDS = 0.2
+
+Run = tuple[float, int, float, bool]
+
+
+def search(url: str, delay_seconds: float, plan: SearchPlan = PLAN) -> None:
+    trainer = GeneratedTrainer(delay_seconds=delay_seconds, diverges_below_percent=7)
+    with open_database(url, create=True) as database:
+        Search(database, identity(), plan, lambda: trainer, patience=PATIENCE).run()
+
+
+def search_and_die(url: str, place: str, when: str) -> None:
+    """Ends the process at one exact place, the second time that the search gets there."""
+    module_name, class_name, method = place.split(":")
+    owner = getattr(importlib.import_module(module_name), class_name)
+    real = getattr(owner, method)
+    calls = itertools.count(1)
+
+    def deadly(*args: Any, **kwargs: Any) -> Any:
+        is_last = next(calls) == (1 if method == "publish" else 2)
+        if is_last and when == "before":
+            os._exit(9)
+        result = real(*args, **kwargs)
+        if is_last:
+            os._exit(9)
+        return result
+
+    setattr(owner, method, deadly)
+    search(url, 0.0, SHORT)
+
+
+def start(url: str, delay_seconds: float) -> BaseProcess:
+    # A fork has imported everything already, so kills hit the search and not its imports.
+    process = multiprocessing.get_context("fork").Process(target=search, args=(url, delay_seconds))
+    process.start()
+    return process
+
+
+def outcome(url: str) -> tuple[list[Run], list[TimingPolicy]]:
+    """The completed runs by Optuna's account, and the policies; both sides have to agree."""
+    (name,) = optuna.get_all_study_names(url)
+    study = optuna.load_study(study_name=name, storage=url)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        runs = []
+        for trial in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
+            row = store.get(name, trial.number)
+            assert row is not None
+            assert row.state == "complete"
+            assert row.converged_accuracy == trial.value
+            assert row.diverged == trial.user_attrs["diverged"]
+            assert row.diverged is not None
+            runs.append((row.switch_percent, row.replicate, trial.value, row.diverged))
+        assert all(row.state != "running" for row in store.trials())
+        assert not study.get_trials(states=[optuna.trial.TrialState.RUNNING])
+        return sorted(runs), PolicyRegistry(database).policies()
+
+
+def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
+    names = ("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds", "version")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+@pytest.fixture(scope="module", params=[PLAN], ids=["long"])
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[list[Run], list[TimingPolicy]]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/search.db"
+    search(url, 0.0, request.param)
+    return outcome(url)
+
+
+def test_twenty_kills_change_nothing(
+    url: str, undisturbed: tuple[list[Run], list[TimingPolicy]]
+) -> None:
+    draw = random.Random(20)
+    for _ in range(KILLS):
+        process = start(url, delay_seconds=RUN_SECONDS)
+        # From before the first transaction to within the second run.
+        process.join(draw.uniform(0.01, 1.5 * RUN_SECONDS))
+        assert process.is_alive(), "the search ended before the kills did"
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+    process = start(url, delay_seconds=0.0)
+    process.join()
+    assert process.exitcode == 0
+
+    runs, policies = outcome(url)
+    expected_runs, expected_policies = undisturbed
+    assert Counter(runs) == Counter(expected_runs)
+    assert len(policies) == len(expected_policies) == 1
+    assert same_answer(policies[0], expected_policies[0])
+
+
+@pytest.mark.parametrize("undisturbed", [SHORT], indirect=True, ids=["short"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "syncswitch.searcher.study.study:SearchStudy:_choose",
+        "syncswitch.storage.trials.store:TrialStore:begin",
+        "syncswitch.searcher.study.study:SearchStudy:note_result",
+        "syncswitch.storage.trials.store:TrialStore:complete",
+        "syncswitch.searcher.study.study:SearchStudy:complete",
+        "syncswitch.storage.policies.registry:PolicyRegistry:publish",
+    ],
+)
+def test_death_at_any_write_changes_nothing(
+    url: str, undisturbed: tuple[list[Run], list[TimingPolicy]], place: str, when: str
+) -> None:
+    process = multiprocessing.get_context("fork").Process(
+        target=search_and_die, args=(url, place, when)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    search(url, 0.0, SHORT)
+
+    runs, policies = outcome(url)
+    expected_runs, expected_policies = undisturbed
+    assert runs == expected_runs
+    assert len(policies) == 1
+    assert same_answer(policies[0], expected_policies[0])
+
+
+def test_three_searches_side_by_side_share_the_work(
+    url: str, undisturbed: tuple[list[Run], list[TimingPolicy]]
+) -> None:
+    processes = [start(url, delay_seconds=0.1) for _ in range(3)]
+    time.sleep(0.4)
+    victim = processes[0]
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes[1:]] == [0, 0]
+
+    runs, policies = outcome(url)
+    expected_runs, expected_policies = undisturbed
+    # A setting that diverges may be tried by several before the first result is in.
+    healthy = [run for run in runs if not run[3]]
+    assert healthy == [run for run in expected_runs if not run[3]]
+    assert len(policies) == 1
+    assert same_answer(policies[0], expected_policies[0])

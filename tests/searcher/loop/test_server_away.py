@@ -1,0 +1,93 @@
+"""Searchers outlast a server that is away, whether they train or wait for others."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.searcher.loop.reporter import Run, SilentReporter
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.repair import Patience
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records import TimingPolicy
+from tests.conftest import postgresql, stop_server
+
+PLAN = SearchPlan(PaperRule(settings=2, runs=1))
+
+
+class Told(SilentReporter):
+    """Knows when the search waits for others, when a run starts, and when the database is away."""
+
+    def __init__(self) -> None:
+        self.waits, self.runs, self.is_away = (threading.Event() for _ in range(3))
+
+    def on_wait(self, switch_percent: float) -> None:
+        self.waits.set()
+
+    def on_run(self, run: Run) -> None:
+        self.runs.set()
+
+    def on_database_away(self, patience_seconds: float) -> None:
+        self.is_away.set()
+
+
+class HeldTrainer(GeneratedTrainer):
+    """Ends no run before it may."""
+
+    def __init__(self, may_end: threading.Event) -> None:
+        super().__init__()
+        self._may_end = may_end
+
+    def train(self, *given: Any) -> Any:
+        assert self._may_end.wait(60)
+        return super().train(*given)
+
+
+def search(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
+    with open_database(url, create=True) as database:
+        return (
+            Search(
+                database,
+                identity(),
+                PLAN,
+                lambda: trainer,
+                reporter=told,
+                patience=patience,
+                in_advance=False,
+            )
+            .run()
+            .policy
+        )
+
+
+def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() -> None:
+    patient = Patience(poll_seconds=0.05, retry_seconds=0.1, attempts=3, restart_seconds=60)
+    impatient = replace(patient, restart_seconds=0.5)
+    may_end = threading.Event()
+    holds, waits, waits_briefly = Told(), Told(), Told()
+    with postgresql() as server, ThreadPoolExecutor() as pool:
+        url = server.get_uri()
+        first = pool.submit(search, url, HeldTrainer(may_end), holds, patient)
+        try:
+            assert holds.runs.wait(60)
+            second = pool.submit(search, url, GeneratedTrainer(), waits, patient)
+            third = pool.submit(search, url, GeneratedTrainer(), waits_briefly, impatient)
+            assert waits.waits.wait(60)
+            assert waits_briefly.waits.wait(60)
+            stop_server(server, "immediate")
+            assert waits.is_away.wait(60)
+            with pytest.raises(RetryableError, match=r"gave up after \d+ s without the dat") as end:
+                third.result(60)
+            assert "\n" not in str(end.value)
+        finally:
+            server.ensure_postgres_running()
+            may_end.set()
+        assert first.result(60) == second.result(60)

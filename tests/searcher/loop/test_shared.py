@@ -1,0 +1,109 @@
+"""Four searchers on one server: a team that searches together."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.study.consistency import check_database
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.repair import Patience
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+
+PLAN = SearchPlan(PaperRule(settings=3, runs=3))
+ADAPTIVE = SearchPlan(AdaptiveRule(settings=3, criterion="mean"))
+PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
+
+
+def search(
+    url: str, delay_seconds: float, plan: SearchPlan = PLAN, checkpoints: Path = Path("unused")
+) -> TimingPolicy:
+    trainer = GeneratedTrainer(delay_seconds=delay_seconds)
+    with open_database(url, create=True) as database:
+        job = Search(
+            database,
+            identity(),
+            plan,
+            lambda: trainer,
+            patience=PATIENCE,
+            checkpoints=checkpoints,
+        )
+        return job.run().policy
+
+
+def runs_of(url: str) -> list[tuple[float, int, float | None]]:
+    """Setting, replicate and accuracy of each complete run; the others are no longer needed."""
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+    assert all(row.state == "complete" or row.is_cancelled for row in rows)
+    return sorted(
+        (row.switch_percent, row.replicate, row.converged_accuracy)
+        for row in rows
+        if row.state == "complete"
+    )
+
+
+def together(work: Callable[[], None]) -> None:
+    """Four processes do the same, and all of them end well."""
+    context = multiprocessing.get_context("fork")
+    searchers = [context.Process(target=work) for _ in range(4)]
+    for searcher in searchers:
+        searcher.start()
+    for searcher in searchers:
+        searcher.join()
+    assert [searcher.exitcode for searcher in searchers] == [0] * 4
+
+
+@pytest.mark.slow
+def test_four_searchers_on_a_server_make_each_run_once(
+    postgresql_url: str, sqlite_url: str
+) -> None:
+    alone = search(sqlite_url, 0.0)
+
+    def work() -> None:
+        found = search(postgresql_url, 0.2)
+        assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
+
+    together(work)
+    runs = runs_of(postgresql_url)
+    assert len(runs) == len({(percent, replicate) for percent, replicate, _ in runs})
+    # Others are there as well, which were only likely to be needed.
+    assert set(runs) >= set(runs_of(sqlite_url))
+    with open_database(postgresql_url, create=False) as database:
+        (policy,) = PolicyRegistry(database).policies()
+        processes = {row.process_id for row in TrialStore(database).trials()}
+    assert policy.switch_percent == alone.switch_percent
+    assert policy.mean_accuracy == alone.mean_accuracy
+    assert len(policy.evidence) == len(alone.evidence)
+    assert len(processes) > 1, "one searcher made all runs"
+    assert check_database(postgresql_url) == []
+
+
+@pytest.mark.slow
+def test_four_adaptive_searchers_publish_one_answer_and_repeat_no_run(
+    postgresql_url: str, tmp_path: Path
+) -> None:
+    def work() -> None:
+        found = search(postgresql_url, 0.2, ADAPTIVE, tmp_path)
+        assert (found.switch_percent, found.version) == (12.5, 1)
+
+    together(work)
+    runs = [(percent, replicate) for percent, replicate, _ in runs_of(postgresql_url)]
+    assert len(runs) == len(set(runs))
+    with open_database(postgresql_url, create=False) as database:
+        (policy,) = PolicyRegistry(database).policies()
+    assert policy.confidence is not None
+    # Whatever ended after the answer, the same search still gives it, and trains nothing.
+    assert search(postgresql_url, 0.0, ADAPTIVE, tmp_path) == policy
+    assert len(runs_of(postgresql_url)) == len(runs)
+    assert check_database(postgresql_url) == []

@@ -1,0 +1,98 @@
+"""What the command line says of runs that began in advance, and of those that were cancelled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from command_line import Invoke
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, TrialStore
+
+pytestmark = pytest.mark.usefixtures("our_tables")
+
+JOB = identity()
+SEARCH = SearchInfo("ahead", JOB.fingerprint, "paper", 3, 2, 0.01, None, "local", 1)
+
+
+def made(percent: float, replicate: int) -> TrialRecord:
+    return GeneratedTrainer().train(TrialSpec(JOB, percent, 7, replicate))
+
+
+@pytest.fixture
+def ahead(url: str) -> None:
+    """Two runs that were needed, one in advance, one that failed, and one that was cancelled."""
+    with open_database(url, create=True) as database:
+        store, owner = TrialStore(database), Owner.current()
+        store.register(JOB, "generated", SEARCH)
+        runs = [made(100.0, 0), made(100.0, 1), made(50.0, 0)]
+        for number, record in enumerate(runs):
+            store.begin("ahead", number, record.spec, owner, speculative=number == 2)
+            store.complete("ahead", number, record)
+        store.begin("ahead", 3, made(25.0, 0).spec, owner)
+        store.fail("ahead", 3, "the server was lost")
+        part = replace(made(25.0, 1), worker_steps=900, training_seconds=12.5)
+        store.begin("ahead", 4, part.spec, owner, speculative=True)
+        store.cancel("ahead", 4, part, CANCELLED)
+
+
+@pytest.mark.usefixtures("ahead")
+class TestShown:
+    def test_trials_say_which_began_in_advance_and_which_were_cancelled(
+        self, invoke: Invoke
+    ) -> None:
+        header, _, *rows = invoke("trials").stdout.splitlines()
+        columns = ["run", "setting", "in advance", "end", "accuracy", "seconds"]
+        assert " ".join(header.split()) == " ".join(columns)
+        cells = [row.split() for row in rows]
+        assert [row[4:6] for row in cells] == [
+            ["-", "whole"],
+            ["-", "whole"],
+            ["yes", "whole"],
+            ["-", "failed"],
+            ["yes", "cancelled"],
+        ]
+        assert cells[-1][6:] == ["-", "12.5"]
+
+    def test_trials_as_json(self, invoke: Invoke) -> None:
+        found = json.loads(invoke("trials", "--json").stdout)
+        assert [trial["speculative"] for trial in found] == [False, False, True, False, True]
+        ends = [(trial["state"], trial["end"], trial["paid_seconds"]) for trial in found[2:]]
+        assert ends == [
+            ("complete", "whole", 70.0),
+            ("failed", None, None),
+            ("failed", "cancelled", 12.5),
+        ]
+        assert found[-1]["failure"] == CANCELLED
+
+    def test_trials_as_csv(self, invoke: Invoke) -> None:
+        header, *rows = invoke("trials", "--format", "csv").stdout.splitlines()
+        place = header.split(",").index("speculative")
+        assert [row.split(",")[place] for row in rows] == [
+            "false",
+            "false",
+            "true",
+            "false",
+            "true",
+        ]
+
+    def test_status_counts_a_cancelled_run_as_no_failure(self, invoke: Invoke) -> None:
+        (search,) = json.loads(invoke("status", "--json").stdout)
+        counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
+        assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
+        shown = invoke("status").stdout
+        assert "3 of at most 8 runs, 1 lost or failed, 2 made in advance, 1 cancelled" in shown
+        assert "last failure: 25 %, run 1: the server was lost" in shown
+
+
+@pytest.mark.usefixtures("one_version")
+def test_where_nothing_was_made_in_advance_nothing_is_said_of_it(invoke: Invoke) -> None:
+    for command in ("status", "trials"):
+        table = invoke(command).stdout
+        assert "cancelled" not in table
+        assert "in advance" not in table
+        assert invoke(command, "--json").stdout.count('"speculative') > 0

@@ -1,0 +1,176 @@
+"""Many searches on one recording: laws of the draws, and of the processes that share the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from generated_trainer import identity
+from step_recording import step_recording
+
+from syncswitch.searcher.simulation import replays
+from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
+from syncswitch.searcher.simulation.simulator import PlayedRun
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.storage.records import PhaseRecord
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
+
+STOP = StopRule(precision=0.005)
+
+
+def recorded(*runs: tuple[float, float, float] | RecordedRun) -> PlayedRecording:
+    """Runs by setting, accuracy and seconds."""
+    made = [run if isinstance(run, RecordedRun) else RecordedRun(*run) for run in runs]
+    named = (replace(run, name=str(number)) for number, run in enumerate(made))
+    return PlayedRecording.of(Recording(identity(), tuple(named)), STOP)
+
+
+BASELINE = [(100.0, accuracy, 100.0) for accuracy in (0.90, 0.91, 0.92)]
+HALF = [(50.0, accuracy, 60.0) for accuracy in (0.90, 0.91, 0.92)]
+QUARTER = [(25.0, accuracy, 40.0) for accuracy in (0.80, 0.81, 0.82)]
+RUNS = recorded(*BASELINE, *HALF, *QUARTER)
+
+
+def test_a_setting_is_drawn_without_replacement() -> None:
+    all_drawn = simulate(PaperRule(settings=2, runs=3), RUNS, 20)
+    assert {(search.switch_percent, search.seconds) for search in all_drawn} == {(50.0, 600.0)}
+
+
+def test_a_used_up_setting_is_shuffled_again() -> None:
+    (search,) = simulate(PaperRule(settings=2, runs=7), RUNS, 1)
+    assert (search.seconds, search.runs) == (7 * 200.0, 21)
+
+
+def test_a_seed_fixes_the_draws() -> None:
+    rule = PaperRule(settings=1, runs=1, threshold=0.005)
+    assert simulate(rule, RUNS, 20, seed=3) == simulate(rule, RUNS, 20, seed=3)
+    assert simulate(rule, RUNS, 20, seed=3) != simulate(rule, RUNS, 20, seed=4)
+    # More searches go on where fewer end.
+    assert simulate(rule, RUNS, 40, seed=3)[:20] == simulate(rule, RUNS, 20, seed=3)
+
+
+def test_a_search_that_luck_leads_astray_ends_there() -> None:
+    unlucky = recorded(*BASELINE, (50.0, 0.85, 60.0), (50.0, 0.99, 60.0))
+    rule = PaperRule(settings=2, runs=1)
+    answers = {search.switch_percent for search in simulate(rule, unlucky, 50)}
+    assert answers == {50.0, 100.0}
+
+
+def test_a_diverged_setting_is_rejected_by_its_first_run() -> None:
+    diverged = [RecordedRun(25.0, 0.0, 0.0, diverged=True) for _ in range(3)]
+    (search,) = simulate(PaperRule(settings=2, runs=3), recorded(*BASELINE, *HALF, *diverged), 1)
+    assert (search.switch_percent, search.seconds) == (50.0, 480.0)
+    assert search.whole_percents == (100.0,) * 3 + (50.0,) * 3
+
+
+def test_means_are_those_of_a_setting() -> None:
+    assert RUNS.means[50.0] == PlayedRun(pytest.approx(0.91), False, 60.0, 0.0)
+    half_diverged = recorded((50.0, 0.9, 60.0), RecordedRun(50.0, 0.0, 0.0, diverged=True))
+    assert half_diverged.means[50.0].diverged
+
+
+def test_stopped_runs_are_not_whole_and_cost_less() -> None:
+    runs = PlayedRecording.of(step_recording(), STOP)
+    rule = PaperRule(settings=3, runs=2)
+    (whole,) = simulate(rule, runs, 1)
+    (stopped,) = simulate(replace(rule, early_stop=True), runs, 1)
+    assert whole.switch_percent == stopped.switch_percent
+    assert len(whole.whole_percents) == whole.runs == stopped.runs
+    assert len(stopped.whole_percents) < stopped.runs
+    assert stopped.seconds < whole.seconds
+
+
+@pytest.mark.parametrize("protocol", ["bsp", "asp"])
+def test_of_a_run_that_is_recorded_as_stopped_the_rest_is_estimated(protocol: str) -> None:
+    """3000 worker-steps are the whole."""
+    phases = [PhaseRecord("bsp", 0, 1500, 75.0, 0.0, 0)]
+    if protocol == "asp":
+        phases.append(PhaseRecord("asp", 1500, 2000, 10.0, 3.0, 9))
+    last = phases[-1]
+    done = sum(phase.seconds for phase in phases)
+    setting = 50.0 if protocol == "asp" else 100.0
+    run = RecordedRun(
+        setting,
+        0.9,
+        done,
+        first_seconds=75.0,
+        worker_steps=last.end_worker_step,
+        phases=tuple(phases),
+        stopped_early=True,
+    )
+    rest = (3000 - last.end_worker_step) / last.worker_steps_per_second
+    assert recorded(run).played["0"] == PlayedRun(
+        accuracy=0.9,
+        diverged=False,
+        seconds=pytest.approx(done + rest),
+        first_seconds=pytest.approx(150.0 if protocol == "bsp" else 75.0),
+        plateau_accuracy=0.9,
+        stopped_seconds=done,
+    )
+
+
+ADAPTIVE = AdaptiveRule(settings=3)
+
+
+@pytest.fixture(scope="module")
+def steps() -> PlayedRecording:
+    return PlayedRecording.of(step_recording(noise=0.006), STOP)
+
+
+@pytest.mark.parametrize("rule", [ADAPTIVE, PaperRule(settings=3, runs=2)])
+def test_processes_change_nothing(
+    steps: PlayedRecording, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = simulate(rule, steps, 60)
+    pools = []
+
+    @contextmanager
+    def watched(processes: int) -> Iterator[ProcessPoolExecutor]:
+        with pool_of(processes) as pool:
+            pools.append(pool)
+            yield pool
+
+    pool_of = replays._pool
+    monkeypatch.setattr(replays, "_pool", watched)
+    monkeypatch.setattr(replays, "_WORTH_PROCESSES_SECONDS", 0.0)
+    told: list[int] = []
+    assert simulate(rule, steps, 60, processes=2, on_done=told.append) == alone
+    assert len(pools) == 1
+    assert told == [25, 25, 10]
+
+
+def test_without_processes_it_goes_on_alone(
+    steps: PlayedRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = []
+
+    @contextmanager
+    def broken(processes: int) -> Iterator[ProcessPoolExecutor]:
+        with ProcessPoolExecutor(processes, initializer=os._exit, initargs=(1,)) as pool:
+            pools.append(pool)
+            yield pool
+
+    monkeypatch.setattr(replays, "_pool", broken)
+    monkeypatch.setattr(replays, "_WORTH_PROCESSES_SECONDS", 0.0)
+    told: list[int] = []
+    searches = simulate(ADAPTIVE, steps, 90, processes=2, on_done=told.append)
+    assert len(pools) == 1
+    assert told == [25, 25, 25, 15]
+    assert searches == simulate(ADAPTIVE, steps, 90)
+
+
+def test_what_is_soon_done_starts_no_process(
+    steps: PlayedRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(processes: int) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(replays, "_pool", refuse)
+    assert len(simulate(PaperRule(settings=1, runs=1), steps, 60, processes=2)) == 60

@@ -1,0 +1,97 @@
+"""Runs that are known in advance: each is made once, whoever makes it and whatever it measures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.searcher.strategies.base import NextRun, Observation, Wait
+from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.planner import PlannedRun, plan_run
+from syncswitch.searcher.strategies.registry import STRATEGIES, stored_rule
+from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.trials.store import SearchInfo
+from tests.searcher.generated_trainer import identity
+
+PERCENTS = (100.0, 6.25, 12.5)
+WANTED = st.lists(st.tuples(st.sampled_from(PERCENTS), st.integers(0, 5)), unique=True, max_size=12)
+RULES = WANTED.map(
+    lambda wanted: ComparisonRule(3, 3, 0.01, percents=PERCENTS, wanted=tuple(wanted))
+)
+
+
+@given(RULES, st.integers(1, 4), st.randoms(use_true_random=False))
+def test_each_wanted_run_is_made_once(rule: ComparisonRule, searchers: int, chance: object) -> None:
+    finished: list[Observation] = []
+    under_way: list[tuple[float, int]] = []
+    made: list[tuple[float, int]] = []
+    while True:
+        planned = plan_run(rule, finished, under_way)
+        if isinstance(planned, PlannedRun) and len(under_way) < searchers:
+            assert not planned.is_speculative
+            run = (planned.switch_percent, planned.replicate)
+            under_way.append(run)
+            made.append(run)
+        elif under_way:
+            percent, replicate = under_way.pop(chance.randrange(len(under_way)))  # type: ignore[attr-defined]
+            diverged = percent != 100 and replicate == 1
+            finished.append(Observation(percent, 0.9, diverged, len(finished), replicate))
+        else:
+            break
+    assert isinstance(planned, Wait)
+    assert sorted(made) == sorted(rule.wanted)
+    assert len(made) == rule.most_runs
+    assert [p for p, _ in made] == sorted([p for p, _ in made], key=PERCENTS.index)
+    progress = rule.progress(finished)
+    assert progress.open_percent is None
+    assert [summary.accepted for summary in progress.summaries] == [None] * len(PERCENTS)
+
+
+@given(RULES)
+def test_it_is_open_as_long_as_a_run_is_missing(rule: ComparisonRule) -> None:
+    finished = [Observation(percent, 0.9, replicate=number) for percent, number in rule.wanted]
+    while finished:
+        finished.pop()
+        assert rule.progress(finished).open_percent is not None
+        assert isinstance(rule.decide(finished), NextRun)
+
+
+@given(RULES)
+def test_the_database_gives_back_what_was_wanted(rule: ComparisonRule) -> None:
+    plan = SearchPlan(rule)
+    info = SearchInfo(
+        study="study",
+        fingerprint="0" * 64,
+        strategy=rule.name,
+        settings=rule.settings,
+        runs=rule.runs,
+        threshold=rule.threshold,
+        target_accuracy=None,
+        trainer=plan.trainer,
+        base_seed=0,
+        options=json.loads(json.dumps(rule.options, allow_nan=False)),
+    )
+    assert stored_rule(info) == rule
+    # Which runs are missing changes as they are made; the study stays the same.
+    nothing = SearchPlan(ComparisonRule(3, 3, 0.01, percents=PERCENTS))
+    assert study_name(identity(), plan) == study_name(identity(), nothing)
+
+
+def test_other_settings_are_another_study() -> None:
+    plans = [SearchPlan(ComparisonRule(2, 3, percents=(100.0, p))) for p in (6.25, 12.5)]
+    assert len({study_name(identity(), plan) for plan in plans}) == 2
+
+
+def test_a_baseline_that_diverges_ends_it() -> None:
+    rule = ComparisonRule(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
+    with pytest.raises(UserError, match="learning rate is too high"):
+        rule.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
+    assert rule.decide([Observation(100.0, 0.9)]) == NextRun(50.0, 1)
+
+
+def test_nobody_can_search_with_it() -> None:
+    assert "comparison" not in STRATEGIES

@@ -1,0 +1,191 @@
+"""A rule, and whoever looks at its search, see the same runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from step_recording import step_recording
+
+from syncswitch.searcher.loop.reporter import SilentReporter
+from syncswitch.searcher.loop.shared_checkpoints import Prefixes
+from syncswitch.searcher.loop.trial_runner import RunMaker
+from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.study.observations import read_observations
+from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.searcher.study.repair import Patience, Repairer
+from syncswitch.searcher.study.study import SearchStudy
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec
+from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.trainers.replay.recording import Recording
+from syncswitch.trainers.replay.trainer import ReplayTrainer
+from syncswitch.trainers.trainer import Observer
+
+RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)
+RULES: list[Rule] = [
+    AdaptiveRule(switch_points=RECORDED),
+    AdaptiveRule(criterion="mean"),
+    AdaptiveRule(criterion="mean", share_prefix=False, early_stop=False),
+    PaperRule(settings=3, runs=2, share_prefix=True, early_stop=True),
+]
+# Whatever the noise, a fixed binary search stays at the settings that are recorded.
+RECORDINGS = [step_recording(3.125), step_recording(3.125, diverges_below_percent=20.0)]
+EVENTS = [
+    "trained",
+    "others first",  # it ends after runs that began later
+    "lost",
+    "taken for lost",  # and ends all the same
+    "untold",  # killed between the two accounts
+]
+
+
+class History(ReplayTrainer):
+    """One search, to which things happen."""
+
+    def __init__(self, url: str, folder: Path, rule: Rule, recording: Recording) -> None:
+        super().__init__(recording)
+        self.rule, self.identity = rule, recording.identity
+        self.database = open_database(url, create=False)
+        self.store = TrialStore(self.database)
+        name = study_name(self.identity, SearchPlan(rule))
+        self.search = SearchInfo(
+            name,
+            self.identity.fingerprint,
+            rule.name,
+            rule.settings,
+            rule.runs,
+            rule.threshold,
+            None,
+            "local",
+            0,
+            options=rule.options,
+        )
+        self.store.register(self.identity, "jobs.py:it", self.search)
+        self.study = SearchStudy.open(url, name, rule, 0)
+        self.maker = RunMaker(
+            self.identity,
+            RunConditions(),
+            rule,
+            self.study,
+            self.store,
+            Prefixes(self.store, name, rule, folder),
+            SilentReporter(),
+            1.0,
+            lambda: False,
+        )
+        self.repairer = Repairer(self.study, self.store, Patience(), self.maker.measured)
+        self.events: deque[str] = deque()
+        self.running: list[int] = []
+
+    def play(self, events: list[str]) -> None:
+        self.events.extend(events)
+        while self.events and self._make_one():
+            pass
+
+    def _make_one(self) -> bool:
+        """Whether there was a run to make."""
+        claim = self.study.claim(Owner.current(), 0, lambda: None)
+        if claim is None:
+            return False
+        self.running.append(claim.number)
+        try:
+            with self._killed_before_it_is_told(self.events[0] == "untold"):
+                self.maker.make(claim, self)
+        except RetryableError:
+            self.repairer.repair()
+        return True
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        event, number = self.events.popleft(), self.running.pop()
+        if event == "lost":
+            raise RetryableError("the server was lost")
+        if event == "others first":
+            while self.events and self._make_one() and len(self.events) % 2:
+                pass
+        record = super().train(spec, observer)
+        if event == "taken for lost":
+            self.store.fail(self.search.study, number, "its process ended")
+            self.study.fail(number)
+        return record
+
+    @contextmanager
+    def _killed_before_it_is_told(self, is_killed: bool) -> Iterator[None]:
+        def killed(*_: object) -> None:
+            raise RetryableError("killed")
+
+        if is_killed:
+            self.study.note_result = killed  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self.study.__dict__.pop("note_result", None)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["kept", "adaptive", "plain", "paper"])
+@settings(max_examples=3)
+@example(recording=RECORDINGS[0], events=["trained"] * 9)
+@example(recording=RECORDINGS[0], events=["others first", *["trained"] * 8])
+@example(recording=RECORDINGS[0], events=["trained", "taken for lost", *["trained"] * 4])
+@given(
+    recording=st.sampled_from(RECORDINGS),
+    events=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=9),
+)
+def test_search_status_and_report_see_the_same(
+    search_template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    rule: Rule,
+    recording: Recording,
+    events: list[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("history")
+    url = f"sqlite:///{shutil.copyfile(search_template, folder / 'search.db')}"
+    history = History(url, folder, rule, recording)
+    with history.database as database:
+        try:
+            history.play(events)
+            course = history.study.course()
+        except UserError:  # the baseline diverged
+            return
+        rows = history.store.numbered(history.search.study)
+        identity = recording.identity
+        seen = read_observations(database, rule, identity, history.search.study, rows)
+        assert seen == history.study.finished()
+        assert course_of(rule, seen) == course
+
+        progress = rule.progress(course.runs)
+        (status,) = StatusReader(url).read(with_rest=False)
+        assert (status.lower_percent, status.upper_percent) == (
+            progress.lower_percent,
+            progress.upper_percent,
+        )
+        assert (status.target_accuracy, status.open_percent) == (
+            progress.target_accuracy,
+            progress.open_percent,
+        )
+        shown = {one.switch_percent: one for one in status.settings}
+        for summary in progress.summaries:
+            setting = shown[summary.switch_percent]
+            assert (setting.runs, setting.mean_accuracy, setting.accepted) == (
+                summary.runs,
+                summary.mean_accuracy,
+                summary.accepted,
+            )
+        report = load_report(database, identity.fingerprint)
+        needed = [step for step in report.path if step.is_needed]
+        assert [(step.trial_number, step.accuracy, step.stopped_early) for step in needed] == [
+            (run.trial_number, run.accuracy, run.stopped_early) for run in course.runs
+        ]
+        assert len(report.path) == len(seen)

@@ -1,0 +1,149 @@
+"""What is said of a policy: what was measured, what it gains, what later runs may expect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.searcher.results.speed_up import SpeedUp
+from syncswitch.searcher.text.sentences import (
+    accuracy_interval,
+    counted,
+    metric_name,
+    policy_sentence,
+    promise_sentence,
+    speed_up_text,
+)
+from syncswitch.storage.records import Evidence, TimingPolicy
+from tests.storage.conftest import POLICY
+
+KEPT = replace(
+    POLICY, criterion="kept", keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8
+)
+ALONE = replace(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
+
+
+def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
+    second = Evidence("digits-1", 2, 100.0, 1, 0.91, False, 6.0)
+    policy = replace(POLICY, target_accuracy=0.7295, evidence=(*POLICY.evidence, second))
+    assert policy_sentence(policy) == (
+        "Train digits with BSP for the first 12.5 % of its 1,000 worker-steps, then ASP: accuracy"
+        " 0.8950 in 1 run against 0.9050 in 2 runs with BSP alone (0.01 may be lost), about 2.0"
+        " times as fast."
+    )
+
+
+def test_a_target_that_was_given_is_called_one() -> None:
+    policy = replace(POLICY, baseline_seconds=None, evidence=POLICY.evidence[:1])
+    assert policy_sentence(policy).endswith(
+        "accuracy 0.8950 in 1 run against a target of 0.9000 (0.01 may be lost)."
+    )
+    unmeasured = replace(policy, mean_accuracy=None, evidence=())
+    assert policy_sentence(unmeasured).endswith(", target 0.9000 (0.01 may be lost).")
+
+
+def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -> None:
+    assert promise_sentence(KEPT) == (
+        "Of 100 runs with this policy about 93 lose at most 0.01 against BSP's mean; of BSP's own"
+        " about 95 do. 80 % sure that enough of them do: 95 of 100, or at most 5 fewer than with"
+        " BSP."
+    )
+    assert promise_sentence(replace(KEPT, kept_share=None, keep=0.93)) == (
+        "80 % sure that enough of them do: 93 of 100, or at most 7 fewer than with BSP."
+    )
+
+
+def test_a_mean_promises_nothing_of_a_single_run() -> None:
+    assert promise_sentence(POLICY) == ""
+    assert promise_sentence(replace(POLICY, confidence=0.976)) == (
+        "98 % sure that this is the earliest switch that keeps the accuracy in the mean; a single"
+        " run may lose more."
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (
+            replace(ALONE, reason="an earlier switch saves no time"),
+            "an earlier switch saves no time",
+        ),
+        (ALONE, "no setting with ASP that was tried keeps the accuracy often enough"),
+        (
+            replace(ALONE, criterion="mean"),
+            "no setting with ASP that was tried keeps the accuracy",
+        ),
+    ],
+)
+def test_bsp_alone_has_a_reason(policy: TimingPolicy, why: str) -> None:
+    assert policy_sentence(policy) == (
+        f"Train digits with BSP for all of its 1,000 worker-steps: {why} (0.9000 in 1 run with BSP"
+        " alone, 0.01 may be lost)."
+    )
+
+
+def test_bsp_alone_promises_its_own_share() -> None:
+    assert promise_sentence(ALONE) == ("Of 100 runs about 95 lose at most 0.01 against their mean.")
+    assert promise_sentence(replace(ALONE, baseline_kept_share=None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (SpeedUp(2.94, 2.51, 3.33), "2.9 times as fast (2.5 to 3.3)"),
+        (SpeedUp(2.94, 2.94, 2.94), "2.9 times as fast"),
+        (SpeedUp(2.94), "about 2.9 times as fast"),
+    ],
+)
+def test_a_speed_up_says_how_sure_it_is(found: SpeedUp, said: str) -> None:
+    assert speed_up_text(found) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "low", "high", "said"),
+    [
+        (3.0, 1.5, 2.5, ", 2.0 times as fast (1.5 to 2.5)."),
+        (5.0, 0.9, 1.6, ", 1.2 times as fast (0.9 to 1.6): perhaps it gains nothing."),
+        (12.0, 0.4, 0.6, ", but 0.5 times as fast (0.4 to 0.6): the switch gains nothing here."),
+    ],
+)
+def test_a_policy_that_may_not_be_faster_says_so(
+    seconds: float, low: float, high: float, said: str
+) -> None:
+    policy = replace(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
+    assert policy_sentence(policy).endswith(f"(0.01 may be lost){said}")
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((0.91, 0.9, 0.92), "0.9100 ± 0.0100"),
+        ((0.5, None, None), "0.5000"),
+        ((1.0, 1.0, 1.0), "1.0000 ± 0.0000"),
+        ((0.6, 0.0, 1.0), "0.6000 (0 to 1)"),
+        ((0.98, 0.9512, 1.0), "0.9800 (0.9512 to 1)"),
+    ],
+)
+def test_an_interval_holds_what_an_accuracy_can_be(
+    interval: tuple[float, float | None, float | None], text: str
+) -> None:
+    assert accuracy_interval(*interval) == text
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [
+        (None, "accuracy"),
+        ("accuracy", "accuracy"),
+        ("top-5", "top-5"),
+        ('{"class":"AUC","curve":"ROC"}', "AUC"),
+        ('{"class":', "accuracy"),
+    ],
+)
+def test_what_is_called_accuracy_has_a_name(metric: str | None, name: str) -> None:
+    assert metric_name(metric) == name

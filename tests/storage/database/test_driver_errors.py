@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import driver_url
+from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalError, SyncSwitchError
+
+only_sqlite = pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("any_url", ["postgresql"], indirect=True)
+
+
+def fault_of(database: Database, statement: str, **values: object) -> SyncSwitchError:
+    with pytest.raises(SyncSwitchError) as caught, database.session() as session:
+        session.execute(text(statement), values)
+    assert "\n" not in str(caught.value)
+    assert "SQL:" not in str(caught.value)
+    return caught.value
+
+
+@only_postgresql
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("40001", DatabaseAwayError),  # serialization failure
+        ("40P01", DatabaseAwayError),  # deadlock
+        ("57P01", DatabaseAwayError),  # the administrator shut it down
+        ("53300", DatabaseAwayError),  # too many connections
+        ("23505", CollisionError),
+        ("23514", FatalError),  # check violation
+        ("22003", FatalError),  # number out of range
+        ("53100", DatabaseError),  # disk full
+        ("42501", DatabaseError),  # no permission
+    ],
+)
+def test_the_class_of_what_a_server_says(
+    database: Database, state: str, kind: type[SyncSwitchError]
+) -> None:
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
+    assert type(fault_of(database, statement)) is kind
+
+
+@only_postgresql
+@pytest.mark.parametrize("value", [2**31, 2**63, "\0"])
+def test_a_value_that_no_column_holds_is_a_defect(database: Database, value: object) -> None:
+    kind = "text" if isinstance(value, str) else "int"
+    fault = fault_of(database, f"SELECT CAST(:value AS {kind})", value=value)
+    assert type(fault) is FatalError
+    assert "refuses these values" in str(fault)
+
+
+@only_postgresql
+def test_a_connection_that_is_lost_is_a_passing_fault(database: Database) -> None:
+    fault = fault_of(database, "SELECT pg_terminate_backend(pg_backend_pid())")
+    assert type(fault) is DatabaseAwayError
+    with database.session() as session:
+        assert session.scalar(text("SELECT 1")) == 1
+
+
+def test_a_statement_that_cannot_work_names_the_database(database: Database) -> None:
+    fault = fault_of(database, "SELECT * FROM no_such_table")
+    assert type(fault) is DatabaseError
+    assert "no_such_table" in str(fault)
+    assert "check its permissions" in str(fault)
+
+
+def test_a_row_that_is_there_is_refused_on_each_kind(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE once (number INTEGER PRIMARY KEY)"))
+        session.execute(text("INSERT INTO once VALUES (1)"))
+
+    with pytest.raises(FatalError, match="refuses these values"):
+        database.write(lambda session: session.execute(text("INSERT INTO once VALUES (1)")))
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_file_that_another_writes_to_is_busy(sqlite_url: str, path: Path) -> None:
+    open_database(sqlite_url, create=True).close()
+    engine = create_engine(driver_url(sqlite_url), connect_args={"timeout": 0})
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DBAPIError) as caught, engine.begin() as connection:
+            connection.execute(text("DELETE FROM syncswitch_trials"))
+    engine.dispose()
+    assert reason(caught.value) == "database is locked"
+    assert type(translated(caught.value, "here")) is DatabaseAwayError
+
+
+@only_sqlite
+def test_a_file_that_became_read_only_names_what_to_check(database: Database) -> None:
+    with database.session() as session:
+        session.connection().exec_driver_sql("PRAGMA query_only=ON")
+    fault = fault_of(database, "DELETE FROM syncswitch_trials")
+    assert type(fault) is DatabaseError
+    assert "readonly" in str(fault)
+    assert "check its permissions" in str(fault)

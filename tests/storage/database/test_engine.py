@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.database.engine import Database, open_database, upgrade_database
+from syncswitch.storage.database.inspection import VERSION_TABLE
+from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
+from syncswitch.storage.tables.trials import PhaseRow, WorkloadRow
+from tests.storage.conftest import told_before_the_kill
+
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+
+
+def names_of(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
+
+
+def set_revision(url: str, revision: str) -> None:
+    with open_database(url, create=True) as database, database.session() as session:
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :new"), {"new": revision})
+
+
+def test_create_makes_tables_that_a_second_opening_finds(url: str) -> None:
+    open_database(url, create=True).close()
+    with open_database(url, create=False) as database, database.session() as session:
+        assert session.query(WorkloadRow).count() == 0
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_the_url_is_kept_as_given(url: str) -> None:
+    with open_database(url, create=True) as database:
+        assert database.url == url
+
+
+def test_a_missing_file_is_refused_and_not_made(sqlite_url: str, path: Path) -> None:
+    with pytest.raises(DatabaseError, match=f"no database at {path}"):
+        open_database(sqlite_url, create=False)
+    assert names_of(path.parent) == []
+
+
+def test_upgrade_refuses_a_missing_file(sqlite_url: str, path: Path) -> None:
+    with pytest.raises(DatabaseError, match="no database at"):
+        upgrade_database(sqlite_url)
+    assert names_of(path.parent) == []
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_an_older_database_is_refused_with_the_command_that_upgrades_it(url: str) -> None:
+    set_revision(url, "0000")
+    with pytest.raises(DatabaseError, match=r"older.*syncswitch-search db upgrade"):
+        open_database(url, create=True)
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_newer_database_is_refused(url: str) -> None:
+    set_revision(url, "9999")
+    for attempt in (lambda: open_database(url, create=True), lambda: upgrade_database(url)):
+        with pytest.raises(DatabaseError, match=r"revision 9999.*newer.*upgrade syncswitch"):
+            attempt()
+
+
+@pytest.mark.usefixtures("our_tables")
+@pytest.mark.parametrize("revision", ["0000", "9999", "deadbeef"])
+def test_nothing_is_written_to_a_refused_database(
+    sqlite_url: str, path: Path, revision: str
+) -> None:
+    set_revision(sqlite_url, revision)
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError):
+        open_database(sqlite_url, create=True)
+    assert path.read_bytes() == before
+    assert names_of(path.parent) == [path.name]
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_upgrade_without_a_way_says_so_in_one_line(url: str) -> None:
+    set_revision(url, "0000")
+    with pytest.raises(DatabaseError, match="cannot upgrade") as caught:
+        upgrade_database(url)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_upgrade_leaves_a_current_database_alone(sqlite_url: str, path: Path) -> None:
+    open_database(sqlite_url, create=True).close()
+    before = path.read_bytes()
+    upgrade_database(sqlite_url)
+    assert path.read_bytes() == before
+
+
+def test_optuna_and_we_share_one_database(url: str) -> None:
+    optuna.create_study(storage=url, study_name="first").add_trial(
+        optuna.trial.create_trial(value=1.0)
+    )
+    with pytest.raises(DatabaseError, match="no results of syncswitch yet"):
+        open_database(url, create=False)
+    open_database(url, create=True).close()
+    upgrade_database(url)
+    assert len(optuna.load_study(storage=url, study_name="first").trials) == 1
+    optuna.create_study(storage=url, study_name="second")
+    open_database(url, create=False).close()
+
+
+def test_many_processes_create_one_database_at_once(url: str, at_once: Run) -> None:
+    def work(number: int) -> int:
+        with open_database(url, create=True) as database, database.session() as session:
+            return session.query(WorkloadRow).count()
+
+    assert at_once(work, 8) == [0] * 8
+    open_database(url, create=False).close()
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_writers_of_one_file_wait_for_each_other(sqlite_url: str, at_once: Run) -> None:
+    """PostgreSQL locks rows instead: see the tests of the stores."""
+    writes = 40
+
+    def work(number: int) -> None:
+        with open_database(sqlite_url, create=True) as database:
+            for _ in range(writes):
+                # Reads first: without the lock from the start, the write would find the
+                # snapshot outdated, and SQLite would refuse it at once.
+                with database.session() as session:
+                    count = session.scalar(text("SELECT count FROM counter"))
+                    session.execute(text("UPDATE counter SET count = :new"), {"new": count + 1})
+
+    with open_database(sqlite_url, create=True) as database, database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+        session.execute(text("INSERT INTO counter VALUES (0)"))
+    at_once(work, 6)
+    with open_database(sqlite_url, create=False) as database, database.session() as session:
+        assert session.scalar(text("SELECT count FROM counter")) == 6 * writes
+
+
+def test_a_reader_keeps_its_snapshot_and_holds_up_no_writer(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+    with database.session(read_only=True) as reader:
+        assert reader.scalar(text("SELECT count(*) FROM counter")) == 0
+        database.write(lambda session: session.execute(text("INSERT INTO counter VALUES (1)")))
+        assert reader.scalar(text("SELECT count(*) FROM counter")) == 0
+    with database.session(read_only=True) as reader:
+        assert reader.scalar(text("SELECT count(*) FROM counter")) == 1
+
+
+def test_threads_share_a_database(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+
+    def work() -> None:
+        for _ in range(20):
+            database.write(lambda session: session.execute(text("INSERT INTO counter VALUES (1)")))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.session(read_only=True) as session:
+        assert session.scalar(text("SELECT sum(count) FROM counter")) == 80
+
+
+def test_an_exception_rolls_the_transaction_back(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+
+    def write_and_fail() -> None:
+        with database.session() as session:
+            session.execute(text("INSERT INTO counter VALUES (1)"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail()
+    with database.session(read_only=True) as session:
+        assert session.scalar(text("SELECT count(*) FROM counter")) == 0
+
+
+def test_a_passing_fault_is_tried_again_in_a_new_transaction(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+    sessions: list[Session] = []
+
+    def operation(session: Session) -> str:
+        sessions.append(session)
+        session.execute(text("INSERT INTO counter VALUES (1)"))
+        if len(sessions) < 3:
+            raise RetryableError("lost")
+        return "done"
+
+    assert database.write(operation) == "done"
+    assert len({id(session) for session in sessions}) == 3
+    with database.session(read_only=True) as session:
+        assert session.scalar(text("SELECT count(*) FROM counter")) == 1
+
+
+def test_a_fault_that_does_not_pass_is_raised_in_the_end(database: Database) -> None:
+    def operation(session: Session) -> None:
+        raise RetryableError("lost")
+
+    with pytest.raises(RetryableError, match="lost"):
+        database.write(operation, patience_seconds=0)
+
+
+def test_a_value_that_the_database_refuses_is_a_defect(database: Database) -> None:
+    def operation(session: Session) -> None:
+        session.add(
+            PhaseRow(
+                trial_id=12345,
+                position=0,
+                protocol="bsp",
+                start_worker_step=0,
+                end_worker_step=1,
+                seconds=1.0,
+                mean_staleness=0.0,
+                max_staleness=0,
+            )
+        )
+
+    with pytest.raises(FatalError, match=r"(?i)refuses these values.*foreign key"):
+        database.write(operation)
+
+
+@pytest.mark.parametrize("wait_seconds", [0.0, 0.013, 0.05])
+def test_a_killed_writer_leaves_whole_transactions(database: Database, wait_seconds: float) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE pair (number INTEGER)"))
+
+    def work(tell: Callable[[int], None]) -> None:
+        insert = text("INSERT INTO pair VALUES (:number)")
+        with open_database(database.url, create=False) as mine:
+            for number in itertools.count():
+                with mine.session() as session:
+                    session.execute(insert, {"number": number})
+                    session.execute(insert, {"number": number})
+                tell(number)
+
+    told = told_before_the_kill(work, wait_seconds)
+    with database.session() as session:
+        counts = session.scalars(text("SELECT count(*) FROM pair GROUP BY number")).all()
+        assert set(counts) == {2}
+        assert len(counts) > told
+        session.execute(text("INSERT INTO pair VALUES (-1)"))
+
+
+def test_a_creator_killed_at_any_moment_leaves_what_another_completes(url: str) -> None:
+    def create() -> None:
+        open_database(url, create=True).close()
+
+    for wait_seconds in (0.01, 0.03, 0.06, 0.1):
+        creator = multiprocessing.get_context("fork").Process(target=create)
+        creator.start()
+        time.sleep(wait_seconds)
+        creator.kill()
+        creator.join()
+    with open_database(url, create=True) as database, database.session() as session:
+        assert session.query(WorkloadRow).count() == 0
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_lookup_imports_neither_alembic_nor_the_trainers(url: str) -> None:
+    open_database(url, create=True).close()
+    script = (
+        "import sys\n"
+        "from syncswitch.storage.database.engine import open_database\n"
+        "from syncswitch.storage.policies.registry import PolicyRegistry\n"
+        "with open_database(sys.argv[1], create=False) as database:\n"
+        "    assert PolicyRegistry(database).lookup('digits') == []\n"
+        "print(*sorted({'alembic', 'optuna', 'psutil', 'tensorflow'} & set(sys.modules)))\n"
+    )
+    output = subprocess.check_output([sys.executable, "-c", script, url], text=True)
+    assert output == "\n"
+
+
+def test_a_reader_sees_one_moment_however_many_statements_it_makes(database: Database) -> None:
+    with database.session() as session:
+        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+        session.execute(text("INSERT INTO counter VALUES (0)"))
+    query = text("SELECT count FROM counter")
+    with database.session(read_only=True) as reader:
+        assert reader.scalar(query) == 0
+        with database.session() as writer:
+            writer.execute(text("UPDATE counter SET count = 1"))
+        assert reader.scalar(query) == 0
+    with database.session(read_only=True) as reader:
+        assert reader.scalar(query) == 1
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_sqlite_committed_survives_a_power_failure(sqlite_url: str, read_only: bool) -> None:
+    full = 2  # with the write-ahead log, less may lose the last commits
+    with (
+        open_database(sqlite_url, create=True) as database,
+        database.session(read_only=read_only) as session,
+    ):
+        assert session.scalar(text("PRAGMA synchronous")) == full
+        assert session.scalar(text("PRAGMA journal_mode")) == "wal"

@@ -1,0 +1,559 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import (
+    SCHEMA_VERSION,
+    policy_from_dict,
+    policy_text,
+    policy_to_dict,
+    read_policy_file,
+    write_policy,
+)
+from syncswitch.storage.records import (
+    Evidence,
+    RegisteredWorkload,
+    TimingPolicy,
+    WorkloadIdentity,
+)
+from tests.properties import FIXTURES_STAY
+from tests.storage.golden.make import PROMISE
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+counts = st.integers(1, 2**31 - 1)
+worker_steps = st.integers(1, 2**63 - 1)
+indices = st.integers(0, 2**31 - 1)
+shares = st.floats(0, 1)
+percents = st.floats(0, 100)
+seconds = st.floats(0, allow_infinity=False)
+evidence = st.builds(Evidence, names, indices, percents, indices, shares, st.booleans(), seconds)
+policies = st.builds(
+    TimingPolicy,
+    fingerprint=st.from_regex("[0-9a-f]{64}", fullmatch=True),
+    version=counts,
+    workload=names,
+    workers=counts,
+    total_worker_steps=worker_steps,
+    first_protocol=names,
+    second_protocol=names,
+    switch_percent=percents,
+    target_accuracy=shares,
+    threshold=shares,
+    mean_accuracy=st.none() | shares,
+    training_seconds=st.none() | seconds,
+    baseline_seconds=st.none() | seconds,
+    strategy=names,
+    study=names,
+    evidence=st.lists(
+        evidence, max_size=4, unique_by=lambda run: (run.study, run.trial_number)
+    ).map(tuple),
+    created_at=st.datetimes(timezones=st.just(timezone.utc)).map(lambda time: time.isoformat()),
+    software=st.dictionaries(names, names, max_size=3),
+    confidence=st.none() | shares,
+    criterion=st.sampled_from(["kept", "mean"]),
+    keep=st.none() | shares,
+    kept_share=st.none() | shares,
+    baseline_kept_share=st.none() | shares,
+    speed_up_low=st.none() | seconds,
+    speed_up_high=st.none() | seconds,
+    reason=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255),
+)
+reals = st.floats(allow_nan=False, allow_infinity=False)
+identities = st.builds(
+    WorkloadIdentity,
+    name=names,
+    model=st.none() | names,
+    data_set=st.none() | names,
+    loss=st.none() | names,
+    optimizer=st.none() | names,
+    total_worker_steps=worker_steps,
+    batch_size=st.none() | counts,
+    learning_rate=st.none() | reals,
+    momentum=st.none() | reals,
+    learning_rate_boundaries=st.none()
+    | st.lists(st.tuples(st.integers(0, 2**53), reals), max_size=3).map(tuple),
+    metric=st.none() | names,
+    evaluation_interval_worker_steps=st.none() | worker_steps,
+    workers=counts,
+    first_protocol=names,
+    second_protocol=names,
+)
+workloads = st.builds(RegisteredWorkload, identities, names)
+
+RUN = {
+    "study": "s",
+    "trial_number": 0,
+    "switch_percent": 50.0,
+    "replicate": 0,
+    "converged_accuracy": 0.9,
+    "diverged": False,
+    "training_seconds": 1.0,
+}
+
+
+def policy_for(policy: TimingPolicy, identity: WorkloadIdentity) -> TimingPolicy:
+    return replace(
+        policy,
+        fingerprint=identity.fingerprint,
+        workers=identity.workers,
+        total_worker_steps=identity.total_worker_steps,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+    )
+
+
+@pytest.fixture
+def workload(identity: WorkloadIdentity) -> RegisteredWorkload:
+    return RegisteredWorkload(identity, "digits.py:job")
+
+
+@pytest.fixture
+def file(tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload) -> Path:
+    """A policy file as it was written."""
+    path = tmp_path / "policy.json"
+    write_policy(path, policy, workload)
+    return path
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> Callable[[int], Path]:
+    """Copies of what earlier versions of the software wrote, by schema version."""
+
+    def copied(version: int) -> Path:
+        return Path(shutil.copy(GOLDEN / f"policy-{version}.json", tmp_path))
+
+    return copied
+
+
+def checksum(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(PolicyError) as caught:
+        read_policy_file(file)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(file) in message
+    return message
+
+
+def changed(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+
+
+@given(policy=policies)
+def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
+    content = json.loads(json.dumps(policy_to_dict(policy)))
+    assert policy_from_dict(content) == policy
+
+
+@FIXTURES_STAY
+@given(policy=policies, workload=workloads)
+def test_every_policy_survives_as_a_file(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    policy = policy_for(policy, workload.identity)
+    write_policy(tmp_path / "policy.json", policy, workload)
+    found = read_policy_file(tmp_path / "policy.json")
+    assert found.policy == policy
+    assert found.workload == workload
+    assert found.path == tmp_path / "policy.json"
+
+
+def test_the_values_have_the_fields_of_a_policy(policy: TimingPolicy) -> None:
+    content = policy_to_dict(policy)
+    assert list(content) == [field.name for field in dataclasses.fields(TimingPolicy)]
+    assert list(content["evidence"][0]) == [field.name for field in dataclasses.fields(Evidence)]
+
+
+def test_the_file_says_its_schema_version(file: Path) -> None:
+    document = json.loads(file.read_text())
+    assert list(document) == ["schema_version", "checksum", "workload", "policy"]
+    assert document["schema_version"] == 4
+
+
+def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity) -> None:
+    content = json.loads(file.read_text())["workload"]
+    names = [field.name for field in dataclasses.fields(WorkloadIdentity)]
+    assert list(content) == [*names[:-1], "reference"]
+    assert names[-1] == "simulated_cluster"  # which a real job has not
+    assert content["reference"] == "digits.py:job"
+
+
+def test_the_file_of_a_simulated_job_says_so(
+    tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity
+) -> None:
+    simulated = replace(identity, simulated_cluster="5" * 64)
+    workload = RegisteredWorkload(simulated, "digits.py:job")
+    path = tmp_path / "policy.json"
+    write_policy(path, replace(policy, fingerprint=simulated.fingerprint), workload)
+    content = json.loads(path.read_text())
+    assert content["schema_version"] == SCHEMA_VERSION == 4
+    assert content["workload"]["simulated_cluster"] == "5" * 64
+    assert read_policy_file(path).workload == workload
+    # Nobody makes a real job of it, nor one on another simulated cluster.
+    del content["workload"]["simulated_cluster"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyError, match="altered"):
+        read_policy_file(path)
+    values = {name: content[name] for name in ("workload", "policy")}
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    content["checksum"] = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    path.write_text(json.dumps(content))
+    with pytest.raises(PolicyError, match="altered: fingerprint"):
+        read_policy_file(path)
+
+
+@pytest.mark.parametrize("digest", ["", "5" * 65, 5])
+def test_an_impossible_simulated_cluster_is_refused(
+    policy: TimingPolicy, identity: WorkloadIdentity, digest: Any
+) -> None:
+    simulated = replace(identity, simulated_cluster=digest)
+    with pytest.raises(PolicyError, match="impossible workload: simulated_cluster"):
+        policy_text(
+            replace(policy, fingerprint=simulated.fingerprint),
+            RegisteredWorkload(simulated, "digits.py:job"),
+        )
+
+
+def test_every_schema_version_has_a_golden_file() -> None:
+    versions = range(1, SCHEMA_VERSION + 1)
+    assert sorted(GOLDEN.glob("*.json")) == [GOLDEN / f"policy-{v}.json" for v in versions]
+
+
+@pytest.mark.parametrize(
+    ("version", "stated"), [(1, {}), (2, {}), (3, {"confidence": 0.97}), (4, PROMISE)]
+)
+def test_a_file_of_every_version_is_read(
+    old_file: Callable[[int], Path],
+    policy: TimingPolicy,
+    workload: RegisteredWorkload,
+    version: int,
+    stated: dict[str, Any],
+) -> None:
+    file = old_file(version)
+    found = read_policy_file(file)
+    assert found.policy == replace(policy, **stated)
+    assert found.workload == (None if version == 1 else workload)
+    changed(file, lambda document: document["policy"].update(switch_percent=25.0))
+    assert "was altered: its checksum is" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("written", "stated", "said"),
+    [
+        (1, 2, "workload: Field required"),
+        (1, 3, "workload: Field required"),
+        (2, 1, "its checksum is"),
+        (2, 3, "policy.confidence: Field required"),
+        (3, 1, "policy.confidence '0.97': Extra inputs are not permitted"),
+        (3, 2, "policy.confidence '0.97': Extra inputs are not permitted"),
+        (3, 4, "policy.criterion: Field required"),
+        (4, 3, "policy.criterion 'kept': Extra inputs are not permitted"),
+    ],
+)
+def test_a_file_cannot_pass_for_another_version(
+    old_file: Callable[[int], Path], written: int, stated: int, said: str
+) -> None:
+    file = old_file(written)
+    changed(file, lambda document: document.update(schema_version=stated))
+    assert f"was altered: {said}" in refusal(file)
+
+
+def test_an_old_file_is_written_anew_in_this_version(
+    old_file: Callable[[int], Path], tmp_path: Path
+) -> None:
+    found = read_policy_file(old_file(2))
+    assert found.workload is not None
+    write_policy(tmp_path / "new.json", found.policy, found.workload)
+    content = json.loads((tmp_path / "new.json").read_text())
+    assert (content["schema_version"], content["policy"]["confidence"]) == (4, None)
+    assert (content["policy"]["criterion"], content["policy"]["kept_share"]) == ("mean", None)
+    assert replace(read_policy_file(tmp_path / "new.json"), path=found.path) == found
+
+
+def test_a_reformatted_file_is_as_good(file: Path, policy: TimingPolicy) -> None:
+    document = json.loads(file.read_text())
+    document["policy"]["baseline_seconds"] = 6  # as tools write 6.0
+    file.write_text(json.dumps(dict(reversed(document.items())), sort_keys=True, indent=None))
+    assert read_policy_file(file).policy == policy
+
+
+def test_whole_numbers_may_be_given_for_real_ones(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    whole = replace(policy, switch_percent=50, baseline_seconds=6)
+    write_policy(tmp_path / "policy.json", whole, workload)
+    assert read_policy_file(tmp_path / "policy.json").policy == whole
+
+
+def test_a_byte_order_mark_is_no_damage(file: Path, policy: TimingPolicy) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert read_policy_file(file).policy == policy
+
+
+def test_a_file_in_another_encoding_is_named_as_such(file: Path) -> None:
+    file.write_text(file.read_text(), encoding="utf-16")
+    message = refusal(file)
+    assert "is not UTF-8 text" in message
+    assert "truncated" not in message
+
+
+def test_a_file_cut_anywhere_is_refused(file: Path) -> None:
+    content = file.read_bytes().rstrip()
+    for length in range(0, len(content), 7):
+        file.write_bytes(content[:length])
+        assert "truncated or not JSON" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00", b"[]", b"1", b"null", b'"text"', b"{}", b"[" * 100_000]
+)
+def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    assert "syncswitch-search policy export" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("switch_percent", 140),
+        ("switch_percent", -1),
+        ("switch_percent", float("nan")),
+        ("switch_percent", "50"),
+        ("switch_percent", None),
+        ("switch_percent", True),
+        ("training_seconds", float("inf")),
+        ("target_accuracy", 1.2),
+        ("threshold", -0.01),
+        ("confidence", 1.01),
+        ("confidence", "0.97"),
+        ("criterion", "best"),
+        ("keep", 95),
+        ("kept_share", 1.01),
+        ("baseline_kept_share", -0.01),
+        ("speed_up_low", -1.0),
+        ("speed_up_high", float("inf")),
+        ("reason", ""),
+        ("reason", "x" * 256),
+        ("version", 0),
+        ("version", 1.5),
+        ("workers", 0),
+        ("fingerprint", "abc"),
+        ("created_at", "yesterday"),
+        ("created_at", "2026-01-31T12:00:00"),
+        ("created_at", "0001-01-01T00:00:00+14:00"),
+        ("created_at", "9999-12-31T23:59:59-14:00"),
+        ("evidence", [{"study": "s"}]),
+        ("evidence", None),
+        ("evidence", [RUN, RUN]),
+        ("workers", 2**31),
+        ("software", {"tensorflow": 2}),
+        ("first_protocol", ""),
+        ("surprise", 1),
+    ],
+)
+def test_nonsense_is_refused_by_name(file: Path, name: str, value: object) -> None:
+    changed(file, lambda document: document["policy"].update({name: value}))
+    message = refusal(file)
+    assert "was altered" in message
+    assert name in message
+
+
+def test_every_missing_value_is_named(file: Path, policy: TimingPolicy) -> None:
+    original = file.read_text()
+    for name in policy_to_dict(policy):
+        document = json.loads(original)
+        del document["policy"][name]
+        file.write_text(json.dumps(document))
+        assert f"{name}: Field required" in refusal(file)
+
+
+@pytest.mark.parametrize("value", [None, "", "sha256:", 1, ["sha256:"]])
+def test_no_checksum_is_refused(file: Path, value: object) -> None:
+    changed(file, lambda document: document.update(checksum=value))
+    assert "was altered: checksum" in refusal(file)
+
+
+def test_another_checksum_is_refused(file: Path) -> None:
+    changed(file, lambda document: document.update(checksum="sha256:" + "0" * 64))
+    assert "was altered: its checksum is" in refusal(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("name", "", "workload.name ''"),
+        ("workers", 0, "workload.workers '0'"),
+        ("batch_size", 0, "workload.batch_size '0'"),
+        ("batch_size", 2**31, "workload.batch_size '2147483648'"),
+        ("total_worker_steps", 2**63, "workload.total_worker_steps"),
+        ("learning_rate", "0.1", "workload.learning_rate '0.1'"),
+        ("learning_rate_boundaries", [[1]], "workload.learning_rate_boundaries.0.1"),
+        ("surprise", 1, "workload.surprise"),
+        ("model", "another one", "its checksum is"),
+        ("name", "another name", "its checksum is"),
+        ("reference", "other.py:job", "its checksum is"),
+    ],
+)
+def test_an_altered_workload_is_refused(file: Path, name: str, value: object, said: str) -> None:
+    changed(file, lambda document: document["workload"].update({name: value}))
+    message = refusal(file)
+    assert "was altered" in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("workload", {"learning_rate": 0.5}, "fingerprint '"),
+        ("policy", {"fingerprint": "f" * 64}, "fingerprint 'ffff"),
+        ("policy", {"workers": 8}, "workers 8, but that of the workload is 4"),
+        ("policy", {"total_worker_steps": 9}, "total_worker_steps 9"),
+        ("policy", {"second_protocol": "ssp"}, "second_protocol 'ssp'"),
+    ],
+)
+def test_a_workload_that_the_policy_is_not_for_is_refused_even_with_a_new_checksum(
+    file: Path, part: str, change: dict[str, Any], said: str
+) -> None:
+    def forge(document: dict[str, Any]) -> None:
+        document[part].update(change)
+        values = {name: document[name] for name in ("workload", "policy")}
+        document["checksum"] = checksum(values)
+
+    changed(file, forge)
+    assert f"was altered: {said}" in refusal(file)
+
+
+def test_a_plausible_alteration_is_refused(file: Path) -> None:
+    changed(file, lambda document: document["policy"].update(switch_percent=25.0))
+    assert "was altered: its checksum is" in refusal(file)
+    changed(file, lambda document: document["policy"]["evidence"].pop())
+    assert "was altered: its checksum is" in refusal(file)
+
+
+@pytest.mark.parametrize("version", [0, 5, "1", None, 1.5, True])
+def test_another_schema_version_is_refused(file: Path, version: object) -> None:
+    changed(file, lambda document: document.update(schema_version=version))
+    said = f"has schema version {version!r}, this version of syncswitch allows 1 to 4"
+    assert said in refusal(file)
+
+
+@pytest.mark.parametrize("part", ["policy", "workload", "checksum"])
+def test_a_file_without_one_of_its_parts_is_refused(file: Path, part: str) -> None:
+    changed(file, lambda document: document.pop(part))
+    assert f"{part}: Field required" in refusal(file)
+
+
+def test_a_part_that_nobody_knows_is_refused(file: Path) -> None:
+    changed(file, lambda document: document.update(surprise=1))
+    assert "surprise '1': Extra inputs are not permitted" in refusal(file)
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "none.json")
+    assert "Is a directory" in refusal(tmp_path)
+
+
+def test_an_impossible_policy_is_not_written(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    with pytest.raises(PolicyError, match=r"switch_percent '140.0'"):
+        write_policy(tmp_path / "policy.json", replace(policy, switch_percent=140.0), workload)
+    with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
+        write_policy(tmp_path / "policy.json", replace(policy, workers=8), workload)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["no/such/policy.json", "."])
+def test_a_place_that_cannot_be_written_is_refused(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload, place: str
+) -> None:
+    with pytest.raises(PolicyError, match="cannot write the file"):
+        write_policy(tmp_path / place, policy, workload)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_and_no_file_stays(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(PolicyError, match="no plain file"):
+        write_policy(pipe, policy, workload)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_path_that_names_no_file_is_refused(
+    name: str, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    with pytest.raises(PolicyError, match="names no file"):
+        write_policy(name, policy, workload)
+
+
+def test_the_text_is_what_the_file_holds(
+    file: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    assert policy_text(policy, workload) == file.read_text(encoding="utf-8")
+
+
+def test_others_may_read_the_file(
+    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    before = os.umask(0o022)
+    try:
+        write_policy(tmp_path / "policy.json", policy, workload)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "policy.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_readers_see_whole_files_while_writers_write(
+    file: Path, at_once: Run, policy: TimingPolicy, workload: RegisteredWorkload
+) -> None:
+    def work(number: int) -> set[int]:
+        if number < 3:
+            for count in range(60):
+                version = number * 60 + count + 1
+                write_policy(file, replace(policy, version=version), workload)
+            return set()
+        return {read_policy_file(file).policy.version for _ in range(200)}
+
+    answers = at_once(work, 5)
+    assert set.union(*answers) <= set(range(1, 181))
+    assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+def test_a_file_is_read_without_sqlalchemy(file: Path) -> None:
+    script = (
+        "import sys\n"
+        "from syncswitch.storage.policies.file import read_policy_file\n"
+        "print(read_policy_file(sys.argv[1]).policy.switch_percent)\n"
+        "print(*sorted({'alembic', 'optuna', 'sqlalchemy', 'tensorflow'} & set(sys.modules)))\n"
+    )
+    output = subprocess.check_output([sys.executable, "-c", script, str(file)], text=True)
+    assert output == "12.5\n\n"

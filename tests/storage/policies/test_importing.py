@@ -1,0 +1,315 @@
+"""Policies go from one database to another, and nothing is lost or doubled on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import PolicyFile, read_policy_file, write_policy
+from syncswitch.storage.policies.importing import import_policies
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.records import (
+    Evidence,
+    RegisteredWorkload,
+    TimingPolicy,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials.store import SearchInfo, TrialStore
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+Exported = Callable[..., PolicyFile]
+
+
+@pytest.fixture
+def exported(tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity) -> Exported:
+    """Writes and reads the file of a policy with some values changed."""
+
+    def make(identity: WorkloadIdentity = identity, **changes: Any) -> PolicyFile:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
+        changes = {
+            "fingerprint": identity.fingerprint,
+            "workers": identity.workers,
+            **changes,
+        }
+        write_policy(path, replace(policy, **changes), RegisteredWorkload(identity, "their.py:job"))
+        return read_policy_file(path)
+
+    return make
+
+
+@pytest.fixture
+def version_1() -> PolicyFile:
+    """A file of the first version, which does not describe the workload."""
+    return read_policy_file(GOLDEN / "policy-1.json")
+
+
+@pytest.fixture
+def registry(database: Database) -> PolicyRegistry:
+    return PolicyRegistry(database)
+
+
+@pytest.fixture
+def other_database(other_url: str) -> Iterator[Database]:
+    with open_database(other_url, create=True) as opened:
+        yield opened
+
+
+def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
+    store: TrialStore,
+    database: Database,
+    other_database: Database,
+    policy: TimingPolicy,
+    identity: WorkloadIdentity,
+    tmp_path: Path,
+) -> None:
+    source, target = PolicyRegistry(database), PolicyRegistry(other_database)
+    source.publish(replace(policy, study="digits-0"))
+    published = source.publish(replace(policy, confidence=0.97))
+    workload = source.workload(policy.fingerprint)
+    assert workload is not None
+    write_policy(tmp_path / "policy.json", published, workload)
+    (imported,) = import_policies(other_database, [read_policy_file(tmp_path / "policy.json")])
+    assert imported.is_new
+    assert imported.current_version == 1
+    assert imported.policy == replace(published, version=1)
+    assert target.lookup("digits", workers=4) == [imported.policy]
+    assert target.workload(identity.fingerprint) == RegisteredWorkload(identity, "digits")
+    (entry,) = target.entries()
+    assert entry.imported_at is not None
+    assert entry.imported_at > published.created_at
+    assert [entry.imported_at for entry in source.entries()] == [None, None]
+    (missing, _) = target.evidence_trials(policy.fingerprint, 1)
+    assert missing.trial_id is None
+
+
+def test_an_import_may_be_repeated(
+    database: Database, registry: PolicyRegistry, exported: Exported
+) -> None:
+    file = exported()
+    (first,) = import_policies(database, [file])
+    before = registry.entries()
+    (again, once_more) = import_policies(database, [file, file])
+    assert first.is_new
+    assert again == once_more == replace(first, is_new=False)
+    assert registry.entries() == before
+
+
+def test_what_an_older_version_exported_is_known_again(
+    database: Database, store: TrialStore, registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    published = registry.publish(policy)
+    files = [read_policy_file(GOLDEN / f"policy-{version}.json") for version in (1, 2)]
+    for imported in import_policies(database, files):
+        assert (imported.policy, imported.is_new) == (published, False)
+    with pytest.raises(PolicyError, match="says something else"):
+        import_policies(database, [read_policy_file(GOLDEN / "policy-3.json")])
+
+
+def test_what_a_search_published_here_is_known_again(
+    database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
+) -> None:
+    file = exported(version=9)
+    published = registry.publish(file.policy)
+    (imported,) = import_policies(database, [file])
+    assert (imported.policy, imported.is_new) == (published, False)
+    assert [entry.imported_at for entry in registry.entries()] == [None]
+
+
+def test_the_time_of_creation_is_the_same_in_every_zone(
+    database: Database, exported: Exported
+) -> None:
+    import_policies(database, [exported(created_at="2026-01-31T14:00:00+02:00")])
+    (again,) = import_policies(database, [exported(created_at="2026-01-31T12:00:00+00:00")])
+    assert not again.is_new
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"switch_percent": 25.0},
+        {"evidence": ()},
+        {"software": {}},
+        {"workload": "renamed"},
+        {"evidence": (Evidence("digits-1", 1, 12.5, 0, 0.895, False, 3.5),)},
+    ],
+)
+def test_what_is_there_and_says_something_else_is_refused(
+    database: Database, registry: PolicyRegistry, exported: Exported, change: dict[str, Any]
+) -> None:
+    import_policies(database, [exported()])
+    before = registry.entries()
+    other = exported(**change)
+    with pytest.raises(PolicyError) as caught:
+        import_policies(database, [exported(study="innocent"), other])
+    message = str(caught.value)
+    assert "\n" not in message
+    assert f"{other.path} was altered" in message
+    assert "as version 1 of workload" in message
+    assert registry.entries() == before
+
+
+def test_all_files_are_imported_or_none(
+    database: Database, registry: PolicyRegistry, exported: Exported, version_1: PolicyFile
+) -> None:
+    elsewhere = replace(version_1, policy=replace(version_1.policy, fingerprint="f" * 64))
+    with pytest.raises(PolicyError, match="ffffffffffff is not in this database"):
+        import_policies(database, [exported(), elsewhere])
+    assert registry.entries() == []
+    assert registry.workload(version_1.policy.fingerprint) is None
+
+
+def test_a_file_of_version_1_needs_a_workload_that_is_known(
+    database: Database, version_1: PolicyFile, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    with pytest.raises(PolicyError, match=r"schema version 1.*export it again") as caught:
+        import_policies(database, [version_1])
+    assert "\n" not in str(caught.value)
+    TrialStore(database).register(identity, "digits", search)
+    (imported,) = import_policies(database, [version_1])
+    assert imported.is_new
+
+
+def test_a_file_of_version_1_that_contradicts_its_workload_is_refused(
+    database: Database, store: TrialStore, version_1: PolicyFile
+) -> None:
+    wrong = replace(version_1, policy=replace(version_1.policy, workers=8))
+    with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
+        import_policies(database, [wrong])
+
+
+def test_current_moves_only_where_it_is_told_to(
+    database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
+) -> None:
+    first, second, third = (exported(study=f"theirs-{number}") for number in range(3))
+    registry.publish(exported(study="ours").policy)
+    (imported,) = import_policies(database, [first])
+    assert (imported.policy.version, imported.current_version) == (2, 1)
+    imported, other = import_policies(database, [second, third], make_current=True)
+    assert [imported.current_version, other.current_version] == [4, 4]
+    (again,) = import_policies(database, [first], make_current=True)
+    assert (again.is_new, again.policy.version, again.current_version) == (False, 2, 2)
+    assert registry.aliases(first.policy.fingerprint) == {CURRENT: 2}
+
+
+def test_the_first_of_several_is_current_where_there_was_none(
+    database: Database, exported: Exported
+) -> None:
+    imported = import_policies(database, [exported(study=name) for name in ("a", "b")])
+    assert [(one.policy.version, one.current_version) for one in imported] == [(1, 1), (2, 1)]
+
+
+def test_a_search_here_publishes_though_one_of_its_name_was_imported(
+    database: Database, registry: PolicyRegistry, exported: Exported, policy: TimingPolicy
+) -> None:
+    file = exported()
+    import_policies(database, [file])
+    mine = replace(policy, created_at="2026-02-02T00:00:00+00:00", switch_percent=50.0)
+    published = registry.publish(mine)
+    assert published == replace(mine, version=2)
+    assert registry.publish(replace(mine, created_at="2026-03-03T00:00:00+00:00")) == published
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 2}
+    assert registry.policies(imported=False) == [published]
+    assert registry.policies(imported=True) == [replace(policy, version=1)]
+    # And others of the same name may follow.
+    (third,) = import_policies(database, [exported(created_at="2026-04-04T00:00:00+00:00")])
+    assert third.policy.version == 3
+
+
+def test_a_workload_that_is_known_keeps_its_name_and_reference(
+    database: Database,
+    store: TrialStore,
+    registry: PolicyRegistry,
+    exported: Exported,
+    identity: WorkloadIdentity,
+) -> None:
+    import_policies(database, [exported(replace(identity, name="theirs"))])
+    assert registry.workload(identity.fingerprint) == RegisteredWorkload(identity, "digits")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"workload": "n" * 256}, "workload 'nnn.*256 characters; allowed: 255"),
+        ({"study": "a\0b"}, "study 'a.*allowed: 512, none of them NUL"),
+        ({"strategy": "s" * 65}, "strategy 's.*allowed: 64"),
+        ({"evidence": (Evidence("\0", 1, 12.5, 0, 0.9, False, 3.0),)}, "study '.*allowed: 512"),
+    ],
+)
+def test_text_that_no_column_takes_is_refused(
+    database: Database,
+    registry: PolicyRegistry,
+    exported: Exported,
+    change: dict[str, Any],
+    said: str,
+) -> None:
+    with pytest.raises(PolicyError, match=said):
+        import_policies(database, [exported(**change)])
+    assert registry.entries() == []
+
+
+def test_a_workload_that_no_column_takes_is_refused(
+    database: Database, exported: Exported, identity: WorkloadIdentity
+) -> None:
+    with pytest.raises(PolicyError, match=r"data_set 'a.*allowed: any number, none of them NUL"):
+        import_policies(database, [exported(replace(identity, data_set="a\0"))])
+
+
+def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
+    url: str,
+    registry: PolicyRegistry,
+    at_once: Run,
+    exported: Exported,
+    policy: TimingPolicy,
+    identity: WorkloadIdentity,
+    other_identity: WorkloadIdentity,
+    search: SearchInfo,
+) -> None:
+    """Nobody has registered the workloads before: that is a race, too."""
+    each = 6
+    files = [
+        [
+            exported(job, study=f"theirs-{number}-{count}")
+            for count in range(each)
+            # Some in one order, others in the other one.
+            for job in (identity, other_identity)[:: 1 if number % 2 else -1]
+        ]
+        for number in range(3)
+    ]
+
+    def work(number: int) -> list[TimingPolicy]:
+        with open_database(url, create=False) as database:
+            if number < 3:
+                return [imported.policy for imported in import_policies(database, files[number])]
+            TrialStore(database).register(identity, "digits", search)
+            registry = PolicyRegistry(database)
+            studies = [f"ours-{number}-{count}" for count in range(each)]
+            return [registry.publish(replace(policy, study=study)) for study in studies]
+
+    answers = [policy for found in at_once(work, 6) for policy in found]
+    for job, count in ((identity, 6 * each), (other_identity, 3 * each)):
+        mine = [policy for policy in answers if policy.fingerprint == job.fingerprint]
+        assert sorted(policy.version for policy in mine) == list(range(1, count + 1))
+        for answer in mine:
+            assert registry.get(job.fingerprint, answer.version) == answer
+        assert CURRENT in registry.aliases(job.fingerprint)
+
+
+def test_one_file_imported_by_many_is_one_version(
+    url: str, registry: PolicyRegistry, at_once: Run, exported: Exported
+) -> None:
+    file = exported()
+
+    def work(number: int) -> bool:
+        with open_database(url, create=False) as database:
+            (imported,) = import_policies(database, [file])
+            return imported.is_new
+
+    assert sorted(at_once(work, 6)) == [False] * 5 + [True]
+    assert [entry.policy.version for entry in registry.entries()] == [1]

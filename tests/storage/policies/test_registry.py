@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.records import (
+    RegisteredWorkload,
+    TimingPolicy,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+
+
+@pytest.fixture
+def registry(database: Database, store: TrialStore) -> PolicyRegistry:
+    return PolicyRegistry(database)
+
+
+def test_versions_count_from_1_whatever_the_policy_says(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    first = registry.publish(replace(policy, version=7))
+    second = registry.publish(replace(policy, study="digits-2", version=0))
+    assert first == replace(policy, version=1)
+    assert second == replace(policy, study="digits-2", version=2)
+    assert registry.get(policy.fingerprint, 1) == first
+    assert registry.get(policy.fingerprint, 2) == second
+    assert registry.get(policy.fingerprint, 3) is None
+
+
+def test_a_workload_is_found_by_every_name_that_its_policies_had(
+    registry: PolicyRegistry,
+    store: TrialStore,
+    policy: TimingPolicy,
+    identity: WorkloadIdentity,
+    search: SearchInfo,
+) -> None:
+    first = registry.publish(policy)
+    store.register(replace(identity, name="numbers"), "numbers", search)
+    for name in ("digits", "numbers"):
+        assert registry.lookup(name) == registry.policies(workload=name) == [first]
+    second = registry.publish(replace(policy, study="digits-2", workload="numbers"))
+    for name in ("digits", "numbers"):
+        assert registry.lookup(name) == [second]
+        assert registry.policies(workload=name) == [second, first]
+    assert registry.lookup("other") == []
+
+
+def test_a_study_publishes_once(registry: PolicyRegistry, policy: TimingPolicy) -> None:
+    first = registry.publish(policy)
+    registry.publish(replace(policy, study="digits-2"))
+    assert registry.publish(replace(policy, switch_percent=99.0)) == first
+    assert registry.get(policy.fingerprint, 1) == first
+    assert registry.aliases(policy.fingerprint) == {"current": 2}
+
+
+def test_a_study_of_another_workload_is_not_taken_for_its_own(
+    registry: PolicyRegistry,
+    store: TrialStore,
+    policy: TimingPolicy,
+    search: SearchInfo,
+    other_identity: WorkloadIdentity,
+) -> None:
+    other = other_identity.fingerprint
+    store.register(other_identity, "digits", replace(search, study="x", fingerprint=other))
+    registry.publish(policy)
+    with pytest.raises(FatalError, match="refuses these values"):
+        registry.publish(replace(policy, fingerprint=other))
+
+
+def test_what_is_not_known_is_none_again(registry: PolicyRegistry, policy: TimingPolicy) -> None:
+    unknown = replace(
+        policy,
+        mean_accuracy=None,
+        training_seconds=None,
+        baseline_seconds=None,
+        evidence=(),
+        software={},
+    )
+    assert registry.publish(unknown) == unknown
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.1 + 0.2, 1.0])
+def test_a_policy_keeps_its_confidence(
+    registry: PolicyRegistry, policy: TimingPolicy, confidence: float
+) -> None:
+    sure = replace(policy, confidence=confidence)
+    assert registry.publish(sure) == sure
+    assert registry.lookup("digits") == registry.policies() == [sure]
+
+
+def test_a_policy_keeps_what_it_promises(registry: PolicyRegistry, policy: TimingPolicy) -> None:
+    promised = replace(
+        policy,
+        criterion="kept",
+        keep=0.9,
+        kept_share=0.1 + 0.2,
+        baseline_kept_share=1.0,
+        speed_up_low=0.75,
+        speed_up_high=1.5,
+        reason="saves no time",
+    )
+    assert registry.publish(promised) == promised
+    assert registry.lookup("digits") == registry.policies() == [promised]
+
+
+def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy) -> None:
+    with pytest.raises(PolicyError, match="is not in this database"):
+        PolicyRegistry(database).publish(policy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"switch_percent": 140.0},
+        {"target_accuracy": float("nan")},
+        {"confidence": 1.01},
+        {"confidence": float("nan")},
+        {"criterion": "best"},
+        {"kept_share": 93.0},
+        {"reason": "x" * 256},
+        {"created_at": "yesterday"},
+        {"created_at": "2026-01-31T12:00:00"},
+        {"workers": 0},
+    ],
+)
+def test_an_impossible_policy_is_refused(
+    registry: PolicyRegistry, policy: TimingPolicy, change: dict[str, Any]
+) -> None:
+    with pytest.raises(PolicyError, match=next(iter(change))):
+        registry.publish(replace(policy, **change))
+    assert registry.policies() == []
+
+
+def test_the_time_of_creation_is_given_in_utc(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    published = registry.publish(replace(policy, created_at="2026-01-31T14:00:00+02:00"))
+    assert published.created_at == "2026-01-31T12:00:00+00:00"
+    assert registry.lookup("digits") == [published]
+
+
+def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
+    registry: PolicyRegistry,
+    store: TrialStore,
+    policy: TimingPolicy,
+    search: SearchInfo,
+    other_identity: WorkloadIdentity,
+) -> None:
+    large = other_identity.fingerprint
+    store.register(other_identity, "digits", replace(search, study="large", fingerprint=large))
+    first = registry.publish(policy)
+    second = registry.publish(
+        replace(policy, study="digits-2", created_at="2026-02-02T00:00:00+00:00")
+    )
+    newest = registry.publish(
+        replace(
+            policy,
+            fingerprint=large,
+            workers=8,
+            study="large",
+            created_at="2026-03-01T00:00:00+00:00",
+        )
+    )
+    assert registry.lookup("digits") == [newest, second]
+    assert registry.lookup("digits", workers=8) == [newest]
+    assert registry.lookup(large[:10]) == [newest]
+    assert registry.lookup("digits", workers=2) == []
+    assert registry.lookup("digits", workers=10**30) == []
+    assert registry.lookup("digits", protocols=("bsp", "asp")) == [newest, second]
+    assert registry.lookup("digits", protocols=("asp", "bsp")) == []
+    assert registry.lookup("no such workload") == []
+    assert registry.policies(workload="digits") == registry.policies() == [newest, second, first]
+    assert registry.policies(workload=large) == [newest]
+
+
+def test_an_alias_moves_back_and_forth(registry: PolicyRegistry, policy: TimingPolicy) -> None:
+    first = registry.publish(policy)
+    second = registry.publish(replace(policy, study="digits-2"))
+    registry.set_alias(policy.fingerprint, "pinned", 1)
+    assert registry.lookup("digits", alias="pinned") == [first]
+    assert registry.lookup("digits") == [second]
+    registry.set_alias(policy.fingerprint, "pinned", 2)
+    registry.set_alias(policy.fingerprint, CURRENT, 1)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 2}
+    assert registry.lookup("digits") == [first]
+    assert registry.lookup("digits", alias="none") == []
+
+
+@pytest.mark.parametrize("alias", ["", "1", "1a", "Pinned", "a_b", "-a", "a b", "a\n", "a" * 65])
+def test_an_illegal_alias_is_refused(
+    registry: PolicyRegistry, policy: TimingPolicy, alias: str
+) -> None:
+    registry.publish(policy)
+    with pytest.raises(PolicyError, match="cannot be an alias; allowed"):
+        registry.set_alias(policy.fingerprint, alias, 1)
+
+
+@pytest.mark.parametrize("version", [0, -1, 2])
+def test_an_alias_needs_a_version(
+    registry: PolicyRegistry, policy: TimingPolicy, version: int
+) -> None:
+    registry.publish(policy)
+    with pytest.raises(PolicyError, match=f"no policy version {version}; allowed: 1 to 1"):
+        registry.set_alias(policy.fingerprint, "pinned", version)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 1}
+
+
+def test_an_alias_of_a_workload_without_policies_is_refused(registry: PolicyRegistry) -> None:
+    with pytest.raises(PolicyError, match="it has no policy yet"):
+        registry.set_alias("f" * 64, "pinned", 1)
+
+
+def test_a_very_large_version_is_one_that_is_not_there(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    registry.publish(policy)
+    assert registry.get(policy.fingerprint, 10**30) is None
+    assert registry.entry(policy.fingerprint, 10**30) is None
+    with pytest.raises(PolicyError, match="allowed: 1 to 1"):
+        registry.set_alias(policy.fingerprint, "pinned", 10**30)
+
+
+def test_an_alias_rolls_back_to_the_next_lower_version(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    for study in ("one", "two", "three"):
+        registry.publish(replace(policy, study=study))
+    registry.set_alias(policy.fingerprint, "pinned", 2)
+    assert registry.roll_back(policy.fingerprint) == (3, 2)
+    assert registry.roll_back(policy.fingerprint) == (2, 1)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 2}
+    with pytest.raises(PolicyError, match="is version 1, the lowest one"):
+        registry.roll_back(policy.fingerprint)
+    assert registry.roll_back(policy.fingerprint, "pinned") == (2, 1)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 1}
+
+
+def test_an_alias_that_is_not_there_cannot_roll_back(
+    registry: PolicyRegistry, policy: TimingPolicy
+) -> None:
+    registry.publish(policy)
+    with pytest.raises(PolicyError, match="has no alias 'pinned'; it has: current"):
+        registry.roll_back(policy.fingerprint, "pinned")
+    with pytest.raises(PolicyError, match="has no alias 'current'; it has: none"):
+        registry.roll_back("f" * 64)
+
+
+@pytest.mark.parametrize(("moved_to", "is_refused"), [(1, True), (2, False), (4, True)])
+def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
+    registry: PolicyRegistry,
+    policy: TimingPolicy,
+    monkeypatch: pytest.MonkeyPatch,
+    moved_to: int,
+    is_refused: bool,
+) -> None:
+    for study in ("one", "two", "three", "four"):
+        registry.publish(replace(policy, study=study))
+    registry.set_alias(policy.fingerprint, CURRENT, 3)
+
+    def aliases_just_before(fingerprint: str) -> dict[str, int]:
+        registry.set_alias(fingerprint, CURRENT, moved_to)
+        return {CURRENT: 3}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "aliases", aliases_just_before)
+        if is_refused:
+            with pytest.raises(PolicyError, match="by somebody else at this moment"):
+                registry.roll_back(policy.fingerprint)
+        else:  # that may be its own work, of an attempt whose answer was lost
+            assert registry.roll_back(policy.fingerprint) == (3, 2)
+    assert registry.aliases(policy.fingerprint) == {CURRENT: moved_to}
+
+
+def test_several_who_roll_back_at_once_go_no_further_than_they_say(
+    registry: PolicyRegistry, url: str, at_once: Run, policy: TimingPolicy
+) -> None:
+    for number in range(20):
+        registry.publish(replace(policy, study=f"study-{number}"))
+
+    def work(number: int) -> list[tuple[int, int]]:
+        moves = []
+        with open_database(url, create=False) as database:
+            for _ in range(3):
+                with contextlib.suppress(PolicyError):  # somebody else was quicker
+                    moves.append(PolicyRegistry(database).roll_back(policy.fingerprint))
+        return moves
+
+    moves = {move for found in at_once(work, 4) for move in found}
+    version = registry.aliases(policy.fingerprint)[CURRENT]
+    assert moves == {(step, step - 1) for step in range(20, version, -1)}
+
+
+def test_entries_name_the_aliases_of_each_version(
+    registry: PolicyRegistry, policy: TimingPolicy, identity: WorkloadIdentity
+) -> None:
+    first = registry.publish(policy)
+    second = registry.publish(replace(policy, study="digits-2"))
+    registry.set_alias(policy.fingerprint, "pinned", 2)
+    registry.set_alias(policy.fingerprint, "old", 1)
+    newer, older = (
+        PolicyEntry(second, (CURRENT, "pinned"), None, identity),
+        PolicyEntry(first, ("old",), None, identity),
+    )
+    assert registry.entries() == registry.entries(workload="digits") == [newer, older]
+    assert registry.entry(policy.fingerprint, 1) == older
+    assert registry.entries(workload="other") == []
+    assert registry.entry(policy.fingerprint, 3) is None
+
+
+def test_the_workload_of_a_policy_is_known(
+    registry: PolicyRegistry, identity: WorkloadIdentity
+) -> None:
+    assert registry.workload(identity.fingerprint) == RegisteredWorkload(identity, "digits")
+    assert registry.workload("f" * 64) is None
+
+
+def test_the_evidence_leads_to_the_trials(
+    registry: PolicyRegistry,
+    store: TrialStore,
+    policy: TimingPolicy,
+    record: TrialRecord,
+    other_identity: WorkloadIdentity,
+    search: SearchInfo,
+) -> None:
+    def run(number: int, study: str, spec: TrialSpec, **measured: Any) -> int:
+        store.begin(study, number, spec, Owner.current())
+        store.complete(study, number, replace(record, spec=spec, **measured))
+        found = store.get(study, number)
+        assert found is not None
+        return found.trial_id
+
+    spec = replace(record.spec, switch_percent=12.5, replicate=0)
+    there = {"converged_accuracy": 0.895, "training_seconds": 3.0}
+    agreeing = run(1, search.study, spec, **there)
+    others = {
+        run(2, search.study, spec, **{**there, "converged_accuracy": 0.8949}),
+        run(3, search.study, spec, **{**there, "training_seconds": 3.5}),
+        run(4, search.study, spec, **there, diverged=True),
+        run(5, search.study, replace(spec, switch_percent=25.0), **there),
+        run(6, search.study, replace(spec, replicate=1), **there),
+    }
+    store.begin(search.study, 7, spec, Owner.current())  # still running
+    namesake = replace(search, study="namesake", fingerprint=other_identity.fingerprint)
+    store.register(other_identity, "digits", namesake)
+    run(1, "namesake", replace(spec, identity=other_identity), **there)
+    stated = policy.evidence[0]
+    evidence = (
+        *[replace(stated, trial_number=number) for number in (3, 1, 9, 2, 4, 5, 6, 7)],
+        replace(stated, study="elsewhere"),
+        replace(stated, study="namesake"),
+    )
+    published = registry.publish(replace(policy, evidence=evidence))
+    found = registry.evidence_trials(policy.fingerprint, published.version)
+    assert len(found) == len(evidence)
+    assert found[1] == EvidenceTrial(agreeing, agrees=True)
+    missing = EvidenceTrial(None, agrees=False)
+    assert [found[position] for position in (2, 8, 9)] == [missing] * 3
+    changed = [found[position] for position in (0, 3, 4, 5, 6, 7)]
+    assert not any(trial.agrees for trial in changed)
+    assert others < {trial.trial_id for trial in changed}
+    assert registry.evidence_trials(policy.fingerprint, 9) == []
+
+
+def test_a_lookup_reads_no_whole_table(
+    sqlite_url: str, policy: TimingPolicy, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    """What the database does for one lookup must not grow with all that was ever measured."""
+    with open_database(sqlite_url, create=True) as database:
+        statements: list[tuple[str, Any]] = []
+
+        @event.listens_for(database.engine, "before_cursor_execute")
+        def remember(_: Any, __: Any, statement: str, values: Any, *___: Any) -> None:
+            statements.append((statement, values))
+
+        registry = PolicyRegistry(database)
+        store = TrialStore(database)
+        store.register(identity, "digits", search)
+        registry.publish(policy)
+        for selector in ("digits", policy.fingerprint[:8]):
+            statements.clear()
+            assert registry.lookup(selector, workers=4, protocols=("bsp", "asp"))
+            assert registry.evidence_trials(policy.fingerprint, 1)
+            queries = [asked for asked in statements if asked[0].startswith("SELECT")]
+            assert len(queries) == 3  # the policy, its evidence, and the trials of the evidence
+            plans = [step for asked in queries for step in _plan(database, *asked)]
+            assert any("syncswitch_trials" in step for step in plans)
+            assert not [step for step in plans if step.startswith("SCAN")]
+
+
+def _plan(database: Database, statement: str, values: Any) -> list[str]:
+    with database.engine.connect() as connection:
+        rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+        return [str(row[3]) for row in rows]
+
+
+def test_publishers_at_the_same_moment_lose_and_double_no_version(
+    store: TrialStore, url: str, at_once: Run, policy: TimingPolicy
+) -> None:
+    each = 8
+
+    def work(number: int) -> list[int]:
+        with open_database(url, create=False) as database:
+            registry = PolicyRegistry(database)
+            studies = [f"study-{number}-{count}" for count in range(each)]
+            return [registry.publish(replace(policy, study=study)).version for study in studies]
+
+    answers = at_once(work, 6)
+    assert sorted(version for versions in answers for version in versions) == list(
+        range(1, 6 * each + 1)
+    )
+    with open_database(url, create=False) as database:
+        registry = PolicyRegistry(database)
+        for number, versions in enumerate(answers):
+            for count, version in enumerate(versions):
+                found = registry.get(policy.fingerprint, version)
+                assert found == replace(policy, study=f"study-{number}-{count}", version=version)
+        assert registry.aliases(policy.fingerprint) == {CURRENT: 6 * each}
+
+
+def test_one_study_published_by_many_has_one_policy(
+    store: TrialStore, url: str, at_once: Run, policy: TimingPolicy
+) -> None:
+    def work(number: int) -> TimingPolicy:
+        with open_database(url, create=False) as database:
+            return PolicyRegistry(database).publish(replace(policy, switch_percent=number * 10.0))
+
+    answers = at_once(work, 6)
+    assert len({answer.switch_percent for answer in answers}) == 1
+    assert {answer.version for answer in answers} == {1}

@@ -1,0 +1,146 @@
+"""CSV, JSON and Parquet: each is read again by another program, and written block by block."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from sqlalchemy import Select
+
+from syncswitch.storage import frames
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.queries import curves, export
+from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.trial_details import trial_details, trial_facts
+from syncswitch.storage.trials.store import TrialStore
+
+QUERIES: dict[frames.FrameName, Select[Any]] = {
+    "trials": trial_facts({}),
+    "evaluations": curves.evaluations({}),
+}
+NOTHING: dict[frames.FrameName, Select[Any]] = {
+    "trials": trial_facts({"trial_ids": []}),
+    "evaluations": curves.evaluations({"trial_ids": []}),
+}
+both_tables = pytest.mark.parametrize("name", sorted(QUERIES))
+
+
+def read_csv(name: frames.FrameName, text: str) -> pd.DataFrame:
+    """As an analyst reads it, with the types that are documented."""
+    dtypes = {column.name: column.dtype for column in frames.COLUMNS[name]}
+    times = [column for column, dtype in dtypes.items() if dtype.startswith("datetime")]
+    frame = pd.read_csv(
+        io.StringIO(text),
+        dtype={column: dtype for column, dtype in dtypes.items() if column not in times},
+        parse_dates=times,
+        keep_default_na=False,
+        na_values=[""],
+    )
+    return frame.astype(dtypes)
+
+
+@both_tables
+@pytest.mark.parametrize("queries", [QUERIES, NOTHING])
+def test_csv_is_read_as_the_same_table(
+    filled: Database,
+    name: frames.FrameName,
+    queries: dict[frames.FrameName, Select[Any]],
+) -> None:
+    text = "".join(export.csv_text(name, row_blocks(filled, queries[name], rows_at_once=3)))
+    expected = [row for block in row_blocks(filled, queries[name]) for row in block]
+    assert len(list(csv.reader(io.StringIO(text)))) == 1 + len(expected)
+    # pandas itself rounds the last digit of some numbers that it reads.
+    pd.testing.assert_frame_equal(
+        read_csv(name, text), frames.frame_of(name, expected), check_exact=False, rtol=1e-14
+    )
+
+
+@both_tables
+@pytest.mark.parametrize("queries", [QUERIES, NOTHING])
+def test_parquet_is_read_as_the_same_table(
+    filled: Database,
+    folder: Path,
+    name: frames.FrameName,
+    queries: dict[frames.FrameName, Select[Any]],
+) -> None:
+    path = folder / "table.parquet"
+    with path.open("wb") as file:
+        export.write_parquet(name, row_blocks(filled, queries[name], rows_at_once=3), file)
+    expected = [row for block in row_blocks(filled, queries[name]) for row in block]
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(path), frames.frame_of(name, expected), check_exact=True
+    )
+
+
+def test_what_is_missing_is_empty_in_csv() -> None:
+    columns = [column.name for column in frames.COLUMNS["trials"]]
+    row = dict.fromkeys(columns)
+    moment = datetime(2026, 1, 31, tzinfo=timezone.utc)
+    row |= {"trial_id": 7, "diverged": False, "started_at": moment, "failure": 'a "b",\nc'}
+    header, line = csv.reader(io.StringIO("".join(export.csv_text("trials", [[row.values()]]))))
+    assert header == columns
+    shown = {name: cell for name, cell in zip(columns, line, strict=True) if cell}
+    assert shown == {
+        "trial_id": "7",
+        "diverged": "false",
+        "started_at": "2026-01-31T00:00:00.000000+00:00",
+        "failure": 'a "b",\nc',
+    }
+
+
+def test_json_is_an_array_with_one_document_in_each_line() -> None:
+    moment = datetime(2026, 1, 31, tzinfo=timezone.utc)
+    documents = [
+        {"at": moment, "loss": math.inf, "phases": [{"seconds": -math.inf}], "text": "ä\n"},
+        {"at": None, "loss": 0.1, "phases": [], "text": ""},
+    ]
+    text = "".join(export.json_text(documents))
+    assert json.loads(text) == [
+        {"at": "2026-01-31T00:00:00+00:00", "loss": None, "phases": [{"seconds": None}]}
+        | {"text": "ä\n"},
+        {"at": None, "loss": 0.1, "phases": [], "text": ""},
+    ]
+    assert len(text.splitlines()) == 4
+    assert json.loads("".join(export.json_text([]))) == []
+
+
+def test_blocks_are_taken_one_by_one() -> None:
+    taken = []
+
+    def blocks() -> Iterator[list[list[Any]]]:
+        for number in range(3):
+            taken.append(number)
+            yield [[number] * len(frames.COLUMNS["evaluations"])]
+
+    texts = export.csv_text("evaluations", blocks())
+    next(texts)
+    assert taken == []
+    next(texts)
+    assert taken == [0]
+    documents = export.json_text({"number": row[0]} for block in blocks() for row in block)
+    next(documents)
+    assert taken == [0, 0]
+
+
+def test_details_are_what_the_store_says(filled: Database) -> None:
+    details = list(trial_details(filled))
+    stored = TrialStore(filled).trials()
+    assert {len(one.phases) for one in details} == {0, 1, 2}
+    for one, trial in zip(details, stored, strict=True):
+        assert one.facts["trial_id"] == trial.trial_id
+        assert (one.state, one.owner, one.heartbeat_at, one.phases) == (
+            trial.state,
+            trial.owner,
+            trial.heartbeat_at,
+            trial.phases,
+        )
+    chosen = list(trial_details(filled, workload="recorded"))
+    assert [one.facts["source"] is None for one in chosen] == [False] * 3

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
+from syncswitch.storage.records import TrialRecord, WorkloadIdentity
+from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, TrialStore
+from tests.storage.filled import OWNER, complete
+
+_MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20))))
+def test_covered_seconds_count_each_moment_once(spans: list[tuple[int, int]]) -> None:
+    moments = {second for start, length in spans for second in range(start, start + length)}
+    found = covered_seconds(
+        (_MOMENT + timedelta(seconds=start), _MOMENT + timedelta(seconds=start + length))
+        for start, length in spans
+    )
+    assert found == len(moments)
+
+
+def test_a_search_that_has_not_begun_has_cost_nothing(
+    database: Database, store: TrialStore
+) -> None:
+    (one,) = study_costs(database)
+    assert (one.study, one.workload, one.workers) == ("digits-1", "digits", 4)
+    assert (one.completed_runs, one.failed_runs, one.running_runs) == (0, 0, 0)
+    assert (one.cancelled_runs, one.speculative_runs) == (0, 0)
+    assert (one.paid_seconds, one.wall_seconds) == (0, 0)
+    assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
+
+
+def test_runs_are_counted_by_what_became_of_them(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    def baseline(seconds: float, diverged: bool = False) -> TrialRecord:
+        spec = replace(record.spec, switch_percent=100.0)
+        return replace(
+            record,
+            spec=spec,
+            training_seconds=seconds,
+            inherited_seconds=0.0,
+            diverged=diverged,
+            ended_at=record.started_at + timedelta(seconds=seconds),
+        )
+
+    complete(store, "digits-1", 0, baseline(10.0))
+    complete(store, "digits-1", 1, baseline(20.0))
+    complete(store, "digits-1", 2, baseline(900.0, diverged=True))
+    complete(store, "digits-1", 3, record)  # 3 s, one of them inherited
+    store.begin("digits-1", 4, record.spec, OWNER)
+    store.begin("digits-1", 5, record.spec, Owner("host-2", 1, 1.0))
+    store.fail("digits-1", 5, "lost")
+    (one,) = study_costs(database)
+    assert (one.completed_runs, one.failed_runs, one.running_runs) == (4, 1, 1)
+    assert one.paid_seconds == 10 + 20 + 900 + 2
+    assert one.baseline_seconds == 15
+    assert one.bsp_multiples == 932 / 15
+    assert 900 <= one.wall_seconds < 910  # the failed run took no time
+
+
+def test_a_cancelled_run_is_paid_and_has_not_failed(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    complete(store, "digits-1", 0, replace(record, training_seconds=6.0, inherited_seconds=0.0))
+    for number in (1, 2, 3):
+        store.begin("digits-1", number, record.spec, OWNER, speculative=number > 1)
+    store.fail("digits-1", 1, "lost")
+    later = record.ended_at + timedelta(seconds=5)
+    part = replace(record, started_at=record.ended_at, ended_at=later)
+    store.cancel("digits-1", 2, part, CANCELLED)  # 3 s, one of them inherited
+    (one,) = study_costs(database)
+    assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (1, 1, 1)
+    assert (one.running_runs, one.speculative_runs) == (1, 2)
+    assert one.paid_seconds == 6 + 2
+    assert 9 + 5 <= one.wall_seconds < 20
+    rows = store.numbered("digits-1").values()
+    assert one.paid_seconds == sum(row.paid_seconds or 0.0 for row in rows)
+
+
+def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    complete(store, "digits-1", 0, record)
+    store.begin("digits-1", 1, record.spec, OWNER)
+    with database.session() as session:
+        lost = session.scalars(select(TrialRow).where(TrialRow.trial_number == 1)).one()
+        lost.started_at = record.ended_at
+        lost.heartbeat_at = record.ended_at + timedelta(seconds=7)
+    before = (record.ended_at - record.started_at).total_seconds()
+    assert study_costs(database)[0].wall_seconds == before + 7
+    store.fail("digits-1", 1, "its process is gone")
+    assert study_costs(database)[0].wall_seconds == before + 7
+
+
+def test_searches_are_kept_apart(
+    database: Database,
+    store: TrialStore,
+    identity: WorkloadIdentity,
+    search: SearchInfo,
+    record: TrialRecord,
+) -> None:
+    store.register(identity, "digits", replace(search, study="digits-2"))
+    complete(store, "digits-2", 0, record)
+    assert [(one.study, one.completed_runs) for one in study_costs(database)] == [
+        ("digits-1", 0),
+        ("digits-2", 1),
+    ]
+    assert [one.study for one in study_costs(database, study="digits-2")] == ["digits-2"]
+    assert study_costs(database, workload="other") == []

@@ -1,0 +1,411 @@
+"""The statistics of settings, against Python's own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sqlalchemy import insert
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.metrics import whole_run_seconds
+from syncswitch.storage.queries.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
+from syncswitch.storage.tables.trials import PhaseRow, TrialRow
+from syncswitch.storage.trials.workloads import upsert_workload
+from tests.properties import FIXTURES_STAY
+
+_names = itertools.count()
+_MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
+
+Run = dict[str, Any]
+
+
+def run(setting_percent: float | None = 50.0, **values: Any) -> Run:
+    """The row of a completed run."""
+    return {
+        "setting_percent": setting_percent,
+        "switch_percent": setting_percent or 0.0,
+        "replicate": 0,
+        "state": "complete",
+        "worker_steps": 1000,
+        "converged_accuracy": 0.9,
+        "final_accuracy": 0.9,
+        "converged": True,
+        "diverged": False,
+        "stopped_early": False,
+        "training_seconds": 10.0,
+        "inherited_seconds": 0.0,
+        "switch_overhead_seconds": 0.0,
+        "target_accuracy": None,
+        "time_to_accuracy_seconds": None,
+        "started_at": _MOMENT,
+        "ended_at": _MOMENT + timedelta(seconds=10),
+        **values,
+    }
+
+
+def add(database: Database, identity: WorkloadIdentity, runs: Sequence[Run]) -> str:
+    """Adds runs to a workload of their own; returns its fingerprint."""
+    own = replace(identity, name=f"w{next(_names)}", model=f"model {next(_names)}")
+    rows = [
+        {"fingerprint": own.fingerprint, "source": f"{own.name}/{number}", **values}
+        for number, values in enumerate(runs)
+    ]
+    phases = [row.pop("phase", None) for row in rows]
+    with database.session() as session:
+        upsert_workload(session, own, own.name)
+        trial_ids = session.scalars(
+            insert(TrialRow).returning(TrialRow.trial_id, sort_by_parameter_order=True), rows
+        ).all()
+        known = [
+            {"trial_id": trial_id, "position": 0, **asdict(phase)}
+            for trial_id, phase in zip(trial_ids, phases, strict=True)
+            if phase is not None
+        ]
+        if known:
+            session.execute(insert(PhaseRow), known)
+    return own.fingerprint
+
+
+def stopped(whole: Run, worker_steps: int) -> Run:
+    """The run as it was when so many of its 1000 worker-steps were done, at an even pace."""
+    seconds = whole["training_seconds"] * worker_steps / 1000
+    protocol = "bsp" if whole["switch_percent"] == 100 else "asp"
+    return {
+        **whole,
+        "stopped_early": True,
+        "worker_steps": worker_steps,
+        "training_seconds": seconds,
+        "phase": PhaseRecord(protocol, 0, worker_steps, seconds, None, None),
+    }
+
+
+def summary(
+    database: Database, identity: WorkloadIdentity, runs: Sequence[Run]
+) -> list[SettingStatistics]:
+    return setting_statistics(database, fingerprint=add(database, identity, runs))
+
+
+unit = st.floats(0, 1)
+seconds = st.floats(1e-3, 1e7)
+random_runs = st.lists(
+    st.builds(
+        lambda setting, accuracy, final, total, share, overhead, diverged, worker_steps: (
+            stopped(
+                run(
+                    setting,
+                    converged_accuracy=accuracy,
+                    final_accuracy=final,
+                    training_seconds=total,
+                    inherited_seconds=total * share * worker_steps / 1000,
+                    switch_overhead_seconds=overhead,
+                    diverged=diverged,
+                ),
+                worker_steps,
+            )
+            if worker_steps < 1000
+            else run(setting, diverged=diverged)
+        ),
+        st.sampled_from([100.0, 50.0, 12.5]),
+        unit,
+        unit,
+        seconds,
+        unit,
+        seconds,
+        st.booleans(),
+        st.integers(1, 1000),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def whole_time(of: Run) -> float | None:
+    phases = [of["phase"]] if "phase" in of else []
+    return whole_run_seconds(
+        of["training_seconds"], phases, of["worker_steps"], 1000, of["stopped_early"]
+    )
+
+
+def close(value: float | None) -> Any:
+    return pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+@given(runs=random_runs)
+@FIXTURES_STAY
+def test_means_and_deviations_are_those_of_python(
+    database: Database, identity: WorkloadIdentity, runs: list[Run]
+) -> None:
+    found = summary(database, identity, runs)
+    assert [s.setting_percent for s in found] == sorted(
+        {r["setting_percent"] for r in runs}, reverse=True
+    )
+    for one in found:
+        mine = [r for r in runs if r["setting_percent"] == one.setting_percent]
+        good = [{**r, "whole_run_seconds": whole_time(r)} for r in mine if not r["diverged"]]
+        assert (one.runs, one.diverged_runs) == (len(mine), len(mine) - len(good))
+        assert one.stopped_runs == sum(r["stopped_early"] for r in good)
+        for mean, name in (
+            (one.mean_accuracy, "converged_accuracy"),
+            (one.mean_final_accuracy, "final_accuracy"),
+            (one.mean_training_seconds, "whole_run_seconds"),
+            (one.mean_switch_overhead_seconds, "switch_overhead_seconds"),
+        ):
+            values = [r[name] for r in good]
+            assert mean == (close(statistics.fmean(values)) if good else None)
+        paid = [r["training_seconds"] - r["inherited_seconds"] for r in good]
+        assert one.mean_paid_seconds == (close(statistics.fmean(paid)) if good else None)
+        for deviation, name in (
+            (one.sd_accuracy, "converged_accuracy"),
+            (one.sd_training_seconds, "whole_run_seconds"),
+        ):
+            values = [r[name] for r in good]
+            assert deviation == (close(statistics.stdev(values)) if len(good) > 1 else None)
+
+
+def test_a_small_spread_of_large_values_keeps_its_digits(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    values = [1e9 + offset for offset in (0.0, 0.001, 0.002, 0.003)]
+    (one,) = summary(database, identity, [run(training_seconds=value) for value in values])
+    # The squares of the values themselves, 1e18, have no digit left for it.
+    assert one.sd_training_seconds == pytest.approx(statistics.stdev(values), rel=1e-6)
+
+
+def test_a_spread_whose_square_is_no_number_is_none(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    values = (0.0, 1e-200)
+    (one,) = summary(database, identity, [run(converged_accuracy=value) for value in values])
+    assert (one.mean_accuracy, one.sd_accuracy) == (5e-201, 0.0)
+
+
+def test_equal_values_have_no_spread_though_their_mean_is_rounded(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    for count in range(2, 12):
+        (one,) = summary(database, identity, [run(training_seconds=5592405.839177748)] * count)
+        assert one.sd_training_seconds == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_the_interval_is_students(
+    database: Database, identity: WorkloadIdentity, confidence: float
+) -> None:
+    values = [0.91, 0.92, 0.915, 0.9]
+    fingerprint = add(database, identity, [run(converged_accuracy=value) for value in values])
+    (one,) = setting_statistics(database, fingerprint=fingerprint, confidence=confidence)
+    expected = stats.t.interval(
+        confidence, 3, statistics.fmean(values), statistics.stdev(values) / math.sqrt(4)
+    )
+    assert (one.lower_accuracy, one.upper_accuracy) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_interval_ends_where_accuracies_do(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    (one,) = summary(database, identity, [run(converged_accuracy=value) for value in (0.2, 0.9)])
+    assert (one.lower_accuracy, one.upper_accuracy) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1, 95, math.nan])
+def test_an_impossible_confidence_is_refused(database: Database, confidence: float) -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        setting_statistics(database, confidence=confidence)
+
+
+def test_one_run_has_a_mean_but_no_spread(database: Database, identity: WorkloadIdentity) -> None:
+    (one,) = summary(database, identity, [run()])
+    assert (one.mean_accuracy, one.mean_training_seconds) == (0.9, 10.0)
+    assert (one.sd_accuracy, one.sd_training_seconds) == (None, None)
+    assert (one.lower_accuracy, one.upper_accuracy) == (None, None)
+
+
+def test_only_completed_runs_that_count_for_a_setting(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    failed = {**run(), "state": "failed", "failure": "lost"}
+    assert summary(database, identity, [failed, run(None)]) == []
+
+
+def test_of_a_setting_that_always_diverged_nothing_else_is_known(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    unknown = dict.fromkeys(
+        (
+            "converged_accuracy",
+            "final_accuracy",
+            "converged",
+            "stopped_early",
+            "training_seconds",
+            "inherited_seconds",
+            "switch_overhead_seconds",
+            "ended_at",
+        )
+    )
+    both = [run(diverged=True), run(diverged=True, **unknown)]
+    (one,) = summary(database, identity, both)
+    assert (one.runs, one.diverged_runs) == (2, 2)
+    assert (one.mean_accuracy, one.mean_training_seconds, one.speed_up) == (None, None, None)
+
+
+def test_the_speed_up_is_against_the_first_protocol_alone(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    runs = [
+        run(100.0, training_seconds=30.0),
+        run(100.0, training_seconds=50.0),
+        run(100.0, training_seconds=1000.0, diverged=True),
+        run(25.0, training_seconds=10.0),
+    ]
+    assert [one.speed_up for one in summary(database, identity, runs)] == [1.0, 4.0]
+    (alone,) = summary(database, identity, runs[-1:])
+    assert alone.speed_up is None
+
+
+def test_a_stopped_run_counts_with_the_time_of_the_whole(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    wholes = [
+        run(100.0, training_seconds=38.0),
+        run(100.0, training_seconds=42.0),
+        run(50.0, training_seconds=9.0),
+        run(50.0, training_seconds=11.0),
+    ]
+    fingerprint = add(
+        database, identity, [stopped(one, 200 * number) for number, one in enumerate(wholes, 1)]
+    )
+    expected = summary(database, identity, wholes)
+    found = setting_statistics(database, fingerprint=fingerprint)
+    assert [one.stopped_runs for one in expected] == [0, 0]
+    assert [one.stopped_runs for one in found] == [2, 2]
+    assert [one.speed_up for one in expected] == [1.0, 4.0]
+    for mine, whole in zip(found, expected, strict=True):
+        assert mine.mean_training_seconds == close(whole.mean_training_seconds)
+        assert mine.sd_training_seconds == close(whole.sd_training_seconds)
+        assert mine.speed_up == close(whole.speed_up)
+        assert mine.mean_paid_seconds < whole.mean_paid_seconds
+
+
+def test_a_run_whose_whole_time_is_unknown_is_in_no_mean_of_times(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    paceless = {**stopped(run(), 500), "phase": None}
+    runs = [run(training_seconds=8.0), run(training_seconds=12.0), paceless, paceless]
+    (one,) = summary(database, identity, runs)
+    assert (one.runs, one.stopped_runs, one.mean_training_seconds) == (4, 2, 10.0)
+    assert one.sd_training_seconds == close(statistics.stdev([8.0, 12.0]))
+    (alone,) = summary(database, identity, [paceless])
+    assert (alone.mean_accuracy, alone.mean_paid_seconds) == (0.9, 5.0)
+    assert (alone.mean_training_seconds, alone.speed_up) == (None, None)
+
+
+def test_times_to_one_target_are_averaged_and_those_that_never_came_counted(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    runs = [
+        run(target_accuracy=0.9, time_to_accuracy_seconds=4.0),
+        run(target_accuracy=0.9, time_to_accuracy_seconds=6.0),
+        run(target_accuracy=0.9),
+        run(target_accuracy=0.9, diverged=True),
+    ]
+    (one,) = summary(database, identity, runs)
+    assert one.target_accuracy == 0.9
+    assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (5.0, 1)
+
+
+def test_times_to_different_targets_are_no_mean(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    first = run(target_accuracy=0.9, time_to_accuracy_seconds=4.0)
+    other = run(target_accuracy=0.8, time_to_accuracy_seconds=1.0)
+    (one,) = summary(database, identity, [first, other])
+    assert one.target_accuracy is None
+    assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (None, None)
+
+
+def test_the_choice_is_that_of_the_baseline_too(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    early, late = _MOMENT, _MOMENT + timedelta(days=1)
+    runs = [
+        run(100.0, started_at=early, training_seconds=20.0),
+        run(100.0, started_at=late, training_seconds=40.0),
+        run(50.0, started_at=late, training_seconds=10.0),
+    ]
+    fingerprint = add(database, identity, runs)
+    later = setting_statistics(database, fingerprint=fingerprint, since=late)
+    assert [(one.runs, one.speed_up) for one in later] == [(1, 1.0), (1, 4.0)]
+    earlier = setting_statistics(database, fingerprint=fingerprint, until=late)
+    assert [(one.setting_percent, one.runs) for one in earlier] == [(100.0, 1)]
+
+
+def test_runs_under_different_conditions_are_kept_apart(
+    database: Database, identity: WorkloadIdentity
+) -> None:
+    conditions: list[Run] = [
+        {},
+        {"switch_mechanism": "restart"},
+        {"online": "elastic"},
+        {"injections": "kill:ps,at=60%"},
+        {"injections": "kill:ps,at=60%", "online": "elastic"},
+    ]
+    runs = [
+        {**run(percent, training_seconds=seconds * number), **values}
+        for number, values in enumerate(conditions, start=1)
+        for percent, seconds in ((100.0, 20.0), (50.0, 10.0), (50.0, 6.0))
+    ]
+    found = summary(database, identity, runs)
+    shown = [
+        {
+            name: value
+            for name in names
+            if (value := getattr(one, name)) not in {"none", "hot", None}
+        }
+        for names in [("online", "switch_mechanism", "injections")]
+        for one in found
+    ]
+    assert shown == [values for values in conditions for _ in (100.0, 50.0)]
+    assert [one.setting_percent for one in found] == [100.0, 50.0] * 5
+    assert [one.runs for one in found] == [1, 2] * 5
+    times = [20.0, 8.0, 40.0, 16.0, 60.0, 24.0, 80.0, 32.0, 100.0, 40.0]
+    assert [one.mean_training_seconds for one in found] == pytest.approx(times)
+    assert [one.speed_up for one in found] == pytest.approx([1.0, 2.5] * 5)
+
+
+def test_settings_are_chosen_by_no_setting(database: Database) -> None:
+    with pytest.raises(UserError, match="'state' chooses no runs; allowed: fingerprint, since"):
+        setting_statistics(database, state="complete")  # type: ignore[call-arg]
+
+
+def test_workloads_are_kept_apart(filled: Database) -> None:
+    found = setting_statistics(filled)
+    assert len({one.fingerprint for one in found}) == 5
+    # A simulated job and a real one are two, whatever else they share.
+    simulated = [one for one in found if one.simulated_cluster is not None]
+    assert {(one.workload, one.workers) for one in simulated} == {("generated", 4)}
+    assert {one.fingerprint for one in simulated}.isdisjoint(
+        {one.fingerprint for one in found if one.simulated_cluster is None}
+    )
+    keys = [(one.fingerprint, one.setting_percent) for one in found]
+    assert len(set(keys)) == len(keys)
+    (recorded,) = {one.fingerprint for one in found if one.workload == "recorded"}
+    assert setting_statistics(filled, workload="recorded") == [
+        one for one in found if one.fingerprint == recorded
+    ]
+    assert [
+        (one.setting_percent, one.runs, one.diverged_runs)
+        for one in found
+        if one.fingerprint == recorded
+    ] == [(37.5, 1, 0), (0.0, 1, 1)]

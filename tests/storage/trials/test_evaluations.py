@@ -1,0 +1,124 @@
+"""Curves go into the database and come back as they were, on each kind of database."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
+from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.trials.evaluations import add_evaluations, read_evaluations
+from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+
+CURVE = [
+    Evaluation(0, 0.0, 0.1, 2.3),
+    Evaluation(2**40, 1e-300, 1.0, math.inf),
+    Evaluation(2**40 + 1, 1e300, 0.1 + 0.2, math.nan),
+]
+
+
+@pytest.fixture
+def trial_ids(store: TrialStore, record: TrialRecord) -> list[int]:
+    """Two trials without evaluations."""
+    for number in range(2):
+        store.begin("digits-1", number, record.spec, Owner.current())
+    return [trial.trial_id for trial in store.trials()]
+
+
+def added(database: Database, *curves: tuple[int, list[Evaluation]]) -> None:
+    database.write(lambda session: add_evaluations(session, curves))
+
+
+def read(database: Database, trial_id: int) -> list[Evaluation]:
+    with database.session(read_only=True) as session:
+        return read_evaluations(session, TrialRow.trial_id == trial_id)
+
+
+def test_curves_come_back_bit_by_bit(database: Database, trial_ids: list[int]) -> None:
+    first, second = trial_ids
+    added(database, (first, CURVE[::-1]), (second, CURVE[:1]))
+    assert repr(read(database, first)) == repr(CURVE)  # a NaN equals nothing
+    assert read(database, second) == CURVE[:1]
+
+
+def test_nothing_to_add_is_no_statement(database: Database, trial_ids: list[int]) -> None:
+    added(database)
+    added(database, (trial_ids[0], []))
+    assert read(database, trial_ids[0]) == []
+
+
+def test_whole_numbers_may_stand_among_the_others(database: Database, trial_ids: list[int]) -> None:
+    curve: list[Any] = [Evaluation(1, 0, 0, 1), Evaluation(2, 1.5, 1, 0.5)]
+    added(database, (trial_ids[0], curve))
+    assert read(database, trial_ids[0]) == curve
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        Evaluation(1, 1.0, 1.1, 0.0),
+        Evaluation(1, 1.0, math.nan, 0.0),
+        Evaluation(1, -1.0, 0.5, 0.0),
+        Evaluation(-1, 1.0, 0.5, 0.0),
+        CURVE[0],
+    ],
+)
+def test_one_impossible_evaluation_and_none_is_added(
+    database: Database, trial_ids: list[int], impossible: Evaluation
+) -> None:
+    with pytest.raises(FatalError):
+        added(database, (trial_ids[0], [*CURVE, impossible]))
+    assert read(database, trial_ids[0]) == []
+
+
+def test_the_curves_of_a_workload_are_those_of_its_complete_trials(
+    store: TrialStore,
+    record: TrialRecord,
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    other_identity: WorkloadIdentity,
+) -> None:
+    assert store.curves(identity.fingerprint) == {}
+    other = replace(search, study="large", fingerprint=other_identity.fingerprint)
+    store.register(other_identity, "digits", other)
+    store.register(identity, "digits", replace(search, study="digits-2"))
+    diverged = replace(record, evaluations=(), diverged=True)
+    elsewhere = replace(record, spec=replace(record.spec, identity=other_identity))
+    of_first = replace(record, evaluations=tuple(CURVE))
+    for study, number, measured in (
+        ("digits-1", 1, of_first),
+        ("digits-1", 0, record),
+        ("digits-1", 2, diverged),
+        ("digits-1", 3, None),
+        ("large", 0, elsewhere),
+        ("digits-2", 0, record),
+    ):
+        store.begin(study, number, (measured or record).spec, Owner.current())
+        if measured is not None:
+            store.complete(study, number, measured)
+    ids = {(trial.study, trial.trial_number): trial.trial_id for trial in store.trials()}
+    assert repr(store.curves(identity.fingerprint)) == repr(
+        {
+            ids["digits-1", 1]: tuple(CURVE),
+            ids["digits-1", 0]: record.evaluations,
+            ids["digits-1", 2]: (),
+            ids["digits-2", 0]: record.evaluations,
+        }
+    )
+    assert store.curves("f" * 64) == {}
+    of_one_search = store.curves(identity.fingerprint, study="digits-2")
+    assert of_one_search == {ids["digits-2", 0]: record.evaluations}
+
+
+def test_the_curves_of_imported_runs_are_among_them(filled: Database) -> None:
+    store = TrialStore(filled)
+    (imported, *others) = [trial for trial in store.trials() if trial.source is not None]
+    curves = store.curves(imported.fingerprint)
+    assert list(curves) == [imported.trial_id, *(trial.trial_id for trial in others)]
+    assert curves[imported.trial_id] != ()
+    assert () in curves.values()  # the one of which only its divergence is known

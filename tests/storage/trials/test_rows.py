@@ -1,0 +1,224 @@
+"""Runs that began in advance, and runs that were stopped because nobody needed them any more."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import null, select
+
+from syncswitch.storage import frames
+from syncswitch.storage.audit.check import storage_findings
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.database.inspection import Content
+from syncswitch.storage.errors import FatalError
+from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.trial_details import trial_details
+from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.trials.store import CANCELLED, Fork, StoredTrial, TrialStore
+from tests.storage.filled import OWNER, complete
+
+STUDY = "digits-1"
+COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
+RESULT = (
+    "converged_accuracy",
+    "converged_evaluations",
+    "final_accuracy",
+    "converged",
+    "diverged",
+    "stopped_early",
+)
+
+
+@pytest.fixture
+def part(record: TrialRecord) -> TrialRecord:
+    """What a trainer gives of a run that was told to stop; it has left things behind."""
+    return replace(
+        record,
+        worker_steps=750,
+        checkpoints={50.0: Path("/50.npz")},
+        events=(RunEvent("switched", 500, 1.5, "the policy"),),
+    )
+
+
+def stored(store: TrialStore, number: int = 0) -> StoredTrial:
+    trial = store.get(STUDY, number)
+    assert trial is not None
+    return trial
+
+
+def cancel(store: TrialStore, record: TrialRecord, number: int = 0) -> StoredTrial:
+    store.begin(STUDY, number, record.spec, OWNER, speculative=True)
+    store.cancel(STUDY, number, record, CANCELLED)
+    return stored(store, number)
+
+
+def facts(database: Database) -> list[dict[str, Any]]:
+    query = select(TRIAL_FACTS).order_by(TRIAL_FACTS.c.trial_id)
+    with database.session(read_only=True) as session:
+        return [dict(row) for row in session.execute(query).mappings()]
+
+
+def software_is_null(database: Database) -> list[bool]:
+    """Of each trial; JSON has a null of its own, which is another one."""
+    query = select(TrialRow.software.is_not_distinct_from(null())).order_by(TrialRow.trial_id)
+    with database.session(read_only=True) as session:
+        return [bool(found) for found in session.scalars(query)]
+
+
+def test_whether_a_run_is_needed_is_known_from_its_beginning(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.begin(STUDY, 1, record.spec, OWNER, speculative=True)
+    complete(store, STUDY, 2, record)
+    store.begin(STUDY, 3, record.spec, OWNER, speculative=True)
+    store.complete(STUDY, 3, record)
+    expected = [False, True, False, True]
+    assert [trial.speculative for trial in store.trials()] == expected
+    assert [row["speculative"] for row in facts(database)] == expected
+    frame = frames.trials(database)
+    assert (list(frame["speculative"]), str(frame["speculative"].dtype)) == (expected, "bool")
+
+
+def test_what_is_begun_anew_is_as_it_is_begun(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER, speculative=True)
+    store.fail(STUDY, 0, "lost")
+    store.begin(STUDY, 0, record.spec, OWNER)
+    assert not stored(store).speculative
+
+
+def test_a_cancelled_run_has_failed_and_keeps_what_it_cost(
+    database: Database, store: TrialStore, part: TrialRecord
+) -> None:
+    trial = cancel(store, part)
+    assert (trial.state, trial.failure, trial.is_cancelled) == ("failed", CANCELLED, True)
+    for name in (*COST, "worker_steps", "started_at", "ended_at", "host"):
+        assert getattr(trial, name) == getattr(part, name), name
+    assert trial.paid_seconds == part.paid_seconds == 2.0
+    (row,) = facts(database)
+    assert (row["paid_seconds"], row["software"]) == (2.0, part.software)
+
+
+@pytest.mark.parametrize(("inherited", "averaged"), [(0, 2), (2, 4), (9, 5)])
+def test_an_accuracy_is_the_mean_of_five_tests_or_of_all(
+    store: TrialStore, record: TrialRecord, inherited: int, averaged: int
+) -> None:
+    before = tuple(Evaluation(10 * n, 0.1, 0.5, 1.0) for n in range(inherited))
+    spec = replace(record.spec, inherited_evaluations=before)
+    store.begin(STUDY, 0, spec, OWNER)
+    store.complete(STUDY, 0, replace(record, spec=spec))
+    assert stored(store).converged_evaluations == averaged
+
+
+def test_a_cancelled_run_has_no_result(
+    database: Database, store: TrialStore, part: TrialRecord
+) -> None:
+    trial = cancel(store, part)
+    store.set_target(STUDY, 0.1)
+    assert [getattr(trial, name) for name in RESULT] == [None] * len(RESULT)
+    assert (trial.phases, trial.whole_run_seconds) == ((), None)
+    assert (store.evaluations(STUDY, 0), store.events(STUDY, 0)) == ([], [])
+    assert store.checkpoints(STUDY) == []
+    (row,) = facts(database)
+    unknown = (*RESULT, "whole_run_seconds", "target_accuracy", "time_to_accuracy_seconds")
+    assert [row[name] for name in unknown] == [None] * len(unknown)
+    assert setting_statistics(database) == []
+    assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
+    assert list(storage_findings(database, Content.CURRENT)) == []
+
+
+def test_what_a_run_of_part_cost_changes_no_mean(
+    database: Database, store: TrialStore, record: TrialRecord, part: TrialRecord
+) -> None:
+    complete(store, STUDY, 0, record)
+    alone = setting_statistics(database)
+    cancel(store, part, 1)
+    assert setting_statistics(database) == alone
+
+
+def test_telling_it_twice_changes_nothing(store: TrialStore, part: TrialRecord) -> None:
+    once = cancel(store, part)
+    store.cancel(STUDY, 0, part, CANCELLED)
+    store.fail(STUDY, 0, "late")
+    store.beat(STUDY, 0, 999)
+    assert stored(store) == once
+
+
+def test_what_is_complete_stays_complete(store: TrialStore, part: TrialRecord) -> None:
+    complete(store, STUDY, 0, part)
+    whole = stored(store)
+    store.cancel(STUDY, 0, replace(part, training_seconds=9.0), CANCELLED)
+    assert stored(store) == whole
+    assert len(store.events(STUDY, 0)) == 1
+
+
+def test_a_whole_result_outranks_a_cancellation(
+    store: TrialStore, record: TrialRecord, part: TrialRecord
+) -> None:
+    cancel(store, part)
+    store.complete(STUDY, 0, record)
+    trial = stored(store)
+    assert (trial.state, trial.failure, trial.is_cancelled) == ("complete", None, False)
+    assert trial.worker_steps == record.worker_steps
+    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+
+
+def test_the_cost_of_a_run_that_was_taken_for_failed_is_kept(
+    store: TrialStore, part: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, part.spec, OWNER, speculative=True)
+    store.fail(STUDY, 0, "silent for an hour")
+    assert (stored(store).paid_seconds, stored(store).is_cancelled) == (None, False)
+    store.cancel(STUDY, 0, part, CANCELLED)
+    assert (stored(store).paid_seconds, stored(store).is_cancelled) == (2.0, True)
+
+
+def test_a_run_that_begins_anew_has_cost_nothing_yet(
+    database: Database, store: TrialStore, part: TrialRecord
+) -> None:
+    complete(store, STUDY, 7, part)
+    cancel(store, part, 8)
+    assert software_is_null(database) == [False, False]
+    store.begin(STUDY, 8, part.spec, OWNER, fork=Fork(7, 50.0))
+    trial = stored(store, 8)
+    assert (trial.state, trial.failure, trial.is_cancelled) == ("running", None, False)
+    assert [getattr(trial, name) for name in (*COST, "ended_at")] == [None] * 4
+    assert (trial.worker_steps, trial.speculative, trial.paid_seconds) == (0, False, None)
+    assert trial.host == OWNER.host
+    assert software_is_null(database) == [False, True]
+
+
+def test_only_what_began_can_be_cancelled(store: TrialStore, part: TrialRecord) -> None:
+    with pytest.raises(FatalError, match="never begun"):
+        store.cancel(STUDY, 0, part, CANCELLED)
+
+
+def test_an_impossible_cost_changes_nothing(store: TrialStore, part: TrialRecord) -> None:
+    store.begin(STUDY, 0, part.spec, OWNER)
+    before = stored(store)
+    for impossible in (
+        replace(part, training_seconds=math.nan),
+        replace(part, inherited_seconds=-1.0),
+        replace(part, switch_overhead_seconds=math.inf),
+        replace(part, worker_steps=-1),
+    ):
+        with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
+            store.cancel(STUDY, 0, impossible, CANCELLED)
+        assert stored(store) == before
+
+
+def test_details_say_which_of_the_failed_were_cancelled(
+    database: Database, store: TrialStore, part: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, part.spec, OWNER)
+    store.fail(STUDY, 0, "lost")
+    cancel(store, part, 1)
+    store.begin(STUDY, 2, part.spec, OWNER)
+    ends = [(trial.state, trial.end) for trial in trial_details(database)]
+    assert ends == [("failed", None), ("failed", "cancelled"), ("running", None)]

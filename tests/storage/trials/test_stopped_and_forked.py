@@ -1,0 +1,266 @@
+"""Runs that were stopped early or forked, against the whole runs that they stand for.
+
+A worker-step takes 6 ms with BSP and 2 ms with ASP, and the model is tested every 50.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.metrics import converged_accuracy, time_to_accuracy_seconds
+from syncswitch.storage.queries import curves
+from syncswitch.storage.queries.search_costs import study_costs
+from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.trial_details import trial_details
+from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.trials.store import Fork, TrialStore
+from tests.storage.filled import OWNER, complete
+
+STUDY = "digits-1"
+W = 1000
+PACE = {"bsp": 0.006, "asp": 0.002}
+TARGETS = [0.05, 0.2, 0.205, 0.37, 0.45, 0.6, 0.7, 0.99]
+
+Rows = dict[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is made of a training run.
+
+    Attributes:
+        switch: Worker-step of the switch.
+        parent: Number of the run that it was forked from.
+        start: Worker-step at which it was.
+        end: Worker-step at which it ended.
+        reached: What its accuracy would be at W, had it been like this from the start.
+    """
+
+    switch: int
+    reached: float
+    parent: int | None = None
+    start: int = 0
+    end: int = W
+    diverged: bool = False
+
+    def phases(self, start: int, end: int) -> tuple[PhaseRecord, ...]:
+        both = (
+            ("bsp", start, min(self.switch, end), 0.0),
+            ("asp", max(self.switch, start), end, None),
+        )
+        return tuple(
+            PhaseRecord(name, a, b, (b - a) * PACE[name], staleness, None)
+            for name, a, b, staleness in both
+            if b > a
+        )
+
+    def seconds(self, worker_step: int) -> float:
+        return math.fsum(phase.seconds for phase in self.phases(0, worker_step))
+
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        steps = range(50 * (self.start // 50 + 1), self.end + 1, 50)
+        return tuple(
+            Evaluation(step, self.seconds(step), self.reached * step / W, 0.5) for step in steps
+        )
+
+
+RUNS = {
+    0: Run(switch=W, reached=0.8),
+    1: Run(switch=W, reached=0.7, end=600),
+    2: Run(switch=500, reached=0.6, parent=0, start=250),
+    3: Run(switch=375, reached=0.9, parent=2, start=375, end=700),
+    4: Run(switch=125, reached=0.1, parent=0, start=125, end=150, diverged=True),
+    5: Run(switch=250, reached=0.9, parent=0, start=250, end=250, diverged=True),
+    6: Run(switch=500, reached=0.8, end=350),
+}
+"""A baseline, a stopped one, a fork, a fork of it that was stopped, two forks that diverged, the
+second one at once, and a run that was stopped before its switch."""
+
+
+def record_of(run: Run, record: TrialRecord, replicate: int) -> TrialRecord:
+    evaluations = run.evaluations()
+    is_forked_after_switch = run.start >= run.switch or run.switch == W
+    return replace(
+        record,
+        spec=replace(record.spec, switch_percent=100 * run.switch / W, seed=1, replicate=replicate),
+        worker_steps=run.end,
+        evaluations=evaluations,
+        phases=run.phases(run.start, run.end),
+        converged_accuracy=converged_accuracy(evaluations),
+        diverged=run.diverged,
+        converged=not run.diverged,
+        stopped_early=run.end < W and not run.diverged,
+        training_seconds=run.seconds(run.end),
+        inherited_seconds=run.seconds(run.start),
+        switch_overhead_seconds=0.0 if is_forked_after_switch else 0.25,
+    )
+
+
+def whole_curve(number: int, until: int = W) -> list[Evaluation]:
+    """Evaluations of a run from its first worker-step on, its ancestors' included."""
+    run = RUNS[number]
+    before = [] if run.parent is None else whole_curve(run.parent, run.start)
+    return before + [one for one in run.evaluations() if one.worker_step <= until]
+
+
+@pytest.fixture
+def made(store: TrialStore, record: TrialRecord) -> TrialStore:
+    for number, run in RUNS.items():
+        fork = None if run.parent is None else Fork(run.parent, 100 * run.start / W)
+        complete(store, STUDY, number, record_of(run, record, number), fork)
+    return store
+
+
+def facts(database: Database) -> Rows:
+    with database.session(read_only=True) as session:
+        rows = session.execute(select(TRIAL_FACTS)).mappings()
+        return {row["trial_number"]: dict(row) for row in rows}
+
+
+def test_a_stopped_run_is_as_long_as_the_whole_and_one_that_diverged_has_no_length(
+    database: Database, made: TrialStore
+) -> None:
+    expected = {
+        0: 6.0,
+        1: 6.0,
+        2: 4.0,
+        3: pytest.approx(3.5),
+        4: None,
+        5: None,
+        6: None,  # with ASP it had made no worker-step
+    }
+    shown = facts(database)
+    assert {number: row["whole_run_seconds"] for number, row in shown.items()} == expected
+    stored = made.numbered(STUDY)
+    for number, row in shown.items():
+        assert row["whole_run_seconds"] == stored[number].whole_run_seconds
+        assert row["paid_seconds"] == stored[number].training_seconds - RUNS[number].seconds(
+            RUNS[number].start
+        )
+
+
+def test_the_phases_of_a_fork_are_its_own_and_have_its_pace(
+    database: Database, made: TrialStore
+) -> None:
+    for number, row in facts(database).items():
+        run = RUNS[number]
+        steps = {"first": min(run.switch, run.end) - min(run.start, run.switch)}
+        steps["second"] = run.end - run.start - steps["first"]
+        for which, protocol in (("first", "bsp"), ("second", "asp")):
+            pace = row[f"{which}_phase_worker_steps_per_second"]
+            seconds = row[f"{which}_phase_seconds"]
+            if steps[which]:
+                assert pace == pytest.approx(1 / PACE[protocol])
+                assert seconds == pytest.approx(steps[which] * PACE[protocol])
+            else:
+                assert (pace, seconds) == (None, None)
+        own = (row["first_phase_seconds"] or 0.0) + (row["second_phase_seconds"] or 0.0)
+        assert own == pytest.approx(row["paid_seconds"])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
+    database: Database, made: TrialStore, target: float
+) -> None:
+    expected = {n: time_to_accuracy_seconds(whole_curve(n), target) for n in RUNS}
+    with database.session(read_only=True) as session:
+        found = session.execute(curves.accuracy_times({}, target)).mappings().all()
+    ids = {number: row["trial_id"] for number, row in facts(database).items()}
+    times = {row["trial_id"]: row for row in found}
+    made.set_target(STUDY, target)
+    stored = made.numbered(STUDY)
+    for number, seconds in expected.items():
+        row = times[ids[number]]
+        assert row["time_to_accuracy_seconds"] == seconds
+        assert row["is_censored"] == (seconds is None)
+        observed = RUNS[number].seconds(RUNS[number].end) if seconds is None else seconds
+        assert row["observed_seconds"] == observed
+        assert stored[number].time_to_accuracy_seconds == seconds
+
+
+def test_the_targets_were_reached_in_every_part_of_a_fork_of_a_fork() -> None:
+    times = [time_to_accuracy_seconds(whole_curve(3), target) for target in TARGETS]
+    parts = {0.25 * 6.0, 0.375 * 6.0}
+    limits = [*sorted(parts), math.inf]
+    reached = {next(i for i, end in enumerate(limits) if t <= end) for t in times if t is not None}
+    assert reached == {0, 1, 2}
+    assert None in times
+
+
+def test_a_target_is_chosen_for_one_trial_without_its_ancestors(
+    database: Database, made: TrialStore
+) -> None:
+    (mine,) = [row["trial_id"] for number, row in facts(database).items() if number == 3]
+    with database.session(read_only=True) as session:
+        (row,) = session.execute(curves.accuracy_times({"trial_ids": [mine]}, 0.2)).all()
+    assert (row.trial_id, row.time_to_accuracy_seconds) == (mine, 1.5)
+
+
+def test_means_of_a_setting_are_those_of_whole_runs(database: Database, made: TrialStore) -> None:
+    found = {one.setting_percent: one for one in setting_statistics(database)}
+    baseline = found[100.0]
+    assert (baseline.runs, baseline.diverged_runs, baseline.stopped_runs) == (2, 0, 1)
+    assert (baseline.mean_training_seconds, baseline.sd_training_seconds) == (6.0, 0.0)
+    assert baseline.mean_paid_seconds == pytest.approx((6.0 + 3.6) / 2)
+    forked = found[50.0]
+    assert (forked.runs, forked.stopped_runs, forked.mean_training_seconds) == (2, 1, 4.0)
+    assert forked.speed_up == 1.5
+    assert forked.mean_switch_overhead_seconds == 0.25
+    late = found[37.5]
+    assert late.speed_up == pytest.approx(6.0 / 3.5)
+    assert late.mean_switch_overhead_seconds is None  # its checkpoint is that of the switch
+    lost = found[12.5]
+    assert (lost.runs, lost.diverged_runs, lost.stopped_runs) == (1, 1, 0)
+    assert (lost.mean_training_seconds, lost.speed_up) == (None, None)
+
+
+def test_a_search_pays_for_what_was_made_and_counts_in_whole_baselines(
+    database: Database, made: TrialStore
+) -> None:
+    (cost,) = study_costs(database)
+    paid = math.fsum(run.seconds(run.end) - run.seconds(run.start) for run in RUNS.values())
+    assert cost.paid_seconds == pytest.approx(paid)
+    assert cost.baseline_seconds == 6.0
+    assert cost.bsp_multiples == pytest.approx(paid / 6.0)
+
+
+def test_a_search_whose_baselines_were_all_stopped_has_their_whole_time(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    complete(store, STUDY, 0, record_of(RUNS[1], record, 0))
+    (cost,) = study_costs(database)
+    assert (cost.baseline_seconds, cost.paid_seconds) == (6.0, RUNS[1].seconds(600))
+
+
+def test_trials_say_how_they_ended_and_what_they_come_from(
+    database: Database, made: TrialStore, record: TrialRecord
+) -> None:
+    made.begin(STUDY, 7, record.spec, OWNER, fork=Fork(3, 37.5))
+    found = {trial.facts["trial_number"]: trial for trial in trial_details(database)}
+    assert {number: trial.end for number, trial in found.items()} == {
+        0: "whole",
+        1: "stopped",
+        2: "whole",
+        3: "stopped",
+        4: "diverged",
+        5: "diverged",
+        6: "stopped",
+        7: None,
+    }
+    assert {number: trial.fork for number, trial in found.items()} == {
+        0: None,
+        1: None,
+        2: Fork(0, 25.0),
+        3: Fork(2, 37.5),
+        4: Fork(0, 12.5),
+        5: Fork(0, 25.0),
+        6: None,
+        7: Fork(3, 37.5),
+    }

@@ -1,0 +1,424 @@
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import DatabaseError, FatalError
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    RunEvent,
+    TimingPolicy,
+    TrialRecord,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
+from tests.properties import FIXTURES_STAY
+from tests.storage.conftest import told_before_the_kill
+
+Run = Callable[[Callable[[int], Any], int], list[Any]]
+
+STUDY = "digits-1"
+OWNER = Owner("host-1", 4321, 1_700_000_000.25)
+MEASURED = (
+    "converged_accuracy",
+    "final_accuracy",
+    "converged",
+    "diverged",
+    "stopped_early",
+    "training_seconds",
+    "inherited_seconds",
+    "switch_overhead_seconds",
+)
+
+
+def test_the_owner_is_this_process() -> None:
+    owner = Owner.current()
+    assert owner.process_id == os.getpid()
+    assert 0 < owner.process_started_at < time.time()
+    assert owner == Owner.current()
+
+
+def test_a_search_is_registered_once(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    assert store.register(identity, "digits", search) == search
+    assert store.searches() == [search]
+
+
+def test_registering_again_brings_names_and_settings_up_to_date(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    changed = replace(search, settings=9, target_accuracy=0.75)
+    assert store.register(replace(identity, name="figures"), "job.py:figures", changed) == changed
+    assert store.searches(workload="figures") == [changed]
+    assert store.searches(workload="job.py:figures") == [changed]
+    assert store.searches(workload="digits") == []
+
+
+def test_a_study_cannot_change_its_workload(
+    store: TrialStore, other_identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    with pytest.raises(DatabaseError, match="a study name of its own"):
+        store.register(
+            other_identity, "digits", replace(search, fingerprint=other_identity.fingerprint)
+        )
+    assert store.searches() == [search]
+
+
+def test_a_search_names_its_workload(
+    store: TrialStore, other_identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    with pytest.raises(FatalError, match="another workload"):
+        store.register(other_identity, "digits", search)
+
+
+def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore, record: TrialRecord) -> None:
+    before = datetime.now(timezone.utc)
+    store.begin(STUDY, 0, record.spec, OWNER)
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert (trial.study, trial.trial_number, trial.state) == (STUDY, 0, "running")
+    assert (trial.workload, trial.workers, trial.total_worker_steps) == ("digits", 4, 1000)
+    assert trial.fingerprint == record.spec.identity.fingerprint
+    assert (trial.switch_percent, trial.seed, trial.replicate) == (50.0, 11, 2)
+    assert (trial.host, trial.process_id, trial.process_started_at) == (
+        OWNER.host,
+        OWNER.process_id,
+        OWNER.process_started_at,
+    )
+    assert before <= trial.started_at == trial.heartbeat_at <= datetime.now(timezone.utc)
+    assert (trial.ended_at, trial.failure, trial.phases, trial.worker_steps) == (None, None, (), 0)
+    assert [getattr(trial, name) for name in MEASURED] == [None] * len(MEASURED)
+
+
+def test_what_was_never_begun_is_not_there(store: TrialStore) -> None:
+    assert store.get(STUDY, 0) is None
+    assert store.trials() == []
+    assert store.evaluations(STUDY, 0) == []
+
+
+def test_a_trial_needs_a_registered_search(
+    store: TrialStore, record: TrialRecord, other_identity: WorkloadIdentity
+) -> None:
+    with pytest.raises(FatalError, match="registered"):
+        store.begin("no such study", 0, record.spec, OWNER)
+    with pytest.raises(FatalError, match="registered"):
+        store.begin(STUDY, 0, replace(record.spec, identity=other_identity), OWNER)
+
+
+def test_a_beat_reports_progress(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    began = store.get(STUDY, 0)
+    store.beat(STUDY, 0, 250)
+    now = store.get(STUDY, 0)
+    assert began is not None
+    assert now is not None
+    assert now.worker_steps == 250
+    assert now.heartbeat_at > began.heartbeat_at
+
+
+def test_a_complete_trial_has_what_was_measured(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.complete(STUDY, 0, record)
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert trial.state == "complete"
+    for name in (*MEASURED, "worker_steps", "phases", "started_at", "ended_at", "host"):
+        assert getattr(trial, name) == getattr(record, name), name
+    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+
+
+def test_complete_beat_and_fail_leave_a_complete_trial_alone(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.complete(STUDY, 0, record)
+    expected = store.get(STUDY, 0)
+    store.complete(STUDY, 0, replace(record, converged_accuracy=0.1, evaluations=()))
+    store.beat(STUDY, 0, 1)
+    store.fail(STUDY, 0, "late")
+    assert store.get(STUDY, 0) == expected
+    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+    with pytest.raises(FatalError, match="already complete"):
+        store.begin(STUDY, 0, record.spec, OWNER)
+
+
+def test_only_a_trial_that_began_can_be_complete(store: TrialStore, record: TrialRecord) -> None:
+    with pytest.raises(FatalError, match="never begun"):
+        store.complete(STUDY, 0, record)
+
+
+def test_a_failed_trial_says_why_and_may_begin_anew(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.fail(STUDY, 0, "the server was lost")
+    failed = store.get(STUDY, 0)
+    assert failed is not None
+    assert (failed.state, failed.failure) == ("failed", "the server was lost")
+    assert failed.ended_at is not None
+    store.begin(STUDY, 0, record.spec, replace(OWNER, process_id=1))
+    again = store.get(STUDY, 0)
+    assert again is not None
+    assert (again.state, again.failure, again.ended_at) == ("running", None, None)
+    assert again.process_id == 1
+
+
+def test_any_text_can_be_the_reason_of_a_failure(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.fail(STUDY, 0, "no file caf\udce9\0.npz")
+    failed = store.get(STUDY, 0)
+    assert failed is not None
+    assert failed.failure == "no file caf??.npz"
+
+
+def test_a_measured_result_outranks_a_presumed_failure(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.fail(STUDY, 0, "silent for an hour")
+    store.complete(STUDY, 0, record)
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert (trial.state, trial.failure) == ("complete", None)
+
+
+def test_an_impossible_result_changes_nothing(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    twice = replace(record, evaluations=(record.evaluations[0], record.evaluations[0]))
+    for impossible in (
+        twice,
+        replace(record, converged_accuracy=1.5),
+        replace(record, training_seconds=math.nan),
+        replace(record, inherited_seconds=math.inf),
+        replace(record, evaluations=(Evaluation(1, math.nan, 0.5, 0.5),)),
+        replace(record, evaluations=(Evaluation(1, 1.0, math.nan, 0.5),)),
+        replace(record, phases=(PhaseRecord("bsp", 0, 3, math.inf, 0.0, 0),)),
+        replace(record, phases=(PhaseRecord("bsp", 9, 3, 1.0, 0.0, 0),)),
+    ):
+        with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
+            store.complete(STUDY, 0, impossible)
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert (trial.state, trial.phases) == ("running", ())
+    assert store.evaluations(STUDY, 0) == []
+
+
+def test_trials_are_selected_and_stand_in_the_order_of_their_beginning(
+    store: TrialStore,
+    record: TrialRecord,
+    search: SearchInfo,
+    other_identity: WorkloadIdentity,
+) -> None:
+    other = replace(search, study="other", fingerprint=other_identity.fingerprint)
+    store.register(replace(other_identity, name="large"), "large", other)
+    store.begin(STUDY, 4, record.spec, OWNER)
+    store.begin("other", 0, replace(record.spec, identity=other_identity), OWNER)
+    store.begin(STUDY, 1, record.spec, OWNER)
+
+    def found(**selection: str) -> list[tuple[str, int]]:
+        return [(trial.study, trial.trial_number) for trial in store.trials(**selection)]
+
+    assert found() == [(STUDY, 4), ("other", 0), (STUDY, 1)]
+    assert found(study=STUDY) == found(workload="digits") == [(STUDY, 4), (STUDY, 1)]
+    assert found(fingerprint=other_identity.fingerprint) == [("other", 0)]
+    assert found(workload=other_identity.fingerprint[:8]) == [("other", 0)]
+    assert found(workload="large", study=STUDY) == []
+    assert store.searches() == [search, other]
+
+
+NUMBERS = itertools.count()
+
+times = st.datetimes(
+    min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(timezone.utc)
+)
+shares = st.floats(0, 1)
+seconds = st.floats(0, 1e9)
+steps = st.integers(0, 2**62)
+losses = st.floats().map(lambda loss: loss + 0.0)  # SQLite does not keep the sign of -0.0
+evaluations = st.lists(
+    st.builds(Evaluation, steps, seconds, shares, losses),
+    unique_by=lambda evaluation: evaluation.worker_step,
+).map(lambda found: tuple(sorted(found, key=lambda evaluation: evaluation.worker_step)))
+phases = st.lists(
+    st.builds(
+        lambda protocol, ends, *rest: PhaseRecord(protocol, min(ends), max(ends), *rest),
+        st.sampled_from(["bsp", "asp"]),
+        st.tuples(steps, steps),
+        seconds,
+        st.floats(0, 1e6),
+        st.integers(0, 2**31 - 1),
+    ),
+    max_size=3,
+).map(tuple)
+
+events = st.lists(
+    st.builds(
+        RunEvent,
+        st.sampled_from(["detected", "lost", "rebuilt"]),
+        steps,
+        seconds,
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+        st.none() | st.integers(0, 2**31 - 1),
+        st.none() | seconds,
+    ),
+    max_size=3,
+).map(tuple)
+
+
+@FIXTURES_STAY
+@given(data=st.data())
+def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.DataObject) -> None:
+    number = next(NUMBERS)
+    given_record = replace(
+        record,
+        spec=replace(
+            record.spec,
+            switch_percent=data.draw(st.floats(0, 100)),
+            seed=data.draw(st.integers(-(2**63), 2**63 - 1)),
+        ),
+        worker_steps=data.draw(steps),
+        evaluations=data.draw(evaluations),
+        phases=data.draw(phases),
+        events=data.draw(events),
+        converged_accuracy=data.draw(shares),
+        converged=data.draw(st.booleans()),
+        diverged=data.draw(st.booleans()),
+        training_seconds=data.draw(seconds),
+        inherited_seconds=data.draw(seconds),
+        started_at=data.draw(times),
+        ended_at=data.draw(times),
+    )
+    store.begin(STUDY, number, given_record.spec, OWNER)
+    store.complete(STUDY, number, given_record)
+    trial = store.get(STUDY, number)
+    assert trial is not None
+    assert (trial.switch_percent, trial.seed) == (
+        given_record.spec.switch_percent,
+        given_record.spec.seed,
+    )
+    for name in (*MEASURED, "worker_steps", "phases", "started_at", "ended_at"):
+        assert getattr(trial, name) == getattr(given_record, name), name
+    assert store.events(STUDY, number) == list(given_record.events)
+    # The text form, as NaN does not equal itself.
+    assert repr(store.evaluations(STUDY, number)) == repr(list(given_record.evaluations))
+
+
+def test_many_processes_share_a_store(
+    url: str, at_once: Run, identity: WorkloadIdentity, search: SearchInfo, record: TrialRecord
+) -> None:
+    trials = 5
+
+    def work(number: int) -> None:
+        with open_database(url, create=True) as database:
+            store = TrialStore(database)
+            store.register(identity, "digits", search)
+            for trial_number in range(number * trials, (number + 1) * trials):
+                store.begin(STUDY, trial_number, record.spec, Owner.current())
+                store.beat(STUDY, trial_number, 10)
+                store.complete(STUDY, trial_number, record)
+
+    at_once(work, 6)
+    with open_database(url, create=False) as database:
+        found = TrialStore(database).trials()
+        assert sorted(trial.trial_number for trial in found) == list(range(6 * trials))
+        assert {trial.state for trial in found} == {"complete"}
+
+
+def test_one_result_told_by_many_is_counted_once(
+    store: TrialStore, url: str, at_once: Run, record: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+
+    def work(number: int) -> None:
+        with open_database(url, create=False) as database:
+            TrialStore(database).complete(STUDY, 0, replace(record, host=f"host-{number}"))
+
+    at_once(work, 6)
+    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert trial.phases == record.phases
+
+
+@pytest.mark.parametrize("wait_seconds", [0.002, 0.017, 0.049])
+def test_a_killed_searcher_leaves_whole_runs_and_policies(
+    database: Database,
+    store: TrialStore,
+    record: TrialRecord,
+    policy: TimingPolicy,
+    wait_seconds: float,
+) -> None:
+    curve = tuple(Evaluation(step, 1.0, 0.5, 0.5) for step in range(300))
+    left = {percent: Path(f"/{percent:g}.npz") for percent in (12.5, 25.0, 50.0)}
+    measured = replace(record, evaluations=curve, checkpoints=left)
+
+    def work(tell: Callable[[int], None]) -> None:
+        with open_database(database.url, create=False) as mine:
+            searcher, registry = TrialStore(mine), PolicyRegistry(mine)
+            for number in itertools.count():
+                searcher.begin(STUDY, number, record.spec, Owner.current())
+                searcher.complete(STUDY, number, measured)
+                registry.publish(replace(policy, study=f"study-{number}"))
+                tell(number)
+
+    told = told_before_the_kill(work, wait_seconds)
+    found = store.trials()
+    assert sum(trial.state == "complete" for trial in found) > told
+    assert [trial.state for trial in found[:-1]] == ["complete"] * (len(found) - 1)
+    with_checkpoints = [checkpoint.trial_number for checkpoint in store.checkpoints(STUDY)]
+    for number, trial in enumerate(found):
+        whole = (2, 300, 3) if trial.state == "complete" else (0, 0, 0)
+        evaluations, checkpoints = store.evaluations(STUDY, number), with_checkpoints.count(number)
+        assert (len(trial.phases), len(evaluations), checkpoints) == whole
+    policies = PolicyRegistry(database).policies()
+    assert len(policies) > told
+    assert {found.evidence for found in policies} == {policy.evidence}
+    assert PolicyRegistry(database).aliases(policy.fingerprint) == {CURRENT: len(policies)}
+    store.fail(STUDY, len(found) - 1, "its owner was killed")
+
+
+def test_a_fork_is_recorded(database: Database, store: TrialStore, record: TrialRecord) -> None:
+    spec = replace(record.spec, fork_from=Path("checkpoints/50.npz"))
+    store.begin(STUDY, 0, spec, OWNER)
+    with database.engine.connect() as connection:
+        query = "SELECT fork_from FROM syncswitch_trials"
+        assert connection.exec_driver_sql(query).scalar() == "checkpoints/50.npz"
+
+
+def test_times_are_in_utc(store: TrialStore, record: TrialRecord) -> None:
+    zone = timezone(timedelta(hours=5))
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.complete(STUDY, 0, replace(record, started_at=record.started_at.astimezone(zone)))
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert trial.started_at == record.started_at
+    moments = [getattr(trial, field.name) for field in fields(trial) if field.name.endswith("_at")]
+    assert {moment.utcoffset() for moment in moments if isinstance(moment, datetime)} == {
+        timedelta(0)
+    }
+
+
+def test_a_fork_names_the_run_that_it_left(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.begin(STUDY, 1, record.spec, OWNER, fork=Fork(0, 25.0))
+    parent, child = store.get(STUDY, 0), store.get(STUDY, 1)
+    assert parent is not None
+    assert child is not None
+    assert (parent.parent_trial_id, parent.fork_percent) == (None, None)
+    assert (child.parent_trial_id, child.fork_percent) == (parent.trial_id, 25.0)
+    with pytest.raises(FatalError, match="no trial 9"):
+        store.begin(STUDY, 2, record.spec, OWNER, fork=Fork(9, 25.0))
+    assert store.get(STUDY, 2) is None

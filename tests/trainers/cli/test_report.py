@@ -1,0 +1,67 @@
+"""What is said of a run that lost more than its policy allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncswitch.storage.records import PhaseRecord
+from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
+from tests.storage.conftest import IDENTITY, POLICY, RECORD
+
+PROMISED = replace(
+    POLICY, criterion="kept", kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95
+)
+
+
+def said_of(policy: object, capsys: pytest.CaptureFixture[str]) -> str:
+    print_report(make_report(policy, RECORD, Path("model.keras")))  # type: ignore[arg-type]
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_it_says_how_often_that_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    said = said_of(PROMISED, capsys)
+    assert "accuracy 0.8900, NOT within 0.01 of the target 0.9500" in said
+    assert "That much is lost in about 7 of 100 runs with this policy, with BSP alone in" in said
+
+
+@pytest.mark.parametrize("policy", [POLICY, replace(PROMISED, target_accuracy=0.9)])
+def test_it_says_nothing_where_nothing_is_known_or_lost(
+    policy: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "of 100 runs" not in said_of(policy, capsys)
+
+
+def test_with_the_first_protocol_alone_there_is_one_share(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = said_of(replace(PROMISED, switch_percent=100.0, kept_share=0.954), capsys)
+    assert "That much is lost in about 5 of 100 runs with this policy." in said
+
+
+@pytest.mark.parametrize(
+    ("percent", "phases", "words"),
+    [
+        (50.0, RECORD.phases, "the switch from BSP to ASP at 50 %, as asked for, and 4 workers:"),
+        (100.0, RECORD.phases[:1], "digits with BSP alone, as asked for, and 4 workers: accuracy"),
+        (0.0, RECORD.phases[1:], "digits with ASP alone, as asked for, and 4 workers: accuracy"),
+    ],
+)
+def test_without_a_policy_it_says_what_was_asked_for(
+    percent: float,
+    phases: tuple[PhaseRecord, ...],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = replace(RECORD.spec, switch_percent=percent)
+    report = make_report(None, replace(RECORD, spec=spec, phases=phases), Path("model.keras"))
+    print_report(report)
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said
+    assert "target" not in said
+    assert ("times as fast as BSP alone" in said) == (percent == 50.0)
+    told = report_as_json(report)
+    assert (told["policy"], told["reaches_target"]) == (None, None)
+    assert (told["switch_percent"], told["fingerprint"]) == (percent, IDENTITY.fingerprint)

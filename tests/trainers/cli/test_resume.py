@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.cli.resume import RunCheckpoints
+from syncswitch.trainers.job.schedule import checkpoint_path
+from tests.storage.conftest import IDENTITY
+
+
+def checkpoints(folder: Path, every_percent: float = 25, *, resume: bool = False) -> RunCheckpoints:
+    return RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=3, resume=resume), folder, every_percent)
+
+
+def leave(run: RunCheckpoints, *percents: float) -> list[Path]:
+    paths = [checkpoint_path(run.spec, float(percent), ".npz") for percent in percents]
+    for path in paths:
+        path.write_bytes(b"state")
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("every_percent", "expected"),
+    [
+        (25, (25, 50, 75, 100)),
+        (40, (40, 80, 100)),
+        (100, (100,)),
+        (33.3, (33.3, 66.6, 99.9, 100)),
+    ],
+)
+def test_there_is_always_one_at_the_end(
+    tmp_path: Path, every_percent: float, expected: tuple[float, ...]
+) -> None:
+    assert checkpoints(tmp_path, every_percent).spec.checkpoint_percents == expected
+
+
+def test_what_an_earlier_run_left_is_looked_at_too(tmp_path: Path) -> None:
+    leave(checkpoints(tmp_path, 10), 10, 20)
+    assert checkpoints(tmp_path, resume=True).spec.checkpoint_percents == (10, 20, 25, 50, 75, 100)
+
+
+def test_a_run_that_begins_afresh_overwrites_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    run = checkpoints(folder)
+    assert "starts afresh" in run.how_to_go_on
+    run.open()
+    leave(run, 25.0)
+    assert "--resume" in run.how_to_go_on
+    with pytest.raises(UserError, match="add --resume to go on from the last one"):
+        checkpoints(folder).open()
+    checkpoints(folder, resume=True).open()
+
+
+def test_runs_of_other_seeds_do_not_matter(tmp_path: Path) -> None:
+    leave(checkpoints(tmp_path), 25.0)
+    RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), tmp_path, 25).open()
+
+
+def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
+    run = checkpoints(tmp_path)
+    mine = leave(run, 25, 50, 100)
+    assert run.final == mine[-1]
+    half = mine[0].with_name(f".{mine[1].name}.4711")
+    half.write_bytes(b"sta")
+    other = tmp_path / "notes.txt"
+    other.write_text("keep")
+    run.remove()
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_an_empty_folder_goes_too(tmp_path: Path) -> None:
+    run = checkpoints(tmp_path / "new")
+    run.open()
+    leave(run, 25)
+    run.close()
+    assert (tmp_path / "new").exists()
+    run.remove()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--checkpoints: cannot make the folder .* \(.*\); choose"):
+        checkpoints(tmp_path / "file" / "below").open()

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher, Notice
+from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
+from syncswitch.trainers.protocols.steps import Ticket
+from tests.properties import more_examples
+from tests.trainers.job.test_schedule import segments, trial
+
+PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "local-sgd:3"), ("dssp:1-4", "bsp")]
+
+
+class FakeCluster:
+    """Real threads whose steps do nothing but say that they were done."""
+
+    def __init__(
+        self,
+        workers: int,
+        step: Callable[[int, Ticket], None] = lambda worker, ticket: None,
+        on_done: Callable[[int], None] = lambda done: None,
+        apply_round: Callable[[Sequence[int], int], object] = lambda workers, first: None,
+    ) -> None:
+        self.rounds: list[tuple[tuple[int, ...], int]] = []
+        self.done: list[int] = []
+        self.tickets: list[tuple[int, Ticket]] = []
+        self._lock = threading.Lock()
+        self._step, self._on_done, self._apply = step, on_done, apply_round
+        self.dispatcher = Dispatcher(range(workers), self._apply_round, self._note_done)
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker,), daemon=True)
+            for worker in range(workers)
+        ]
+
+    def __enter__(self) -> FakeCluster:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dispatcher.stop()
+        self.dispatcher.dismiss()
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def run(self, protocol: str, end_step: int) -> None:
+        self.dispatcher.begin(choose_protocol(protocol).machine, end_step)
+        assert self.dispatcher.wait_until_drained(20), "the segment never ended"
+
+    def _work(self, worker: int) -> None:
+        while (ticket := self.dispatcher.inboxes[worker].get()) is not Notice.END:
+            assert isinstance(ticket, Ticket)
+            with self._lock:
+                self.tickets.append((worker, ticket))
+            try:
+                self._step(worker, ticket)
+                self.dispatcher.acknowledge(worker, 0.0, 0)
+            except BaseException as error:
+                self.dispatcher.fail(worker, error)
+
+    def _apply_round(self, workers: Sequence[int], first_step: int) -> tuple[int, ...]:
+        self.rounds.append((tuple(workers), first_step))
+        self._apply(workers, first_step)
+        return ()
+
+    def _note_done(self, done: int) -> None:
+        self.done.append(done)
+        self._on_done(done)
+
+
+@given(
+    W=st.integers(1, 90),
+    workers=st.integers(2, 5),
+    percent=st.integers(0, 100),
+    pair=st.sampled_from(PAIRS),
+)
+@more_examples(8)
+def test_every_worker_step_is_done_once_and_none_beyond_the_end(
+    W: int, workers: int, percent: int, pair: tuple[str, str]
+) -> None:
+    with FakeCluster(workers) as cluster:
+        for segment in segments(trial(W, workers, percent, (), pair)):
+            cluster.run(segment.protocol, segment.end_worker_step)
+            assert cluster.dispatcher.done == segment.end_worker_step
+            assert len(cluster.tickets) == segment.end_worker_step
+            assert cluster.dispatcher.staleness.pushes == (
+                segment.end_worker_step - segment.start_worker_step
+            )
+    steps = sorted(ticket.worker_step for _, ticket in cluster.tickets)
+    assert steps == list(range(W))
+    assert cluster.done == sorted(set(cluster.done))
+    assert cluster.done[-1] == W
+
+
+@given(W=st.integers(1, 60), workers=st.integers(1, 5))
+@more_examples(4)
+def test_rounds_are_full_but_the_last(W: int, workers: int) -> None:
+    with FakeCluster(workers) as cluster:
+        cluster.run("bsp", W)
+    sizes = [len(members) for members, _ in cluster.rounds]
+    assert sizes[:-1] == [workers] * (len(sizes) - 1)
+    assert sizes[-1] == W % workers or workers
+    assert [first for _, first in cluster.rounds] == list(range(0, W, workers))
+
+
+def test_a_round_holds_consecutive_batches() -> None:
+    """Or a round would not be the global batch of sequential training."""
+    with FakeCluster(4) as cluster:
+        cluster.run("bsp", 40)
+    order = [ticket.worker_step // 4 for _, ticket in cluster.tickets]
+    assert order == sorted(order)
+
+
+def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
+    release = threading.Event()
+
+    def step(worker: int, ticket: Ticket) -> None:
+        if worker == 0:
+            assert release.wait(20)
+
+    with FakeCluster(3, step) as cluster:
+        cluster.dispatcher.begin(ASP, 100)
+        deadline = time.monotonic() + 20
+        while cluster.dispatcher.done < 99 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert cluster.dispatcher.done == 99
+        assert not cluster.dispatcher.wait_until_drained(0.05)
+        release.set()
+        assert cluster.dispatcher.wait_until_drained(20)
+    assert Counter(worker for worker, _ in cluster.tickets)[0] == 1
+    assert cluster.dispatcher.done == 100
+
+
+def test_in_bsp_everybody_waits_for_a_slow_worker() -> None:
+    release = threading.Event()
+
+    def step(worker: int, ticket: Ticket) -> None:
+        if worker == 0:
+            assert release.wait(20)
+
+    with FakeCluster(3, step) as cluster:
+        cluster.dispatcher.begin(BSP, 9)
+        assert not cluster.dispatcher.wait_until_drained(0.2)
+        assert len(cluster.tickets) == 3
+        assert cluster.dispatcher.done == 0
+        release.set()
+        assert cluster.dispatcher.wait_until_drained(20)
+    assert cluster.dispatcher.done == 9
+
+
+@pytest.mark.parametrize("kind", ["bsp", "asp"])
+def test_stopped_it_finishes_what_is_out_and_starts_nothing(kind: str) -> None:
+    cluster = FakeCluster(3, on_done=lambda done: cluster.dispatcher.stop() if done >= 6 else None)
+    with cluster:
+        cluster.run(kind, 1000)
+        assert 6 <= cluster.dispatcher.done <= 9
+        assert cluster.dispatcher.done == len(cluster.tickets)
+        done = cluster.dispatcher.done
+        cluster.run(kind, 1000)
+        assert cluster.dispatcher.done == done
+
+
+@pytest.mark.parametrize("kind", ["bsp", "asp"])
+def test_a_step_that_raises_ends_the_segment(kind: str) -> None:
+    def step(worker: int, ticket: Ticket) -> None:
+        if ticket.worker_step == 7:
+            raise RuntimeError("lost")
+
+    with FakeCluster(3, step) as cluster:
+        cluster.run(kind, 100_000)
+        assert cluster.dispatcher.stopping
+        assert str(cluster.dispatcher.error) == "lost"
+        assert cluster.dispatcher.done < 100_000
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_round_that_cannot_be_applied_ends_the_segment(workers: int) -> None:
+    """As when the parameter server is lost between the pushes and the update."""
+
+    def lost(members: Sequence[int], first_step: int) -> None:
+        raise RuntimeError("lost")
+
+    with FakeCluster(workers, apply_round=lost) as cluster:
+        cluster.dispatcher.begin(BSP, 9)
+        assert cluster.dispatcher.wait_until_drained(3), "waits for ever"
+        assert str(cluster.dispatcher.error) == "lost"
+        assert cluster.dispatcher.done == 0
+
+
+def test_a_copy_of_the_model_that_fails_ends_the_segment() -> None:
+    def lost(done: int) -> None:
+        raise RuntimeError("lost")
+
+    with FakeCluster(1, on_done=lost) as cluster:
+        cluster.dispatcher.begin(ASP, 9)
+        assert cluster.dispatcher.wait_until_drained(3), "waits for ever"
+        assert str(cluster.dispatcher.error) == "lost"
+
+
+def test_staleness_is_summed_and_its_maximum_kept_for_each_segment() -> None:
+    dispatcher = Dispatcher([0], lambda workers, first: None, lambda done: None)
+    dispatcher.begin(ASP, 3)
+    for staleness in (2, 5, 1):
+        ticket = dispatcher.inboxes[0].get_nowait()
+        assert ticket is not None
+        dispatcher.acknowledge(0, 0.0, staleness)
+    assert (dispatcher.staleness.pushes, dispatcher.staleness.total) == (3, 8)
+    assert dispatcher.staleness.maximum == 5
+    dispatcher.begin(ASP, 4)
+    assert dispatcher.staleness.pushes == 0
+
+
+def test_a_fork_goes_on_with_the_next_worker_step() -> None:
+    dispatcher = Dispatcher([0], lambda workers, first: None, lambda done: None, done=17)
+    dispatcher.begin(ASP, 20)
+    assert dispatcher.inboxes[0].get_nowait() == Ticket(0, 17)
+
+
+def test_a_changed_protocol_keeps_the_threads_and_the_count() -> None:
+    """The hot switch: nothing but the protocol is exchanged."""
+    with FakeCluster(3) as cluster:
+        threads = list(cluster._threads)
+        cluster.run("bsp", 30)
+        cluster.run("asp", 60)
+        cluster.run("bsp", 90)
+        assert all(thread.is_alive() for thread in threads)
+    assert [len(members) for members, _ in cluster.rounds] == [3] * 20
+    assert cluster.dispatcher.done == 90
+
+
+def test_whoever_got_the_next_step_is_known_to_have_it() -> None:
+    dispatcher = Dispatcher([0], lambda workers, first: (), lambda done: None)
+    dispatcher.begin(ASP, 20)
+    assert dispatcher.overdue(-1.0) == [0]
+    dispatcher.inboxes[0].get()
+    dispatcher.acknowledge(0, 0.0, 0)
+    assert dispatcher.overdue(-1.0) == [0]
+    dispatcher.stop()
+    assert not dispatcher.wait_until_drained(0.01), "its second step is under way"
+    dispatcher.acknowledge(0, 0.0, 0)
+    assert dispatcher.wait_until_drained(0.01)
+
+
+def test_a_stop_ends_the_wait_for_a_worker() -> None:
+    dispatcher = Dispatcher([0], lambda workers, first: (), lambda done: None)
+    dispatcher.lose(0, is_applied=False)
+    beginning = threading.Thread(target=dispatcher.begin, args=(ASP, 20), daemon=True)
+    beginning.start()
+    dispatcher.stop()
+    beginning.join(10)
+    assert not beginning.is_alive()
+    assert dispatcher.wait_until_drained(0.01)

@@ -1,0 +1,343 @@
+"""Runs whose workers are lost, slow or told to leave, and runs that are broken off and resumed."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import Evaluation, RunConditions, TrialRecord
+from syncswitch.trainers.cli.resume import RunCheckpoints
+from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.job.schedule import checkpoint_path
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.trainer import Verdict
+from tests.trainers.jobs import (
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    DENSE,
+    RecordingObserver,
+    averaging_model,
+    momentum_answer,
+    phases_answer,
+    spec_of,
+)
+
+MakeTrainer = Callable[[Workload, int], ClusterTrainer]
+
+W = 600
+# Without momentum each gradient moves the parameters by the same, whenever it comes.
+COUNTING = replace(CONSTANT, name="counting", total_worker_steps=W, momentum=0.0)
+KILLS = ("kill:worker=1,at=20%", "kill:worker=0,at=45%", "kill:worker=1,at=80%")
+PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "dssp:1-4"), ("bsp", "ssp:0")]
+
+
+def kinds(record: TrialRecord) -> Counter[str]:
+    return Counter(event.kind for event in record.events)
+
+
+def assert_each_step_counts_once(trainer: ClusterTrainer, record: TrialRecord) -> None:
+    assert record.worker_steps == W
+    steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
+    assert sum(steps) == W
+    expected, _ = momentum_answer([COUNTING.learning_rate] * W, 0.0)
+    found = trainer._program.state().parameters
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+class TestKilledWorkers:
+    @pytest.mark.parametrize("pair", PAIRS)
+    def test_every_gradient_is_applied_once(
+        self, make_trainer: MakeTrainer, pair: tuple[str, str]
+    ) -> None:
+        trainer = make_trainer(COUNTING, 3)
+        conditions = RunConditions(injections=KILLS)
+        spec = spec_of(COUNTING, 3, 50.0, protocols=pair, conditions=conditions)
+        record = trainer.train(spec)
+        assert_each_step_counts_once(trainer, record)
+        assert kinds(record)["injected"] == 3
+        assert kinds(record)["lost"] == kinds(record)["returned"] > 0
+
+    def test_moving_averages_are_those_of_the_updates(self, make_trainer: MakeTrainer) -> None:
+        """Every batch has the same mean, so k updates leave m^k of the start, and no more."""
+        workload = replace(COUNTING, model=lambda: averaging_model(0.99))
+        trainer = make_trainer(workload, 3)
+        conditions = RunConditions(injections=KILLS)
+        trainer.train(spec_of(workload, 3, 50.0, protocols=("bsp", "asp"), conditions=conditions))
+        state = trainer._program.state()
+        left = 0.99**state.updates
+        expected = [*(1 - left) * CONSTANT_GRADIENT, *[left] * 4]
+        np.testing.assert_allclose(state.statistics, expected, rtol=1e-3)
+
+    @pytest.mark.parametrize("pair", [("local-sgd:3", "bsp"), ("asp", "ds-sync:2")])
+    def test_replicas_go_on_without_the_lost_one(
+        self, make_trainer: MakeTrainer, pair: tuple[str, str]
+    ) -> None:
+        workload = replace(DENSE, total_worker_steps=800, learning_rate_boundaries=())
+        conditions = RunConditions(injections=KILLS)
+        spec = spec_of(workload, 4, 50.0, protocols=pair, conditions=conditions)
+        record = make_trainer(workload, 4).train(spec)
+        assert record.worker_steps == 800
+        assert kinds(record)["lost"] > 0
+        assert record.converged_accuracy > 0.7
+
+    def test_the_only_worker_comes_back(self, make_trainer: MakeTrainer) -> None:
+        trainer = make_trainer(COUNTING, 1)
+        conditions = RunConditions(injections=("kill:worker=0,at=30%", "kill:worker=0,at=70%"))
+        record = trainer.train(spec_of(COUNTING, 1, 50.0, conditions=conditions))
+        assert_each_step_counts_once(trainer, record)
+        assert kinds(record)["returned"] == 2
+
+    def test_what_a_launcher_cannot_do_is_refused(self, make_trainer: MakeTrainer) -> None:
+        conditions = RunConditions(injections=("hang:worker=0,at=30%",))
+        with pytest.raises(UserError, match="hang:worker=0"):
+            make_trainer(COUNTING, 1).train(spec_of(COUNTING, 1, 50.0, conditions=conditions))
+
+
+class TestStragglers:
+    """Delays that no busy machine would hide."""
+
+    WORKLOAD = replace(COUNTING, total_worker_steps=W)
+    SLOW = "straggler:worker=4,at=5%,for=30%,delay=40ms"
+
+    def record(self, trainer: ClusterTrainer, online: str) -> TrialRecord:
+        conditions = RunConditions(online, injections=(self.SLOW,))
+        return trainer.train(spec_of(self.WORKLOAD, 5, 70.0, conditions=conditions))
+
+    def test_they_are_stale_in_asp(self, make_trainer: MakeTrainer) -> None:
+        """What they push is as old as they are slow: far older than one of two workers else."""
+        trainer = make_trainer(self.WORKLOAD, 2)
+        slow = "straggler:worker=1,at=10%,for=50%,delay=400ms"
+        conditions = RunConditions(injections=(slow,))
+        record = trainer.train(spec_of(self.WORKLOAD, 2, 0.0, conditions=conditions))
+        assert_each_step_counts_once(trainer, record)
+        (phase,) = record.phases
+        assert phase.max_staleness is not None
+        assert phase.max_staleness > 10
+
+    def test_elastic_goes_on_without_them_until_the_switch(self, make_trainer: MakeTrainer) -> None:
+        trainer = make_trainer(self.WORKLOAD, 5)
+        record = self.record(trainer, "elastic")
+        assert_each_step_counts_once(trainer, record)
+        by_kind = {event.kind: event for event in record.events if event.worker == 4}
+        assert {"injected", "detected", "removed", "restored"} <= set(by_kind)
+        assert by_kind["removed"].worker_step < 0.3 * W
+        assert by_kind["restored"].worker_step == pytest.approx(0.7 * W, abs=5)
+        assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
+        # Rounds of four gradients after it was removed, of five before; the learning rate follows.
+        removed_at = by_kind["removed"].worker_step
+        assert trainer._program.state().updates >= removed_at / 5 + (0.7 * W - removed_at) / 4
+
+    def test_greedy_leaves_the_first_protocol_and_comes_back_to_it(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        trainer = make_trainer(self.WORKLOAD, 5)
+        record = self.record(trainer, "greedy")
+        assert_each_step_counts_once(trainer, record)
+        protocols = [phase.protocol for phase in record.phases]
+        assert protocols[:2] == ["bsp", "asp"]
+        first = [phase for phase in record.phases if phase.protocol == "bsp"]
+        done = sum(phase.end_worker_step - phase.start_worker_step for phase in first)
+        if len(first) > 1 and protocols[-1] == "asp":
+            assert done == 420, "the first protocol has its full share, detours not counted"
+        assert done <= 420
+
+    def test_a_detour_has_the_second_protocols_momentum(self, make_trainer: MakeTrainer) -> None:
+        workload = replace(COUNTING, momentum=0.9, momentum_after_switch="zero")
+        trainer = make_trainer(workload, 5)
+        conditions = RunConditions("greedy", injections=(self.SLOW,))
+        record = trainer.train(spec_of(workload, 5, 70.0, conditions=conditions))
+        assert [phase.protocol for phase in record.phases][:2] == ["bsp", "asp"]
+        assert record.phases[1].start_worker_step < 0.5 * W
+        found = trainer._program.state().parameters
+        np.testing.assert_allclose(found, phases_answer(workload, record), rtol=1e-4)
+
+    def test_without_a_policy_nothing_is_done(self, make_trainer: MakeTrainer) -> None:
+        record = self.record(make_trainer(self.WORKLOAD, 5), "none")
+        assert kinds(record) == {"injected": 1, "switched": 1}
+
+
+class TestRestartAtTheSwitch:
+    def test_it_trains_what_a_hot_switch_trains(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        pair = ("bsp", "ds-sync:4")
+        records = [
+            make_trainer(DENSE, 4).train(
+                spec_of(
+                    DENSE,
+                    4,
+                    50.0,
+                    protocols=pair,
+                    conditions=RunConditions(switch_mechanism=mechanism),
+                    checkpoint_directory=tmp_path,
+                )
+            )
+            for mechanism in ("hot", "restart")
+        ]
+        hot, restarted = records
+        assert [one.accuracy for one in hot.evaluations] == [
+            one.accuracy for one in restarted.evaluations
+        ]
+        assert restarted.switch_overhead_seconds > hot.switch_overhead_seconds > 0
+        (event,) = [event for event in restarted.events if event.kind == "switched"]
+        assert event.seconds == restarted.switch_overhead_seconds
+        # It is the price of the switch, so it is part of the time.
+        total = sum(phase.seconds for phase in restarted.phases)
+        assert total == pytest.approx(restarted.training_seconds)
+        assert restarted.phases[1].seconds > restarted.switch_overhead_seconds
+        assert not list(tmp_path.iterdir()), "the checkpoint of the switch is of no further use"
+
+
+class Interrupting(RecordingObserver):
+    """Breaks a run off at the first test from a worker-step on."""
+
+    def __init__(self, worker_step: int) -> None:
+        super().__init__()
+        self._worker_step = worker_step
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        if evaluation.worker_step >= self._worker_step:
+            raise KeyboardInterrupt
+        return super().on_evaluation(evaluation)
+
+
+class TestResume:
+    PERCENTS = (20.0, 40.0, 60.0, 80.0)
+
+    def spec(self, folder: Path, **fields: Any) -> Any:
+        pair = ("bsp", "local-sgd:1")  # both repeatable
+        return spec_of(
+            DENSE,
+            4,
+            50.0,
+            protocols=pair,
+            checkpoint_percents=self.PERCENTS,
+            checkpoint_directory=folder,
+            **fields,
+        )
+
+    def interrupt(self, trainer: ClusterTrainer, folder: Path) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(self.spec(folder), Interrupting(300))
+        assert len(list(folder.glob("*.npz"))) >= 2
+
+    def test_it_ends_as_the_whole_run_does(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+        trainer = make_trainer(DENSE, 4)
+        whole = trainer.train(self.spec(tmp_path / "whole"))
+        state = trainer._program.state()
+        self.interrupt(trainer, tmp_path / "broken")
+        resumed = trainer.train(self.spec(tmp_path / "broken", resume=True))
+        np.testing.assert_array_equal(trainer._program.state().parameters, state.parameters)
+        assert [(one.worker_step, one.accuracy) for one in resumed.evaluations] == [
+            (one.worker_step, one.accuracy) for one in whole.evaluations
+        ]
+        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert resumed.inherited_seconds == 0, "it paid for all of it"
+        assert sorted(resumed.checkpoints) == sorted(whole.checkpoints), "it wrote all of them"
+        assert all(path.exists() for path in resumed.checkpoints.values())
+        assert kinds(resumed)["resumed"] == 1
+        seconds = [one.elapsed_seconds for one in resumed.evaluations]
+        assert seconds == sorted(seconds)
+
+    def test_of_many_small_steps_the_newest_three_stay(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        trainer = make_trainer(DENSE, 4)
+
+        def checkpoints(*, resume: bool) -> RunCheckpoints:
+            spec = spec_of(DENSE, 4, 50.0, protocols=("bsp", "local-sgd:1"), resume=resume)
+            return RunCheckpoints(spec, tmp_path, 2.0)
+
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(checkpoints(resume=False).spec, Interrupting(200))
+        assert len(list(tmp_path.glob("*.npz"))) == 3
+        resumed = trainer.train(checkpoints(resume=True).spec)
+        assert kinds(resumed)["resumed"] == 1
+        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert sorted(resumed.checkpoints) == [96.0, 98.0, 100.0]
+        assert set(tmp_path.iterdir()) == set(resumed.checkpoints.values())
+
+    def test_a_damaged_checkpoint_is_passed_over(
+        self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        trainer = make_trainer(DENSE, 4)
+        self.interrupt(trainer, tmp_path)
+        last = max(tmp_path.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+        last.write_bytes(last.read_bytes()[:-200])
+        resumed = trainer.train(self.spec(tmp_path, resume=True))
+        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert str(last) in caplog.text
+        assert "passing over it" in caplog.text
+
+    def test_what_a_killed_chief_was_writing_is_removed(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        spec = self.spec(tmp_path, resume=True)
+        unfinished = checkpoint_path(spec, 40.0, ".npz").with_name(
+            f".{checkpoint_path(spec, 40.0, '.npz').name}.4711"
+        )
+        unfinished.write_bytes(b"PK")
+        somebody_elses = tmp_path / ".profile"
+        somebody_elses.touch()
+        make_trainer(DENSE, 4).train(spec)
+        assert not unfinished.exists()
+        assert somebody_elses.exists()
+
+    def test_without_a_checkpoint_it_starts_afresh(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        record = make_trainer(DENSE, 4).train(self.spec(tmp_path, resume=True))
+        assert record.worker_steps == DENSE.total_worker_steps
+        assert kinds(record)["resumed"] == 0
+
+    def test_a_checkpoint_of_another_job_is_refused(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        self.interrupt(make_trainer(DENSE, 4), tmp_path)
+        other = replace(DENSE, learning_rate=0.03)
+        identity = spec_of(other, 4, 50.0, protocols=("bsp", "local-sgd:1")).identity
+        spec = replace(self.spec(tmp_path, resume=True), identity=identity)
+        with pytest.raises(UserError, match="of another run: job was"):
+            make_trainer(other, 4).train(spec)
+
+
+class TestCheckpointsThatCannotBeWritten:
+    def test_the_run_goes_on_and_says_so(
+        self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        obstacle = tmp_path / "file"
+        obstacle.write_text("no folder")
+        spec = spec_of(
+            DENSE, 2, 50.0, checkpoint_percents=(50.0, 100.0), checkpoint_directory=obstacle
+        )
+        record = make_trainer(DENSE, 2).train(spec)
+        assert record.worker_steps == DENSE.total_worker_steps
+        assert record.checkpoints == {}
+        assert kinds(record)["unsaved"] == 2
+        assert "goes on without it" in caplog.text
+
+    def test_a_restart_at_the_switch_needs_no_file(
+        self, make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        conditions = RunConditions(switch_mechanism="restart", injections=KILLS)
+        trainer = make_trainer(COUNTING, 3)
+        record = trainer.train(spec_of(COUNTING, 3, 50.0, conditions=conditions))
+        assert_each_step_counts_once(trainer, record)
+        assert kinds(record)["unsaved"] == 1
+
+
+def test_threads_end_with_the_run(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(COUNTING, 3)
+    before = threading.active_count()
+    trainer.train(spec_of(COUNTING, 3, 50.0, conditions=RunConditions(injections=KILLS)))
+    assert threading.active_count() == before

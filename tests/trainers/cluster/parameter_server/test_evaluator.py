@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
+
+
+class FakeTester:
+    """Says the first parameter is the accuracy."""
+
+    def __init__(self) -> None:
+        self.first = threading.Event()
+
+    def accuracy(self, parameters: Any, statistics: Any) -> float:
+        assert self.first.wait(20)
+        if parameters < 0:
+            raise RuntimeError("broken")
+        return float(parameters)
+
+
+def request(step: int, accuracy: float) -> EvaluationRequest:
+    return EvaluationRequest(step, step / 10, 0.5, accuracy, None)
+
+
+def finish(evaluator: Evaluator) -> None:
+    evaluator.finish(lambda: None, 1.0)
+
+
+class TestEvaluator:
+    def test_a_few_requests_do_not_wait_and_all_are_answered_in_order(self, devices: Any) -> None:
+        tester = FakeTester()
+        seen: list[Evaluation] = []
+        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        waited = [evaluator.submit(request(step, step / 10)) for step in range(2)]
+        assert max(waited) < 0.1
+        assert seen == []
+        tester.first.set()
+        for step in range(2, 5):
+            evaluator.submit(request(step, step / 10))
+        finish(evaluator)
+        assert seen == [Evaluation(step, step / 10, step / 10, 0.5) for step in range(5)]
+
+    def test_the_training_waits_for_tests_that_take_longer(self, devices: Any) -> None:
+        tester = FakeTester()
+        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        threading.Timer(0.5, tester.first.set).start()
+        waited = [evaluator.submit(request(step, 0.5)) for step in range(5)]
+        assert sum(waited) > 0.3
+        finish(evaluator)
+
+    def test_what_is_abandoned_is_not_answered(self, devices: Any) -> None:
+        tester = FakeTester()
+        seen: list[Evaluation] = []
+        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        for step in range(3):
+            evaluator.submit(request(step, 0.5))
+        threading.Timer(0.3, tester.first.set).start()
+        evaluator.abandon()
+        assert len(seen) == 1
+
+    def test_who_waits_for_an_abandoned_test_goes_on(self, devices: Any) -> None:
+        """Or Ctrl-C would wait for the training, and the training for ever."""
+        tester = FakeTester()
+        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        waiting = [
+            threading.Thread(target=evaluator.submit, args=(request(step, 0.5),), daemon=True)
+            for step in range(6)
+        ]
+        for thread in waiting:
+            thread.start()
+        threading.Timer(0.3, tester.first.set).start()
+        evaluator.abandon()
+        for thread in waiting:
+            thread.join(20)
+            assert not thread.is_alive()
+        assert evaluator.submit(request(9, 0.5)) < 1.0
+
+    def test_somebody_may_do_something_meanwhile(self, devices: Any) -> None:
+        tester = FakeTester()
+        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        evaluator.submit(request(0, 0.5))
+        threading.Timer(0.5, tester.first.set).start()
+        calls: list[int] = []
+        evaluator.finish(lambda: calls.append(1), 0.05)
+        assert len(calls) > 3
+
+    def test_a_failed_test_is_raised_at_the_end(self, devices: Any) -> None:
+        tester = FakeTester()
+        tester.first.set()
+        seen: list[Evaluation] = []
+        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        for step, accuracy in enumerate((0.5, -1.0, 0.7)):
+            evaluator.submit(request(step, accuracy))
+        with pytest.raises(RuntimeError, match="broken"):
+            finish(evaluator)
+        assert [evaluation.worker_step for evaluation in seen] == [0]

@@ -1,0 +1,260 @@
+"""Every protocol on the TensorFlow cluster: its steps, its limits, and its numbers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.checkpoint import read_checkpoint
+from tests.private_network import needs_private_network
+from tests.trainers.jobs import (
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    DENSE,
+    BatchLog,
+    constant_data,
+    momentum_answer,
+    normalized_model,
+    spec_of,
+)
+from tests.trainers.reference import plain_bsp, plain_local_sgd, relative_error
+
+MakeTrainer = Callable[[Workload, int], ClusterTrainer]
+
+PROTOCOLS = ("ssp:1", "dssp:1-3", "ds-sync:2", "local-sgd:3")
+PAIRS = [
+    *((protocol, "asp") for protocol in PROTOCOLS),
+    *(("bsp", protocol) for protocol in PROTOCOLS),
+]
+REPLICATED = ("ds-sync:2", "local-sgd:3")
+
+# 12 rounds of 4 at the first rate, 10 at the next.
+ROUNDS = replace(
+    DENSE,
+    name="rounds",
+    model=normalized_model,
+    total_worker_steps=88,
+    learning_rate_boundaries=((48, 0.1),),
+)
+PLAIN_SGD = replace(ROUNDS, name="plain sgd", momentum=0.0)
+# After k worker-steps by anybody the parameters, or the mean of replicas, are 1 - k * eta * g.
+STRAIGHT = replace(CONSTANT, name="straight", momentum=0.0, evaluation_interval_worker_steps=20)
+
+
+def train(
+    make_trainer: MakeTrainer, workload: Workload, protocol: str, workers: int = 4, **fields: Any
+) -> ClusterTrainer:
+    """Trains the whole job with one protocol."""
+    trainer = make_trainer(workload, workers)
+    trainer.train(spec_of(workload, workers, 0.0, protocols=("bsp", protocol), **fields))
+    return trainer
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=",".join)
+def test_before_and_after_the_switch_all_steps_are_done_and_it_learns(
+    make_trainer: MakeTrainer, pair: tuple[str, str]
+) -> None:
+    record = make_trainer(DENSE, 4).train(spec_of(DENSE, 4, 50.0, protocols=pair))
+    assert record.worker_steps == DENSE.total_worker_steps
+    assert [phase.protocol for phase in record.phases] == list(pair)
+    assert record.phases[0].end_worker_step == record.phases[1].start_worker_step
+    assert record.phases[1].end_worker_step == DENSE.total_worker_steps
+    assert record.final_accuracy > 0.8
+    assert not record.diverged
+    for phase in record.phases:
+        assert (phase.mean_staleness is None) == (phase.protocol in REPLICATED)
+
+
+class TestTheSameNumbers:
+    @pytest.mark.parametrize("protocol", ["ds-sync:4", "local-sgd:1"])
+    def test_full_averaging_of_plain_sgd_is_bsp(
+        self, make_trainer: MakeTrainer, protocol: str
+    ) -> None:
+        state = train(make_trainer, PLAIN_SGD, protocol)._program.state()
+        expected = plain_bsp(PLAIN_SGD, 4, seed=1)
+        assert relative_error(state.parameters, expected.parameters) < 1e-5
+        assert relative_error(state.statistics, expected.statistics) < 1e-5
+        assert state.updates == 22
+
+    def test_local_sgd_has_a_momentum_on_each_worker(self, make_trainer: MakeTrainer) -> None:
+        state = train(make_trainer, ROUNDS, "local-sgd:1")._program.state()
+        expected = plain_local_sgd(ROUNDS, 4, 1, seed=1)
+        assert relative_error(state.parameters, expected.parameters) < 1e-5
+        assert relative_error(state.slots, expected.slots) < 1e-5
+        assert relative_error(state.statistics, expected.statistics) < 1e-5
+
+    @pytest.mark.parametrize(
+        ("protocol", "rates"),
+        [
+            ("ssp:2", [0.01] * 200),
+            ("dssp:1-4", [0.01] * 200),
+            ("ds-sync:2", [0.04] * 50),
+            ("local-sgd:5", [0.04] * 50),
+        ],
+    )
+    def test_a_constant_gradient_has_the_known_answer(
+        self, make_trainer: MakeTrainer, protocol: str, rates: list[float]
+    ) -> None:
+        """With 4 workers: pushes of eta, or steps of 4 eta on each replica."""
+        state = train(make_trainer, CONSTANT, protocol)._program.state()
+        parameters, accumulator = momentum_answer(rates, 0.9)
+        np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
+        assert state.updates == len(rates)
+
+    @pytest.mark.parametrize("protocol", ["ssp:1", "ds-sync:2"])
+    def test_each_batch_is_computed_once(self, make_trainer: MakeTrainer, protocol: str) -> None:
+        log = BatchLog()
+        numbers = np.arange(50, dtype=np.float32).reshape(-1, 1) * np.ones((1, 4), np.float32)
+        labels = np.zeros((50, 1), np.float32)
+        data = Data(numbers, labels, numbers, labels, transform=log.transform)
+        workload = replace(
+            CONSTANT, data=lambda: data, total_worker_steps=75, batch_size=6, learning_rate=1e-6
+        )
+        trainer = make_trainer(workload, 4)
+        _ = trainer._program.replicas
+        log.batches.clear()
+        log.calls = 0
+        trainer.train(spec_of(workload, 4, 40.0, protocols=(protocol, "asp")))
+        assert log.calls == 75
+        row = list(chain(*(log.batches[step] for step in range(75))))
+        assert Counter(row) == Counter(dict.fromkeys(range(50), 9))
+
+
+class TestLimits:
+    def test_without_a_lead_nobody_starts_a_step_before_all_have_ended_theirs(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trainer = make_trainer(CONSTANT, 4)
+        push_update = trainer._program.push_update
+        lock, events = threading.Lock(), []
+
+        def watched(worker: int, *arguments: Any) -> Any:
+            with lock:
+                events.append(("start", worker))
+            push = push_update(worker, *arguments)
+            with lock:
+                events.append(("end", worker))
+            return push
+
+        monkeypatch.setattr(trainer._program, "push_update", watched)
+        trainer.train(spec_of(CONSTANT, 4, 0.0, protocols=("bsp", "ssp:0")))
+        assert len(events) == 400
+        for first in range(0, 400, 8):
+            clock = events[first : first + 8]
+            assert Counter(clock) == Counter(
+                (what, worker) for what in ("start", "end") for worker in range(4)
+            )
+
+    @pytest.mark.parametrize(("protocol", "lead"), [("ssp:0", 0), ("ssp:2", 2), ("dssp:1-3", 3)])
+    def test_staleness_keeps_to_the_limit_while_a_worker_is_held(
+        self, make_trainer: MakeTrainer, protocol: str, lead: int
+    ) -> None:
+        """In the time for which it is held, ASP would end the job."""
+        trainer = make_trainer(SLEEPY, 4)
+        record = trainer.train(spec_of(SLEEPY, 4, 0.0, protocols=("bsp", protocol)))
+        (phase,) = record.phases
+        assert phase.max_staleness is not None
+        assert phase.max_staleness <= 3 * (2 * lead + 1)
+        assert record.worker_steps == 200
+
+
+def hold(worker_step: Any) -> Any:
+    if int(worker_step) == 60:
+        time.sleep(0.5)
+    return worker_step
+
+
+def sleepy_data() -> Data:
+    import tensorflow as tf
+
+    def transform(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
+        passed = tf.py_function(hold, [seed[1]], tf.int64)
+        with tf.control_dependencies([passed]):
+            return tf.identity(inputs), tf.identity(labels)
+
+    return replace(constant_data(), transform=transform)
+
+
+SLEEPY = replace(CONSTANT, name="sleepy", data=sleepy_data)
+
+
+class TestInTheMiddleOfReplicas:
+    @pytest.mark.parametrize("protocol", ["local-sgd:1000", "ds-sync:2"])
+    def test_evaluations_are_of_the_mean(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, protocol: str
+    ) -> None:
+        """Also where replicas were never averaged; some may be a step ahead."""
+        trainer = make_trainer(STRAIGHT, 4)
+        tested = []
+        accuracy = trainer._tester.accuracy
+
+        def watched(parameters: Any, statistics: Any) -> float:
+            tested.append(np.asarray(parameters))
+            return accuracy(parameters, statistics)
+
+        monkeypatch.setattr(trainer._tester, "accuracy", watched)
+        record = trainer.train(spec_of(STRAIGHT, 4, 100.0, protocols=(protocol, "asp")))
+        assert len(tested) == len(record.evaluations) >= 10
+        for parameters, evaluation in zip(tested, record.evaluations, strict=True):
+            steps = (1 - parameters) / (0.01 * CONSTANT_GRADIENT)
+            np.testing.assert_allclose(steps, steps[0], rtol=1e-3)
+            ahead = steps[0] - evaluation.worker_step
+            assert -0.1 < ahead < 3.1
+        assert steps[0] == pytest.approx(200, rel=1e-4)
+
+    def test_a_checkpoint_holds_the_mean_and_a_fork_goes_on(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Over 100 examples that are all different, so that each replica moves its own way."""
+        random = np.random.default_rng(3)
+        inputs = random.standard_normal((100, 4)).astype(np.float32)
+        labels = np.zeros((100, 1), np.float32)
+        data = Data(inputs, labels, inputs, labels)
+        # 25 batches are an epoch: the mean gradient over whole epochs is that of the data.
+        workload = replace(STRAIGHT, data=lambda: data)
+        trainer = make_trainer(workload, 4)
+        spec = spec_of(
+            workload, 4, 100.0, protocols=("local-sgd:1000", "asp"), checkpoint_directory=tmp_path
+        )
+        whole = trainer.train(replace(spec, checkpoint_percents=(50.0,)))
+        checkpoint = read_checkpoint(whole.checkpoints[50.0])
+        (values,) = checkpoint.parameters.values()
+        mean_gradient = inputs.mean(axis=0)
+        assert checkpoint.worker_step == 100
+        # Of the foremost worker.
+        assert 25 <= checkpoint.updates <= 100
+        np.testing.assert_allclose(values.ravel(), 1 - 100 * 0.01 * mean_gradient, atol=1e-4)
+        for switch_percent in (100.0, 50.0):
+            fork = replace(spec, fork_from=whole.checkpoints[50.0], switch_percent=switch_percent)
+            record = trainer.train(fork)
+            assert record.phases[0].start_worker_step == 100
+            assert record.worker_steps == 200
+            found = trainer._program.state().parameters
+            np.testing.assert_allclose(found, 1 - 200 * 0.01 * mean_gradient, atol=1e-4)
+
+
+@pytest.mark.slow
+@needs_private_network()
+def test_replicas_train_on_servers_in_processes_of_their_own(devices: Any) -> None:
+    with IsolatedTrainer("tests.trainers.jobs:DENSE", 2) as trainer:
+        record = trainer.train(spec_of(DENSE, 2, 50.0, protocols=("ds-sync:2", "asp")))
+    assert record.worker_steps == DENSE.total_worker_steps
+    assert [phase.protocol for phase in record.phases] == ["ds-sync:2", "asp"]
+    assert record.final_accuracy > 0.8
+    first, second = record.phases
+    assert (first.mean_staleness, first.max_staleness) == (None, None)
+    assert second.mean_staleness is not None

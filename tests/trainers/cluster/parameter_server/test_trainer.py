@@ -1,0 +1,418 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.records import Evaluation
+from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.trainer import Verdict
+from tests.trainers.jobs import (
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    DENSE,
+    RecordingObserver,
+    dense_model,
+    momentum_answer,
+    normalized_model,
+    spec_of,
+)
+from tests.trainers.trainer_contract import LONG, ForkContract
+
+MakeTrainer = Callable[[Workload, int], ClusterTrainer]
+
+NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
+
+
+class TestClusterTrainer(ForkContract):
+    """In this process, on logical devices."""
+
+
+def relative_error(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+def assert_bitwise_equal(one: ModelState, other: ModelState) -> None:
+    for group in ("parameters", "slots", "statistics"):
+        np.testing.assert_array_equal(getattr(one, group), getattr(other, group))
+    assert one.updates == other.updates
+
+
+def batches_of(trainer: ClusterTrainer, first: int, count: int, seed: int) -> tuple[Any, Any]:
+    program = trainer._program
+    parts = [
+        program.function.batch(*program._worker_data[0], np.int64(step), np.int64(seed))
+        for step in range(first, first + count)
+    ]
+    inputs = np.concatenate([part[0].numpy() for part in parts])
+    return inputs, np.concatenate([part[1].numpy() for part in parts])
+
+
+def flat(values: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(value).ravel() for value in values])
+
+
+class TestBspIsSequentialSgd:
+    """Against a plain training loop that knows nothing of workers."""
+
+    ROUNDS = 50
+
+    def test_with_the_global_batch(self, keras: Any, make_trainer: MakeTrainer) -> None:
+        import tensorflow as tf
+
+        workload = replace(DENSE, total_worker_steps=4 * self.ROUNDS + 3)
+        workload = replace(workload, learning_rate_boundaries=((100, 0.1),))
+        trainer = make_trainer(workload, 4)
+        trainer.train(spec_of(workload, 4, 100.0, seed=6))
+
+        keras.utils.set_random_seed(6)
+        model = dense_model()
+        loss_of = keras.losses.SparseCategoricalCrossentropy()
+        accumulators = [np.zeros(v.shape, np.float32) for v in model.trainable_variables]
+        # The last round has only 3 worker-steps left: 3 batches at 3 times the rate.
+        for first in range(0, workload.total_worker_steps, 4):
+            members = min(4, workload.total_worker_steps - first)
+            inputs, labels = batches_of(trainer, first, members, seed=6)
+            assert len(inputs) == members * workload.batch_size
+            rate = members * workload.learning_rate * (1.0 if first < 100 else 0.1)
+            with tf.GradientTape() as tape:
+                loss = loss_of(labels, model(inputs, training=True))
+            variables = model.trainable_variables
+            gradients = tape.gradient(loss, [variable.value for variable in variables])
+            for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
+                accumulators[index] = 0.9 * accumulators[index] + gradient.numpy()
+                variable.assign(variable - rate * accumulators[index])
+
+        state = trainer._program.state()
+        assert state.updates == self.ROUNDS + 1
+        assert relative_error(state.parameters, flat(model.trainable_variables)) < 1e-5
+        assert relative_error(state.slots, flat(accumulators)) < 1e-4
+
+    def test_with_batch_normalization_per_worker(
+        self, keras: Any, make_trainer: MakeTrainer
+    ) -> None:
+        """Each worker normalizes its own batch; gradients and statistics are averaged."""
+        import tensorflow as tf
+
+        rounds, workers = 12, 4
+        workload = replace(
+            NORMALIZED, total_worker_steps=rounds * workers, learning_rate_boundaries=()
+        )
+        trainer = make_trainer(workload, workers)
+        trainer.train(spec_of(workload, workers, 100.0, seed=6))
+
+        keras.utils.set_random_seed(6)
+        model = normalized_model()
+        loss_of = keras.losses.SparseCategoricalCrossentropy()
+        accumulator = 0.0
+        for first in range(0, rounds * workers, workers):
+            start = [value.numpy() for value in model.non_trainable_variables]
+            gradients, moved = [], []
+            for step in range(first, first + workers):
+                for variable, value in zip(model.non_trainable_variables, start, strict=True):
+                    variable.assign(value)
+                inputs, labels = batches_of(trainer, step, 1, seed=6)
+                with tf.GradientTape() as tape:
+                    loss = loss_of(labels, model(inputs, training=True))
+                values = [variable.value for variable in model.trainable_variables]
+                gradients.append(flat(tape.gradient(loss, values)))
+                moved.append([value.numpy() for value in model.non_trainable_variables])
+            for index, variable in enumerate(model.non_trainable_variables):
+                variable.assign(np.mean([values[index] for values in moved], axis=0))
+            accumulator = 0.9 * accumulator + np.mean(gradients, axis=0)
+            change, position = workers * workload.learning_rate * accumulator, 0
+            for variable in model.trainable_variables:
+                size = int(np.prod(variable.shape))
+                part = change[position : position + size].reshape(variable.shape)
+                variable.assign(variable - part)
+                position += size
+
+        state = trainer._program.state()
+        assert relative_error(state.parameters, flat(model.trainable_variables)) < 1e-4
+        assert relative_error(state.statistics, flat(model.non_trainable_variables)) < 1e-4
+
+    @pytest.mark.parametrize("workload", [DENSE, NORMALIZED], ids=["dense", "normalized"])
+    def test_and_bitwise_repeatable(self, make_trainer: MakeTrainer, workload: Workload) -> None:
+        trainer = make_trainer(workload, 4)
+
+        def final(seed: int) -> ModelState:
+            trainer.train(spec_of(workload, 4, 100.0, seed=seed))
+            return trainer._program.state()
+
+        first, again, other = final(1), final(1), final(2)
+        assert_bitwise_equal(first, again)
+        assert not np.allclose(first.parameters, other.parameters)
+
+    def test_of_one_worker_all_protocols_are_the_same(self, make_trainer: MakeTrainer) -> None:
+        """So a switch loses neither parameters nor momentum nor the place in the data."""
+        trainer = make_trainer(NORMALIZED, 1)
+
+        def final(switch_percent: float, protocols: tuple[str, str]) -> ModelState:
+            trainer.train(spec_of(NORMALIZED, 1, switch_percent, protocols=protocols))
+            return trainer._program.state()
+
+        whole = final(100.0, ("bsp", "asp"))
+        for switch_percent, protocols in [
+            (0.0, ("bsp", "asp")),
+            (37.0, ("bsp", "asp")),
+            (61.0, ("asp", "bsp")),
+        ]:
+            state = final(switch_percent, protocols)
+            assert relative_error(state.parameters, whole.parameters) < 1e-5
+            assert relative_error(state.slots, whole.slots) < 1e-4
+            assert relative_error(state.statistics, whole.statistics) < 1e-5
+            assert state.updates == whole.updates
+
+
+class TestTheSwitch:
+    def test_the_whole_job_has_the_known_answer(self, make_trainer: MakeTrainer) -> None:
+        """With a constant gradient each update is known: rounds at 4 eta, then pushes at eta."""
+        workload = replace(CONSTANT, learning_rate_boundaries=((40, 0.1),))
+        trainer = make_trainer(workload, 4)
+        record = trainer.train(spec_of(workload, 4, 50.0))
+        rates = [0.04] * 10 + [0.004] * 15 + [0.001] * 100
+        parameters, accumulator = momentum_answer(rates, 0.9)
+        state = trainer._program.state()
+        assert [phase.end_worker_step for phase in record.phases] == [100, 200]
+        assert state.updates == len(rates)
+        np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
+
+    @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
+    def test_rates_follow_worker_steps_and_the_size_of_the_round(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
+    ) -> None:
+        workload = replace(
+            CONSTANT,
+            total_worker_steps=103,
+            learning_rate=0.5,
+            learning_rate_boundaries=((30, 0.1), (80, 0.01)),
+        )
+        trainer = make_trainer(workload, 4)
+        pushes, rounds = [], []
+        program = trainer._program
+        push_update, apply_round = program.push_update, program.apply_round
+
+        def push(worker: int, step: int, seed: int, rate: float, *rest: Any) -> Any:
+            pushes.append((step, rate))
+            return push_update(worker, step, seed, rate, *rest)
+
+        def apply(workers: Any, rate: float, momentum: float) -> Any:
+            rounds.append((len(workers), rate))
+            return apply_round(workers, rate, momentum)
+
+        monkeypatch.setattr(program, "push_update", push)
+        monkeypatch.setattr(program, "apply_round", apply)
+        record = trainer.train(spec_of(workload, 4, 50.0, protocols=pair))
+        bsp = next(phase for phase in record.phases if phase.protocol == "bsp")
+
+        def eta(step: int) -> float:
+            return 0.5 if step < 30 else 0.05 if step < 80 else 0.005
+
+        expected, step = [], bsp.start_worker_step
+        while step < bsp.end_worker_step:
+            members = min(4, bsp.end_worker_step - step)
+            expected.append((members, pytest.approx(members * eta(step))))
+            step += members
+        assert rounds == expected
+        in_asp = set(range(103)) - set(range(bsp.start_worker_step, bsp.end_worker_step))
+        assert sorted(pushes) == [(step, pytest.approx(eta(step))) for step in sorted(in_asp)]
+
+
+class TestForks:
+    @pytest.mark.parametrize("percent", [10.0, 37.0, 93.0])
+    def test_of_bsp_end_bitwise_where_the_whole_run_does(
+        self, make_trainer: MakeTrainer, tmp_path: Path, percent: float
+    ) -> None:
+        trainer = make_trainer(NORMALIZED, 4)
+        trainer.train(spec_of(NORMALIZED, 4, 100.0))
+        plain = trainer._program.state()
+        whole = trainer.train(
+            spec_of(
+                NORMALIZED,
+                4,
+                100.0,
+                checkpoint_percents=(percent,),
+                checkpoint_directory=tmp_path,
+            )
+        )
+        assert_bitwise_equal(trainer._program.state(), plain)
+        trainer.train(spec_of(NORMALIZED, 4, 100.0, fork_from=whole.checkpoints[percent]))
+        assert_bitwise_equal(trainer._program.state(), plain)
+
+    def test_keep_the_state_of_a_keras_optimizer_and_of_dropout(
+        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        def model() -> Any:
+            return keras.Sequential(
+                [
+                    keras.Input((8, 8, 1)),
+                    keras.layers.Flatten(),
+                    keras.layers.Dropout(0.3),
+                    keras.layers.Dense(10, activation="softmax"),
+                ]
+            )
+
+        workload = replace(
+            DENSE, model=model, optimizer=lambda: keras.optimizers.Adam(), learning_rate=0.002
+        )
+        trainer = make_trainer(workload, 2)
+        whole = trainer.train(
+            spec_of(workload, 2, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
+        )
+        plain = trainer._program.state()
+        trainer.train(spec_of(workload, 2, 100.0, fork_from=whole.checkpoints[50.0]))
+        assert_bitwise_equal(trainer._program.state(), plain)
+
+    def other_architecture(keras: Any) -> Any:  # noqa: N805
+        return keras.Sequential(
+            [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10, "softmax")]
+        )
+
+    def other_activation(keras: Any) -> Any:  # noqa: N805
+        return keras.Sequential(
+            [
+                keras.Input((8, 8, 1)),
+                keras.layers.Flatten(),
+                keras.layers.Dense(24, activation="tanh"),
+                keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+
+    def one_more_layer(keras: Any) -> Any:  # noqa: N805
+        return keras.Sequential(
+            [
+                keras.Input((8, 8, 1)),
+                keras.layers.Flatten(),
+                keras.layers.Dense(24, activation="relu"),
+                keras.layers.Dense(10),
+                keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            other_architecture,
+            other_activation,
+            one_more_layer,
+        ],
+    )
+    def test_from_another_model_are_refused(
+        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path, model: Any
+    ) -> None:
+        other = replace(DENSE, model=lambda: model(keras), total_worker_steps=40)
+        record = make_trainer(other, 1).train(
+            spec_of(other, 1, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
+        )
+        with pytest.raises(UserError, match="another model"):
+            make_trainer(DENSE, 4).train(
+                spec_of(DENSE, 4, 100.0, fork_from=record.checkpoints[50.0])
+            )
+
+    def test_from_another_optimizer_are_refused(
+        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        other = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(), total_worker_steps=40)
+        record = make_trainer(other, 1).train(
+            spec_of(other, 1, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
+        )
+        with pytest.raises(UserError, match="optimizer"):
+            make_trainer(DENSE, 4).train(
+                spec_of(DENSE, 4, 100.0, fork_from=record.checkpoints[50.0])
+            )
+
+    def test_from_beyond_the_end_of_the_job_are_refused(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        record = make_trainer(DENSE, 4).train(
+            spec_of(DENSE, 4, 100.0, checkpoint_percents=(90.0,), checkpoint_directory=tmp_path)
+        )
+        shorter = replace(DENSE, total_worker_steps=100, learning_rate_boundaries=((50, 0.1),))
+        with pytest.raises(UserError):
+            make_trainer(shorter, 4).train(
+                spec_of(shorter, 4, 100.0, fork_from=record.checkpoints[90.0])
+            )
+
+
+class TestErrors:
+    def test_a_signal_stops_the_run(self, make_trainer: MakeTrainer) -> None:
+        """Control-C arrives in the main thread, whichever thread caused it."""
+
+        def interrupt(evaluation: Evaluation) -> Verdict:
+            if len(observer.evaluations) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            return Verdict.CONTINUE
+
+        observer = RecordingObserver(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            make_trainer(LONG, 4).train(spec_of(LONG, 4, 50.0), observer)
+        assert observer.evaluations[-1].worker_step < LONG.total_worker_steps
+
+    @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
+    def test_a_lost_server_may_be_tried_again(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
+    ) -> None:
+        import tensorflow as tf
+
+        trainer = make_trainer(LONG, 4)
+
+        def lost(*_: Any) -> Any:
+            raise tf.errors.UnavailableError(None, None, "connection reset")
+
+        monkeypatch.setattr(trainer._program, "push_update", lost)
+        monkeypatch.setattr(trainer._program, "push_gradient", lost)
+        with pytest.raises(RetryableError, match="connection reset"):
+            trainer.train(spec_of(LONG, 4, 50.0, protocols=pair))
+
+    def test_a_defect_is_fatal_and_named(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trainer = make_trainer(LONG, 4)
+
+        def broken(*_: Any) -> Any:
+            raise ZeroDivisionError("by zero")
+
+        monkeypatch.setattr(trainer._program, "push_update", broken)
+        with pytest.raises(FatalError, match=r"ZeroDivisionError.*by zero"):
+            trainer.train(spec_of(LONG, 4, 0.0))
+
+    @pytest.mark.timeout(30)
+    def test_a_server_lost_between_push_and_round_does_not_hang(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import tensorflow as tf
+
+        trainer = make_trainer(LONG, 4)
+
+        def lost(*_: Any) -> Any:
+            raise tf.errors.UnavailableError(None, None, "connection reset")
+
+        class Impatient(RecordingObserver):
+            calls = 0
+
+            def on_progress(self, worker_step: int) -> None:
+                self.calls += 1
+                if self.calls > 10:
+                    raise TimeoutError("no end of the run in sight")
+
+        monkeypatch.setattr(trainer._program, "apply_round", lost)
+        with pytest.raises(RetryableError, match="connection reset"):
+            trainer.train(spec_of(LONG, 4, 100.0), Impatient())
+
+
+def test_the_constant_gradient_is_what_the_tests_take_it_for(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(CONSTANT, 1)
+    program = trainer._program
+    program.load(program.form.initial(0))
+    program.push_update(0, 0, 0, 1.0, 0.0)
+    np.testing.assert_allclose(program.state().parameters, 1 - CONSTANT_GRADIENT)

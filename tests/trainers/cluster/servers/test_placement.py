@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.servers.placement import (
+    CPU,
+    GPU,
+    NO_GPU,
+    Placement,
+    check_gpus_per_worker,
+    gpu_worker_environment,
+    place_on_cpus,
+    place_on_gpus,
+    server_devices,
+    visible_gpus,
+)
+from tests.trainers.jobs import CONSTANT, DENSE
+
+
+def test_without_gpus_they_are_hidden_from_all_and_nobody_needs_a_process_of_its_own() -> None:
+    placement = place_on_cpus(2)
+    assert placement == place_on_gpus(2, ["0", "1"], 0.0)
+    assert placement.environment("ps", 0) == placement.environment("worker", 1) == NO_GPU
+    assert not placement.needs_fresh_processes
+    devices = placement.devices
+    assert devices.steps == devices.workers
+    assert devices.beside_steps is None
+
+
+def test_each_worker_has_its_gpu_and_nobody_else_has_any() -> None:
+    placement = place_on_gpus(2, ["3", "GPU-8ab", "5"], 1.0)
+    assert placement.needs_fresh_processes
+    assert placement.environment("chief", 0) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert placement.environment("ps", 0) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert placement.environment("worker", 0) == {"CUDA_VISIBLE_DEVICES": "3"}
+    assert placement.environment("worker", 1) == {"CUDA_VISIBLE_DEVICES": "GPU-8ab"}
+
+
+def test_steps_run_on_gpus_and_all_else_on_cpus() -> None:
+    devices = server_devices(2, GPU)
+    assert devices.chief == "/job:chief/replica:0/task:0/device:CPU:0"
+    assert devices.parameter_server == "/job:ps/replica:0/task:0/device:CPU:0"
+    assert devices.workers == (
+        "/job:worker/replica:0/task:0/device:CPU:0",
+        "/job:worker/replica:0/task:1/device:CPU:0",
+    )
+    assert devices.steps == (
+        "/job:worker/replica:0/task:0/device:GPU:0",
+        "/job:worker/replica:0/task:1/device:GPU:0",
+    )
+    assert devices.beside_steps == "/device:CPU:0"
+
+
+def test_workers_that_share_a_gpu_leave_each_other_memory() -> None:
+    placement = place_on_gpus(4, ["0", "1"], 0.5)
+    growing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    seen = [one["CUDA_VISIBLE_DEVICES"] for one in placement.workers]
+    assert seen == ["0", "0", "1", "1"]
+    assert all(one.items() >= growing.items() for one in placement.workers)
+    assert gpu_worker_environment(0.5) == growing
+    assert gpu_worker_environment(1.0) == {}
+
+
+@given(
+    workers=st.integers(1, 40),
+    count=st.integers(0, 10),
+    share=st.sampled_from([0.0, 1.0, 0.5, 1 / 3, 0.33, 0.25, 0.1, 0.01]),
+)
+def test_no_gpu_has_more_workers_than_its_shares(workers: int, count: int, share: float) -> None:
+    gpus = [f"GPU-{number}" for number in range(count)]
+    try:
+        placement = place_on_gpus(workers, gpus, share)
+    except UserError as error:
+        problem = str(error)
+    else:
+        problem = None
+    if problem is not None:
+        assert workers > count * int(1 / share + 1e-9), "there was room"
+        assert f"this process sees {count or 'none'}" in problem
+        return
+    assert len(placement.workers) == workers
+    for gpu in gpus:
+        sharing = sum(one["CUDA_VISIBLE_DEVICES"] == gpu for one in placement.workers)
+        assert sharing * share <= 1.0 + 1e-9
+    assert Placement.from_json(placement.as_json()) == placement
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.5, 2.0, 0.009, 1e-320, float("nan"), float("inf")])
+def test_other_shares_are_refused(share: float) -> None:
+    with pytest.raises(UserError, match=r"--gpus-per-worker is .* one GPU, so give 1, 0 for none"):
+        check_gpus_per_worker(share)
+
+
+def test_what_would_fit_is_said() -> None:
+    with pytest.raises(UserError) as caught:
+        place_on_gpus(3, ["0"], 1.0)
+    assert str(caught.value) == (
+        "--gpus-per-worker 1 needs 3 GPUs for 3 workers, and this process sees 1 (0); use fewer"
+        " --workers, a smaller share such as 0.33, or look at CUDA_VISIBLE_DEVICES"
+    )
+    assert place_on_gpus(3, ["0"], 0.33).workers[2]["CUDA_VISIBLE_DEVICES"] == "0"
+    with pytest.raises(UserError, match=r"sees none; .* such as 0, or look"):
+        place_on_gpus(3, [], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "count", "expected"),
+    [
+        ({}, 2, ("0", "1")),
+        ({}, 0, ()),
+        ({"CUDA_VISIBLE_DEVICES": "2, 0"}, 2, ("2", "0")),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,MIG-2"}, 2, ("GPU-1", "MIG-2")),
+        # CUDA stops at the first that it does not know, so that TensorFlow sees fewer.
+        ({"CUDA_VISIBLE_DEVICES": "1,-1,0"}, 1, ("1",)),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, 0, ()),
+        ({"CUDA_VISIBLE_DEVICES": ""}, 0, ()),
+    ],
+)
+def test_children_are_given_what_this_process_sees(
+    environment: dict[str, str], count: int, expected: tuple[str, ...]
+) -> None:
+    assert visible_gpus(environment, count) == expected
+
+
+def test_batches_are_made_beside_the_device_of_the_step(devices: Any) -> None:
+    """As on a worker with a GPU, whose part another logical CPU plays."""
+    from syncswitch.trainers.cluster.parameter_server.program import Program
+
+    apart = replace(
+        devices,
+        workers=devices.workers[:1],
+        steps=devices.workers[1:2],
+        beside_steps=f"/device:{CPU}",
+    )
+    program = Program(DENSE, DENSE.load_data(), apart)
+    graph = program._step_and_apply.graph
+    by_type: dict[str, set[str]] = {}
+    for operation in graph.get_operations():
+        by_type.setdefault(operation.type, set()).add(operation.device)
+    assert by_type["RandomIndexShuffle"] == by_type["GatherV2"] == {"/device:CPU:0"}
+    assert by_type["MatMul"] == {""}, "wherever the step is told to run"
+    assert by_type["ReadVariableOp"] == {apart.parameter_server}
+    assert program.replicas._variables[0].device.endswith(apart.steps[0])
+    assert program._worker_data[0][0].device.endswith(apart.workers[0])
+
+
+def test_a_device_of_its_own_changes_no_number(devices: Any) -> None:
+    from syncswitch.trainers.cluster.parameter_server.program import Program
+
+    here = replace(devices, workers=devices.workers[:1], steps=devices.steps[:1])
+    apart = replace(here, steps=devices.steps[1:2], beside_steps=f"/device:{CPU}")
+    found = []
+    for places in (here, apart):
+        program = Program(CONSTANT, CONSTANT.load_data(), places)
+        start = program.state()
+        losses = [program.push_update(0, step, 1, 0.1, 0.9).loss for step in range(3)]
+        program.replicas.scatter(start, [0])
+        losses += [program.replicas.step(0, step, 1, 0.1, 0.9) for step in range(3)]
+        found.append((losses, program.state().parameters.tolist()))
+    assert found[0] == found[1]
+
+
+def test_a_worker_that_sees_no_gpu_is_named(devices: Any) -> None:
+    from syncswitch.trainers.cluster.servers.servers import ServersLauncher
+    from syncswitch.trainers.cluster.servers.static_pool import PlatformKeeper
+
+    addresses = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
+    keeper = PlatformKeeper(addresses, 0.0, print)
+    launcher = ServersLauncher(addresses, keeper, server_devices(1, GPU))
+    with pytest.raises(UserError, match=r"worker 0 sees no GPU .* device /job:worker/replica:0"):
+        launcher._check_devices()

@@ -1,0 +1,118 @@
+"""A cluster whose parts are started one by one with the same command, as Kubernetes' TFJob does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.trainers.cluster.servers.network import free_ports
+from tests.private_network import private_network
+from tests.program import PROGRAMS, TINY_WORKLOAD
+from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
+
+pytestmark = pytest.mark.slow
+
+JOB = "job.py:long"
+WORKLOAD = f"""{TINY_WORKLOAD}
+long = replace(
+    tiny,
+    name="long",
+    total_worker_steps=1000,
+    learning_rate_boundaries=(),
+    evaluation_interval_worker_steps=250,
+)
+"""
+
+
+class Cluster:
+    """Starts the parts of one cluster; `close` ends those that are left."""
+
+    def __init__(self, folder: Path, enter: list[str]) -> None:
+        self._folder, self._enter = folder, enter
+        chief, ps, *workers = (f"127.0.0.1:{port}" for port in free_ports(4))
+        self._addresses = {"chief": [chief], "ps": [ps], "worker": workers}
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def start(self, job: str, task: int, program: str, *arguments: str) -> subprocess.Popen[str]:
+        task_config = {"cluster": self._addresses, "task": {"type": job, "index": task}}
+        environment = {**os.environ, "TF_CONFIG": json.dumps(task_config)}
+        environment["PYTHONPATH"] = os.getcwd()
+        code = f"from {PROGRAMS[program]} import main; main(prog_name={program!r})"
+        process = subprocess.Popen(
+            [*self._enter, sys.executable, "-c", code, *arguments],
+            cwd=self._folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "job.py").write_text(WORKLOAD)
+    with private_network() as enter:
+        cluster = Cluster(tmp_path, enter)
+        yield cluster
+        cluster.close()
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """Its standard error, once it has ended well; of a chief, its results follow."""
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return err + out
+
+
+def test_a_search_and_a_run_on_servers_that_others_started(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    serve = ("syncswitch-run", JOB)
+    ps, stayer = cluster.start("ps", 0, *serve), cluster.start("worker", 0, *serve)
+    victim = cluster.start("worker", 1, "syncswitch-search", "run", JOB)
+    easy = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
+    chief = cluster.start("chief", 0, "syncswitch-search", "run", JOB, *easy, "--json")
+    out, err = chief.communicate(timeout=300)
+    assert chief.returncode == 0, err
+    policy = json.loads(out)["policy"]
+    assert (policy["workers"], policy["switch_percent"]) == (2, 50.0)
+
+    # After the switch worker 0 alone would take minutes: the other one has to be back for the end.
+    slow = "straggler:worker=0,at=50%,for=100%,delay=2s"
+    chief = cluster.start(
+        *("chief", 0, "syncswitch-run", JOB, "--inject", slow, "--checkpoint-every", "10", "--json")
+    )
+    while not list(tmp_path.glob("long-checkpoints/*")):
+        assert chief.poll() is None, chief.communicate()
+        time.sleep(0.01)
+    victim.kill()
+    assert "worker 1 listens at 127.0.0.1:" in victim.communicate()[1]
+    returned = cluster.start("worker", 1, *serve, "--server-grace", "1")
+    out, err = chief.communicate(timeout=300)
+    assert chief.returncode == 0, err
+    report: dict[str, Any] = json.loads(out)
+    assert report["worker_steps"] == 1000
+    assert "worker 1 is back" in err or aborted_chiefs(err)
+    assert Path(tmp_path / "long.keras").exists()
+
+    assert "has been gone for 1 s: worker 1 ends" in ended(returned)
+    for process, name in ((ps, "ps"), (stayer, "worker 0")):
+        assert process.poll() is None, "its chief may be started again"
+        process.terminate()
+        assert ended(process).startswith(f"{name} listens at 127.0.0.1:")

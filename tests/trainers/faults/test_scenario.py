@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.faults.grammar import parse_injection
+from syncswitch.trainers.faults.scenario import (
+    SCENARIOS,
+    check_injections,
+    expand,
+    injections,
+)
+
+
+def texts(name: str, workers: int = 8, switch_percent: float = 40) -> list[str]:
+    return [one.text for one in expand(name, workers, switch_percent)]
+
+
+class TestTheScenariosOfThePaper:
+    def test_mild_is_one_straggler_once(self) -> None:
+        assert texts("mild") == ["straggler:worker=7,at=10%,for=20%,delay=10ms,by=thread"]
+
+    def test_moderate_is_two_stragglers_four_times(self) -> None:
+        assert texts("moderate") == [
+            f"straggler:worker={worker},at=2.5%,for=5%,delay=30ms,by=thread,times=4,every=10%"
+            for worker in (6, 7)
+        ]
+
+    def test_delay_and_way_can_be_chosen(self) -> None:
+        assert texts("Mild: by=proxy, delay=100ms") == [
+            "straggler:worker=7,at=10%,for=20%,delay=100ms,by=proxy"
+        ]
+
+    @given(
+        name=st.sampled_from(sorted(SCENARIOS)),
+        workers=st.integers(3, 64),
+        switch_percent=st.floats(0.01, 100),
+    )
+    def test_all_is_over_before_the_switch(
+        self, name: str, workers: int, switch_percent: float
+    ) -> None:
+        found = expand(name, workers, switch_percent)
+        assert len({one.worker for one in found}) == len(found) == SCENARIOS[name].stragglers
+        for one in found:
+            assert one.lasting is not None
+            assert one.beginnings[-1].value + one.lasting.value < switch_percent
+            assert parse_injection(one.text) == one
+
+    @pytest.mark.parametrize(
+        ("name", "workers", "switch_percent", "words"),
+        [
+            ("severe", 8, 40, "'severe' is not known; write it as mild or moderate"),
+            ("mild:", 8, 40, "'' is no option of it"),
+            ("mild:by=cpu", 8, 40, "'by=cpu' is no option of it"),
+            ("mild:delay=2%", 8, 40, "delay=2% must be a time"),
+            ("mild", 1, 40, "makes 1 of the workers slow, and there are 1; use 2 or more"),
+            ("moderate", 2, 40, "makes 2 of the workers slow, and there are 2; use 3 or more"),
+            ("mild", 8, 0, "before the switch, which is at 0 %; give injections such as"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(
+        self, name: str, workers: int, switch_percent: float, words: str
+    ) -> None:
+        with pytest.raises(UserError) as caught:
+            expand(name, workers, switch_percent)
+        assert words in str(caught.value)
+
+
+class TestWhatMayBeNamed:
+    def test_injections_scenarios_and_files_together(self, tmp_path: Path) -> None:
+        path = tmp_path / "two.json"
+        path.write_text(
+            json.dumps({"description": "two", "injections": ["kill:ps,at=1%", "hang:ps,at=2s"]})
+        )
+        found = injections([str(path), "mild", "kill:chief,at=3%"], 2, 40)
+        assert [(one.kind, one.role) for one in found] == [
+            ("kill", "ps"),
+            ("hang", "ps"),
+            ("straggler", "worker"),
+            ("kill", "chief"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            ("", "Invalid JSON"),
+            ("[]", "object"),
+            ('{"injections": []}', "injections: "),
+            ('{"description": "none"}', "injections: Field required"),
+            ('{"injections": [3]}', "injections.0: "),
+            ('{"injections": ["kill:ps,at=1%"], "seed": 3}', "seed: "),
+            ('{"injections": ["kill:ps"]}', "injection 'kill:ps': at= is missing"),
+            ('{"injections": ["mild"]}', "begins with none of"),
+        ],
+    )
+    def test_a_file_is_read_strictly(self, content: str, words: str, tmp_path: Path) -> None:
+        path = tmp_path / "scenario.json"
+        path.write_text(content)
+        with pytest.raises(UserError) as caught:
+            injections([str(path)], 4, 40)
+        message = str(caught.value)
+        assert message.startswith(f"scenario file {str(path)!r}: ")
+        assert words in message
+        assert "\n" not in message
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"no\.json' cannot be read \(No such file"):
+            injections([str(tmp_path / "no.json")], 4, 40)
+
+    @pytest.mark.parametrize(
+        ("given_texts", "words"),
+        [
+            (["wild"], "--inject is 'wild': give an injection such as"),
+            ([""], "--inject is '': give"),
+            (["kill:worker=4,at=1%"], "the 4 workers are numbered from 0 to 3"),
+            (["kill:ps,at=1%", "kill:ps,at=1.0%"], "'kill:ps,at=1%' is given twice"),
+            (
+                [f"kill:worker={worker},at=1%" for worker in range(3)] + ["hang:worker=3,at=1%"],
+                "takes all 4 workers away at 1%",
+            ),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, given_texts: list[str], words: str) -> None:
+        with pytest.raises(UserError) as caught:
+            injections(given_texts, 4, 40)
+        assert words in str(caught.value)
+
+    def test_one_worker_after_the_other_may_be_killed(self) -> None:
+        assert len(injections(["kill:worker=0,at=1%", "kill:worker=1,at=2%"], 2, 40)) == 2
+
+
+THREAD = "straggler:worker=1,at=1%,for=1s,delay=1ms"
+PROXY = f"{THREAD},by=proxy"
+CPU = "straggler:worker=1,at=1%,for=1s,cpu=50%"
+KILL = "kill:worker=1,at=1%"
+KILL_FOR = f"{KILL},for=2s"
+HANG = "hang:worker=1,at=1%"
+PS, CHIEF, HANG_PS = "kill:ps,at=1%", "kill:chief,at=1%", "hang:ps,at=1%"
+ALL = {THREAD, PROXY, CPU, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "allowed"),
+    [
+        ("in-process", {THREAD, KILL, CHIEF}),
+        ("processes", ALL - {KILL_FOR}),
+        ("tf-config", {THREAD, CHIEF}),
+        ("simulated", {THREAD, PROXY, CPU, KILL, KILL_FOR}),
+    ],
+)
+def test_a_launcher_refuses_what_it_cannot_do(launcher: str, allowed: set[str]) -> None:
+    for text in ALL:
+        injection = parse_injection(text)
+        if text in allowed:
+            check_injections([injection], launcher)
+        else:
+            with pytest.raises(UserError) as caught:
+                check_injections([injection], launcher)
+            assert str(caught.value).startswith(f"injection {injection.text!r} cannot be used: ")

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.data import Data
+
+
+def of_labels(labels: Any) -> Data:
+    labels = np.asarray(labels)
+    inputs = np.zeros((len(labels), 2), np.float32)
+    return Data(inputs, labels, inputs, labels)
+
+
+class TestData:
+    @pytest.mark.parametrize("part", ["train", "test"])
+    def test_as_many_labels_as_inputs(self, part: str) -> None:
+        arrays = {
+            "train_inputs": np.zeros((3, 2)),
+            "train_labels": np.zeros(3),
+            "test_inputs": np.zeros((3, 2)),
+            "test_labels": np.zeros(3),
+        }
+        Data(**arrays)
+        with pytest.raises(WorkloadError, match=f"3 {part} inputs and 2 {part} labels"):
+            Data(**{**arrays, f"{part}_labels": np.zeros(2)})
+
+    @pytest.mark.parametrize(
+        ("inputs", "words"),
+        [
+            ({"image": np.zeros((3, 2)), "text": np.zeros(3)}, "train_inputs is a dict; give one"),
+            ((np.zeros((3, 2)), np.zeros(3)), "train_inputs is a tuple of unequal arrays"),
+            (np.array([{"x": 1.0}] * 3), "train_inputs holds a dict for each example; give one"),
+            (7, "train_inputs is a int; give one array"),
+        ],
+        ids=["dict", "tuple", "dicts", "number"],
+    )
+    def test_several_inputs_are_refused_in_one_line(self, inputs: Any, words: str) -> None:
+        with pytest.raises(WorkloadError, match=words) as error:
+            Data(inputs, np.zeros(3), np.zeros((3, 2)), np.zeros(3))
+        assert "\n" not in str(error.value)
+        assert "put several inputs side by side" in str(error.value)
+
+    def test_names_of_files_are_examples(self) -> None:
+        names = np.array(["a.png", "b.png"], object)
+        assert Data(names, np.zeros(2), names, np.zeros(2)).train_inputs is names
+
+    def test_at_least_one_example(self) -> None:
+        with pytest.raises(WorkloadError, match="at least one"):
+            of_labels([])
+
+    def test_chance_is_the_share_of_the_most_frequent_class(self) -> None:
+        assert of_labels([0, 1, 1, 2]).chance_accuracy == 0.5
+        assert of_labels([7, 7, 7]).chance_accuracy == 1.0
+        assert of_labels([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]).chance_accuracy == 2 / 3
+
+    def test_chance_is_that_of_the_test_set(self) -> None:
+        inputs = np.zeros((4, 1))
+        data = Data(inputs, np.array([0, 0, 0, 0]), inputs, np.array([0, 1, 2, 3]))
+        assert data.chance_accuracy == 0.25
+
+    @pytest.mark.parametrize("labels", [[0.5, 1.5], [[0.2, 0.3], [1.0, 0.0]]])
+    def test_chance_is_unknown_for_other_labels(self, labels: Any) -> None:
+        assert of_labels(labels).chance_accuracy is None
+
+
+class TestFromDatasets:
+    @pytest.fixture(autouse=True)
+    def _ready(self, devices: Any) -> None:
+        """TensorFlow's devices must be fixed before its first operation."""
+
+    @staticmethod
+    def pipeline(examples: int) -> Any:
+        import tensorflow as tf
+
+        inputs = np.arange(2 * examples, dtype=np.float32).reshape(examples, 2)
+        labels = np.arange(examples, dtype=np.int32)
+        return tf.data.Dataset.from_tensor_slices((inputs, labels))
+
+    def test_examples_are_read_in_order(self) -> None:
+        data = Data.from_datasets(self.pipeline(5), self.pipeline(3))
+        np.testing.assert_array_equal(data.train_inputs, np.arange(10).reshape(5, 2))
+        np.testing.assert_array_equal(data.train_labels, np.arange(5))
+        assert data.test_inputs.shape == (3, 2)
+        assert data.train_inputs.dtype == np.float32
+
+    def test_transforms_are_kept(self) -> None:
+        def one(inputs: Any, labels: Any, seed: Any) -> Any:
+            return inputs, labels
+
+        def two(inputs: Any, labels: Any) -> Any:
+            return inputs, labels
+
+        data = Data.from_datasets(self.pipeline(2), self.pipeline(2), one, two)
+        assert (data.transform, data.test_transform) == (one, two)
+
+    def test_an_endless_pipeline_is_refused(self) -> None:
+        with pytest.raises(WorkloadError, match="train pipeline is endless"):
+            Data.from_datasets(self.pipeline(5).repeat(), self.pipeline(3))
+
+    def test_several_inputs_in_a_pipeline_are_refused(self) -> None:
+        several = self.pipeline(5).map(lambda inputs, labels: ({"x": inputs}, labels))
+        with pytest.raises(WorkloadError, match="train pipeline yields a dict as input; give one"):
+            Data.from_datasets(several, self.pipeline(3))
+
+    def test_a_pipeline_that_does_not_end_says_so(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        import tensorflow as tf
+
+        signature = tf.TensorSpec((2,), tf.float32), tf.TensorSpec((), tf.int32)
+
+        class EndOfPatienceError(Exception):
+            pass
+
+        def endless() -> Any:
+            for number in itertools.count():
+                if caplog.messages and number > 50:
+                    raise EndOfPatienceError
+                yield np.zeros(2, np.float32), number
+
+        monkeypatch.setattr("syncswitch.trainers.job.data._PATIENCE_SECONDS", 0.01)
+        generated = tf.data.Dataset.from_generator(endless, output_signature=signature)
+        with pytest.raises(Exception, match="EndOfPatience"):
+            Data.from_datasets(generated, self.pipeline(3))
+        (line,) = caplog.messages
+        assert re.fullmatch(
+            r"data: still reading the train pipeline, \d+ examples so far; where it is endless, say"
+            r" take\(EXAMPLES\), as this never ends",
+            line,
+        )
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda pipeline: pipeline.map(lambda inputs, labels: inputs),
+            lambda pipeline: pipeline.map(lambda inputs, labels: (inputs, labels, labels)),
+            lambda pipeline: pipeline.map(lambda inputs, labels: {"x": inputs, "y": labels}),
+            lambda pipeline: pipeline.take(0),
+            pytest.param(
+                lambda pipeline: pipeline.batch(2),
+            ),
+        ],
+        ids=["inputs alone", "triples", "dictionaries", "empty", "batches of unequal size"],
+    )
+    def test_anything_but_pairs_is_refused(self, change: Any) -> None:
+        with pytest.raises(WorkloadError, match="test pipeline"):
+            Data.from_datasets(self.pipeline(5), change(self.pipeline(5)))

@@ -1,0 +1,346 @@
+"""A policy in a `fit` of one's own: real Keras training, with a known answer where that helps."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.records import RegisteredWorkload, TrialSpec
+from syncswitch.trainers.job.schedule import switch_worker_step
+from tests.storage.conftest import IDENTITY, POLICY
+from tests.trainers.jobs import (
+    CONSTANT_GRADIENT,
+    dense_model,
+    digits_data,
+    linear_model,
+    mean_output,
+)
+
+ETA, N, W = 0.25, 4, 40
+JOB = replace(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
+SWITCH = 12
+
+
+@pytest.fixture(scope="module")
+def make(keras: Any) -> Callable[..., Any]:
+    from syncswitch.trainers.keras_api.callback import PolicyCallback
+
+    return PolicyCallback
+
+
+@pytest.fixture(scope="module")
+def compiled(keras: Any) -> Any:
+    """Traced once for most tests."""
+    model = linear_model()
+    model.compile(keras.optimizers.SGD(ETA), mean_output)
+    return model
+
+
+@pytest.fixture
+def model(compiled: Any) -> Any:
+    """Its gradient is always `CONSTANT_GRADIENT`, so its parameters tell the sum of the rates."""
+    compiled.set_weights([np.ones((4, 1))])
+    compiled.optimizer.learning_rate = ETA
+    return compiled
+
+
+@pytest.fixture
+def own_model() -> Any:
+    """The same, to be compiled by the test."""
+    return linear_model()
+
+
+@pytest.fixture
+def rates(keras: Any) -> Any:
+    """A callback that notes the learning rate of each batch."""
+
+    class Rates(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[float] = []
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            rate = self.model.optimizer.learning_rate
+            self.seen.append(float(keras.ops.convert_to_numpy(rate)))
+
+    return Rates()
+
+
+def fit(model: Any, *callbacks: Any, batches: int = 7, epochs: int = 30) -> None:
+    inputs = np.tile(CONSTANT_GRADIENT, (2 * batches, 1))
+    labels = np.zeros((2 * batches, 1), np.float32)
+    model.fit(inputs, labels, batch_size=2, epochs=epochs, verbose=0, callbacks=list(callbacks))
+
+
+def write(path: Path, percent: float, total: int) -> None:
+    identity = replace(IDENTITY, workers=N, total_worker_steps=total)
+    policy = replace(
+        JOB,
+        fingerprint=identity.fingerprint,
+        total_worker_steps=total,
+        switch_percent=percent,
+    )
+    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
+
+
+def moved(model: Any) -> float:
+    """Sum of the rates of all updates."""
+    change = (1.0 - model.get_weights()[0][:, 0]) / CONSTANT_GRADIENT
+    assert np.ptp(change) < 1e-4
+    return float(change[0])
+
+
+@pytest.mark.parametrize(
+    ("percent", "before", "after"), [(0.0, 0, 40), (30.0, 3, 28), (1.0, 1, 36), (100.0, 10, 0)]
+)
+def test_the_job_has_its_worker_steps_at_the_rate_of_each_protocol(
+    model: Any, make: Callable[..., Any], rates: Any, percent: float, before: int, after: int
+) -> None:
+    told = []
+    switch = make(
+        replace(JOB, switch_percent=percent),
+        at_switch=lambda given: told.append((given, switch.worker_step)),
+    )
+    assert switch.is_after_switch is (percent == 0.0)
+    fit(model, switch, rates)
+    assert rates.seen == [N * ETA] * before + [ETA] * after
+    assert moved(model) == pytest.approx(W * ETA, rel=1e-5)
+    assert switch.worker_step == W
+    assert told == ([] if percent == 100.0 else [(model, before * N)])
+    assert float(model.optimizer.learning_rate) == ETA
+
+
+@given(
+    percent=st.floats(0, 100),
+    workers=st.integers(1, 64),
+    total=st.integers(1, 10**6),
+    protocols=st.sampled_from([("bsp", "asp"), ("asp", "bsp"), ("local-sgd", "ssp"), ("ddp", "x")]),
+)
+def test_the_switch_is_where_the_runner_has_it(
+    make: Callable[..., Any],
+    percent: float,
+    workers: int,
+    total: int,
+    protocols: tuple[str, str],
+) -> None:
+    values: dict[str, Any] = {
+        "workers": workers,
+        "total_worker_steps": total,
+        "first_protocol": protocols[0],
+        "second_protocol": protocols[1],
+    }
+    switch = make(replace(POLICY, switch_percent=percent, **values))
+    spec = TrialSpec(replace(IDENTITY, **values), percent, seed=0)
+    assert switch.switch_worker_step == switch_worker_step(spec)
+
+
+def test_other_protocols_have_their_rounds_and_rates(
+    model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    fit(model, make(replace(JOB, first_protocol="asp", second_protocol="bsp")), rates)
+    assert rates.seen == [ETA] * SWITCH + [N * ETA] * 7
+    rates.seen.clear()
+    fit(model, make(replace(JOB, first_protocol="ddp", second_protocol="post")), rates)
+    assert rates.seen == [ETA] * W
+
+
+def test_each_of_n_processes_counts_for_all(
+    model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    fit(model, make(JOB, worker_steps_per_batch=(N, N)), rates)
+    assert rates.seen == [N * ETA] * 3 + [ETA] * 7
+
+
+def test_fewer_workers_than_the_policy_has(
+    model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    switch = make(JOB, workers=2, scale_learning_rate=False)
+    fit(model, switch, rates)
+    assert (switch.workers, switch.switch_worker_step) == (2, SWITCH)
+    assert rates.seen == [ETA] * (6 + 28)
+
+
+def test_it_goes_on_from_one_fit_to_the_next(
+    model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    switch = make(JOB, stop_at_switch=True)
+    fit(model, switch, rates, epochs=1, batches=2)
+    assert (switch.worker_step, switch.is_after_switch) == (2 * N, False)
+    assert float(model.optimizer.learning_rate) == ETA
+    fit(model, switch, rates)
+    assert (switch.worker_step, switch.is_after_switch) == (SWITCH, True)
+    fit(model, switch, rates)
+    assert switch.worker_step == W
+    assert rates.seen == [N * ETA] * 3 + [ETA] * 28
+    with pytest.raises(UserError, match=r"all 40 worker-steps of the policy are done \(at 40\)"):
+        fit(model, switch)
+
+
+@pytest.mark.parametrize(
+    ("done", "before", "after", "switched_at"), [(8, 1, 28, 12), (12, 0, 28, 12), (33, 0, 7, 33)]
+)
+def test_a_resumed_job_does_what_is_left(
+    model: Any,
+    make: Callable[..., Any],
+    rates: Any,
+    done: int,
+    before: int,
+    after: int,
+    switched_at: int,
+) -> None:
+    told: list[int] = []
+    model.optimizer.learning_rate = N * ETA  # as in a checkpoint from the middle of a fit
+    switch = make(
+        JOB,
+        initial_worker_step=done,
+        learning_rate=ETA,
+        at_switch=lambda _: told.append(switch.worker_step),
+    )
+    fit(model, switch, rates)
+    assert rates.seen == [N * ETA] * before + [ETA] * after
+    assert told == [switched_at]
+
+
+def test_what_others_do_to_the_rate_is_kept(
+    keras: Any, model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    def halve(epoch: int, logs: Any) -> None:
+        model.optimizer.learning_rate = float(model.optimizer.learning_rate) / 2
+
+    halving = keras.callbacks.LambdaCallback(on_epoch_end=halve)
+    fit(model, make(JOB), rates, halving, batches=2, epochs=3)
+    assert rates.seen == [1.0, 1.0, 0.5, 0.125, 0.0625, 0.0625]
+    assert float(model.optimizer.learning_rate) == 0.03125
+
+
+def test_an_interrupted_fit_goes_on_without_another_scaling(
+    keras: Any, model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    def interrupt(batch: int, logs: Any) -> None:
+        raise KeyboardInterrupt
+
+    switch = make(JOB)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, switch, keras.callbacks.LambdaCallback(on_train_batch_end=interrupt))
+    assert float(model.optimizer.learning_rate) == N * ETA
+    fit(model, switch, rates)
+    assert rates.seen == [N * ETA] * 2 + [ETA] * 28
+
+
+def test_executions_of_several_batches_are_counted_whole(
+    keras: Any, own_model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    own_model.compile(keras.optimizers.SGD(ETA), mean_output, steps_per_execution=2)
+    switch = make(JOB)
+    fit(own_model, switch, rates, batches=7, epochs=1)
+    # 2 + 2 rounds, 2 + 1 batches: the last execution of an epoch is short.
+    assert rates.seen == [N * ETA] * 2 + [ETA] * 2
+    assert switch.worker_step == 4 * N + 3
+    assert moved(own_model) == pytest.approx((4 * N + 3) * ETA)
+
+
+def test_the_model_may_be_compiled_anew_at_the_switch(
+    keras: Any, own_model: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    own_model.compile(keras.optimizers.SGD(ETA), mean_output)
+    switch = make(JOB, at_switch=lambda m: m.compile(keras.optimizers.SGD(0.5), mean_output))
+    fit(own_model, switch, rates)
+    assert rates.seen == [N * ETA] * 3 + [0.5] * 28
+    assert moved(own_model) == pytest.approx(SWITCH * ETA + 28 * 0.5, rel=1e-5)
+    assert float(own_model.optimizer.learning_rate) == 0.5
+
+
+def test_a_mirrored_strategy_is_scaled_on_each_replica(
+    keras: Any, make: Callable[..., Any], rates: Any
+) -> None:
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = linear_model()
+        model.compile(keras.optimizers.SGD(ETA), mean_output)
+    fit(model, make(replace(JOB, total_worker_steps=16), workers=2), rates)
+    assert rates.seen == [2 * ETA] * 2 + [ETA] * 12
+    assert moved(model) == pytest.approx(16 * ETA)
+
+
+def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
+    keras: Any, own_model: Any, make: Callable[..., Any]
+) -> None:
+    schedule = keras.optimizers.schedules.CosineDecay(ETA, 100)
+    own_model.compile(keras.optimizers.SGD(schedule), mean_output)
+    for values in ({}, {"scale_learning_rate": False, "learning_rate": ETA}):
+        with pytest.raises(UserError, match="the learning rate of SGD is a schedule"):
+            fit(own_model, make(JOB, **values))
+    switch = make(JOB, scale_learning_rate=False)
+    fit(own_model, switch)
+    assert switch.worker_step == W
+
+
+def test_a_policy_file_and_a_line_in_the_log(
+    model: Any,
+    make: Callable[..., Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "policy.json"
+    write(path, JOB.switch_percent, W)
+    with caplog.at_level(logging.INFO, "syncswitch"):
+        fit(model, make(path))
+    assert [record.message for record in caplog.records] == [
+        "switched from bsp to asp after 12 of 40 worker-steps"
+    ]
+    with pytest.raises(PolicyError, match="cannot read the policy file"):
+        make(str(tmp_path / "other.json"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"workers": 0}, "workers is 0: give a whole number of 1 or more"),
+        ({"initial_worker_step": -1}, "initial_worker_step is -1: give a whole number of 0"),
+        ({"worker_steps_per_batch": (4, 0)}, "worker_steps_per_batch is 0: give a whole number"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0: give a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan: give a number above 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    make: Callable[..., Any], values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        make(JOB, **values)
+
+
+@pytest.mark.parametrize("percent", [0.0, 30.0, 100.0])
+def test_the_example_of_the_documentation_learns_the_digits(
+    keras: Any,
+    make: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    percent: float,
+) -> None:
+    (example,) = re.findall(r"```\n(.*?)```", inspect.cleandoc(make.__doc__ or ""), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    write(Path("policy.json"), percent, total=200)
+    data = digits_data()
+    model = dense_model()
+    model.compile(
+        keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    names = {"model": model, "x": data.train_inputs[:128], "y": data.train_labels[:128]}
+    exec(textwrap.dedent(example), names)
+    assert names["switch"].switch_worker_step == percent * 2
+    assert names["switch"].worker_step == 200
+    assert model.evaluate(names["x"], names["y"], verbose=0)[1] > 0.7

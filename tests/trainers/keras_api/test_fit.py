@@ -1,0 +1,136 @@
+"""Training a compiled model on the in-process cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.trainers.trainer import SilentObserver, Verdict
+from tests.storage.conftest import POLICY
+from tests.trainers.jobs import (
+    CONSTANT_GRADIENT,
+    constant_data,
+    dense_model,
+    digits_data,
+    linear_model,
+    mean_output,
+)
+
+W = 240
+JOB = replace(POLICY, workers=4, total_worker_steps=W, switch_percent=50.0)
+
+
+@pytest.fixture(scope="module")
+def fit(keras: Any) -> Callable[..., Any]:
+    from syncswitch.trainers.keras_api.fit import fit
+
+    return fit
+
+
+def constant(count: int = 64) -> dict[str, Any]:
+    data = constant_data(count)
+    return {
+        "x": data.train_inputs,
+        "y": data.train_labels,
+        "validation_data": (data.test_inputs, data.test_labels),
+    }
+
+
+def digits(count: int = 100) -> dict[str, Any]:
+    data = digits_data()
+    return {
+        "x": data.train_inputs[:count],
+        "y": data.train_labels[:count],
+        "validation_data": (data.test_inputs[:count], data.test_labels[:count]),
+    }
+
+
+def test_a_compiled_model_learns_the_digits(keras: Any, fit: Callable[..., Any]) -> None:
+    keras.utils.set_random_seed(1)
+    model = dense_model()
+    model.compile(keras.optimizers.SGD(0.02, momentum=0.9), "sparse_categorical_crossentropy")
+    record = fit(model, **digits(), policy=JOB, batch_size=16)
+    assert [(phase.protocol, phase.end_worker_step) for phase in record.phases] == [
+        ("bsp", W // 2),
+        ("asp", W),
+    ]
+    assert (record.worker_steps, record.checkpoints, record.spec.checkpoint_percents) == (W, {}, ())
+    assert record.final_accuracy > 0.7
+    # What the record says of the model is what the caller now holds.
+    x, y = digits()["validation_data"]
+    predicted = model.predict(x, verbose=0).argmax(axis=1)
+    assert float(np.mean(predicted == y)) == pytest.approx(record.final_accuracy, abs=1e-6)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.02)
+
+
+def test_present_values_optimizer_and_epochs_are_those_given(
+    keras: Any, fit: Callable[..., Any]
+) -> None:
+    model = linear_model()
+    model.set_weights([np.full((4, 1), 7.0)])
+    model.compile(keras.optimizers.SGD(0.01), mean_output)
+    record = fit(model, **constant(64), policy=JOB, batch_size=4, epochs=2, workers=2)
+    assert (record.worker_steps, record.spec.identity.workers) == (32, 2)
+    assert record.phases[0].end_worker_step == 16
+    # Each worker-step moves it by eta times the gradient, in rounds or alone.
+    expected = 7.0 - 32 * 0.01 * CONSTANT_GRADIENT
+    assert model.get_weights()[0][:, 0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_schedule_goes_by_worker_steps(keras: Any, fit: Callable[..., Any]) -> None:
+    model = linear_model()
+    decay = keras.optimizers.schedules.PiecewiseConstantDecay([15], [0.01, 0.001])
+    model.compile(keras.optimizers.SGD(decay), keras.losses.MeanAbsoluteError())
+    record = fit(model, **constant(64), policy=JOB, batch_size=4, epochs=2)
+    assert record.spec.identity.learning_rate_boundaries == ((16, 0.1),)
+    assert "MeanAbsoluteError" in (record.spec.identity.loss or "")
+
+
+def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(
+    keras: Any, fit: Callable[..., Any]
+) -> None:
+    class Stop(SilentObserver):
+        def on_evaluation(self, evaluation: Any) -> Verdict:
+            return Verdict.STOP
+
+    model = linear_model()
+    model.compile(keras.optimizers.SGD(0.01), mean_output)
+    record = fit(model, **constant(64), policy=JOB, batch_size=4, observer=Stop())
+    assert record.stopped_early
+    record = fit(model, **constant(64), policy=JOB, batch_size=4, learning_rate=1e37)
+    assert record.diverged
+    assert (model.get_weights()[0] == 1.0).all()
+
+
+def test_a_model_that_cannot_be_trained_is_refused(keras: Any, fit: Callable[..., Any]) -> None:
+    model = linear_model()
+    with pytest.raises(WorkloadError, match="the model is not compiled; call its compile"):
+        fit(model, **constant(), policy=JOB)
+    model.compile("sgd", {"a": "mse"})
+    with pytest.raises(WorkloadError, match=r"compiled with loss .* compile it with one"):
+        fit(model, **constant(), policy=JOB)
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
+    with pytest.raises(WorkloadError, match="fit: the optimizer is a LossScaleOptimizer, and"):
+        fit(model, **constant(), policy=JOB)
+    half = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, dtype="mixed_float16")])
+    half.compile("sgd", "mse")
+    with pytest.raises(WorkloadError, match=r"fit: layer .dense.* computes in float16"):
+        fit(half, **constant(), policy=JOB)
+    model.compile("sgd", "mse")
+    with pytest.raises(UserError, match="workers is 0: give a whole number of 1 or more"):
+        fit(model, **constant(), policy=JOB, workers=0)
+
+
+def test_too_few_devices_are_an_error_that_says_how_to_have_more(
+    keras: Any, fit: Callable[..., Any]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        fit(linear_model(), **constant(), policy=JOB, workers=1000)
+    said = str(caught.value)
+    assert said.startswith("1000 workers need 1002 logical devices, but TensorFlow was started")
+    assert said.endswith("call syncswitch.trainers.reserve_logical_devices(1000)")

@@ -1,0 +1,143 @@
+"""Segments whose workers are lost, come back and are told to leave."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.protocols.steps import Advance, SegmentSteps, Ticket
+from tests.trainers.protocols.test_steps import CHOICES, LENGTH, START, WORKERS
+
+
+class Troubled:
+    """Draws what happens next: a push, a loss, a return, a worker told to leave or to join."""
+
+    def __init__(self, text: str, workers: int, start: int, length: int) -> None:
+        self.away: set[int] = set()
+        self.leaving: set[int] = set()
+        self.workers = range(workers)
+        self.out: dict[int, Ticket] = {}
+        self.finished: list[int] = []
+        self._now_seconds = 0.0
+        machine = choose_protocol(text).machine(self.workers)
+        self.steps = SegmentSteps(machine, start, start + length)
+        self._take(self.steps.start())
+
+    def push(self, worker: int) -> None:
+        self._now_seconds += 1.0
+        self.finished.append(self.out.pop(worker).worker_step)
+        self.steps.push(worker, self._now_seconds)
+        if worker in self.leaving:
+            self.away.add(worker)
+        self._take(self.steps.hand_out())
+
+    def lose(self, worker: int) -> None:
+        self.out.pop(worker, None)
+        self.away.add(worker)
+        self.steps.lose(worker)
+        self._take(self.steps.hand_out())
+
+    def leave(self, worker: int) -> None:
+        self.steps.leave(worker)
+        (self.leaving if worker in self.out else self.away).add(worker)
+        self._take(self.steps.hand_out())
+
+    def come_back(self, worker: int) -> None:
+        self.away.discard(worker)
+        self.leaving.discard(worker)
+        self.steps.join(worker)
+        self._take(self.steps.hand_out())
+
+    def happen(self, data: st.DataObject) -> None:
+        moves = [(self.push, worker) for worker in sorted(self.out)]
+        present = [one for one in self.workers if one not in self.away | self.leaving]
+        if len(present) > 1:
+            moves += [(move, worker) for worker in present for move in (self.lose, self.leave)]
+        moves += [(self.come_back, worker) for worker in sorted(self.away)]
+        move, worker = data.draw(st.sampled_from(moves), label="move")
+        move(worker)
+
+    def happen_often(self, moves: int, data: st.DataObject) -> None:
+        for _ in range(moves):
+            if self.steps.is_over:
+                break
+            self.happen(data)
+
+    def to_its_end(self) -> None:
+        for worker in sorted(self.away):
+            self.come_back(worker)
+        while self.out:
+            self.push(min(self.out))
+
+    def _take(self, advance: Advance) -> None:
+        for ticket in advance.tickets:
+            assert ticket.worker not in self.out, "a worker does one step at a time"
+            assert ticket.worker not in self.away, "who is away gets nothing"
+            assert ticket.worker not in self.leaving
+            self.out[ticket.worker] = ticket
+        assert self.steps.out == set(self.out)
+
+
+@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 60), st.data())
+def test_whoever_is_lost_every_step_is_finished_once_and_counted_once(
+    text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
+) -> None:
+    troubled = Troubled(text, workers, start, length)
+    troubled.happen_often(moves, data)
+    troubled.to_its_end()
+    assert troubled.steps.is_over
+    assert sorted(troubled.finished) == list(range(start, start + length))
+    assert troubled.steps.done == start + length
+
+
+@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 30), st.data())
+def test_cut_short_it_finishes_all_that_was_begun_and_nothing_else(
+    text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
+) -> None:
+    troubled = Troubled(text, workers, start, length)
+    troubled.happen_often(moves, data)
+    troubled.steps.cut()
+    begun = {*troubled.finished, *(ticket.worker_step for ticket in troubled.out.values())}
+    troubled.to_its_end()
+    assert troubled.steps.is_over
+    assert len(troubled.finished) == len(set(troubled.finished))
+    assert begun <= set(troubled.finished)
+    assert sorted(troubled.finished) == list(range(start, troubled.steps.done))
+
+
+def test_a_lost_round_is_joined_without_the_lost_one_who_may_join_the_next() -> None:
+    steps = SegmentSteps(choose_protocol("bsp").machine(range(3)), 0, 9)
+    steps.start()
+    steps.push(0, 1.0)
+    steps.push(2, 2.0)
+    assert steps.lose(1) == ((0, 2),)
+    assert steps.hand_out() == Advance((), (Ticket(0, 1), Ticket(2, 3)))
+    assert steps.join(1) == ()
+    assert steps.hand_out() == Advance()
+    steps.push(0, 3.0)
+    assert steps.push(2, 4.0) == ((0, 2),)
+    assert steps.hand_out() == Advance((), (Ticket(0, 4), Ticket(1, 5), Ticket(2, 6)))
+
+
+def test_who_had_nothing_left_to_do_does_the_step_of_a_lost_one() -> None:
+    steps = SegmentSteps(choose_protocol("asp").machine(range(2)), 0, 2)
+    steps.start()
+    steps.push(0, 1.0)
+    assert steps.hand_out() == Advance()
+    assert steps.lose(1) == ()
+    assert steps.hand_out() == Advance((), (Ticket(0, 1),))
+    steps.push(0, 2.0)
+    assert steps.is_over
+    assert steps.done == 2
+
+
+def test_a_stopped_segment_gives_up_the_steps_of_the_lost() -> None:
+    steps = SegmentSteps(choose_protocol("asp").machine(range(2)), 0, 10)
+    steps.start()
+    steps.stop()
+    steps.lose(1)
+    assert steps.hand_out() == Advance()
+    steps.push(0, 1.0)
+    assert steps.hand_out() == Advance()
+    assert steps.is_over

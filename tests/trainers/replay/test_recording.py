@@ -1,0 +1,414 @@
+"""What is drawn from a recording, and how it is read from a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.importing.recorded import Measurements
+from syncswitch.storage.importing.recorded import RecordedRun as ImportedRun
+from syncswitch.storage.importing.run_import import RunImporter
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    RunConditions,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
+from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
+
+PAIR = ("bsp", "asp")
+NOW = datetime(2026, 1, 31, tzinfo=timezone.utc)
+IDENTITY = WorkloadIdentity(
+    name="job",
+    model="0" * 64,
+    data_set="none",
+    loss="none",
+    optimizer="{}",
+    total_worker_steps=1000,
+    batch_size=32,
+    learning_rate=0.1,
+    momentum=0.9,
+    learning_rate_boundaries=((500, 0.1),),
+    metric="accuracy",
+    evaluation_interval_worker_steps=100,
+    workers=4,
+    first_protocol="bsp",
+    second_protocol="asp",
+)
+# What nobody wrote down of an imported job.
+UNRECORDED = (
+    "model",
+    "data_set",
+    "loss",
+    "optimizer",
+    "batch_size",
+    "learning_rate",
+    "momentum",
+    "learning_rate_boundaries",
+    "metric",
+    "evaluation_interval_worker_steps",
+)
+
+
+def recording(runs: int, settings: Sequence[float] = (100.0, 50.0)) -> Recording:
+    return Recording(
+        IDENTITY,
+        tuple(
+            RecordedRun(setting, 0.9, 100.0, name=f"{setting:g} run {number}")
+            for setting in settings
+            for number in range(runs)
+        ),
+    )
+
+
+def drawn(source: Recording, replicates: Sequence[int], deck_seed: int = 0) -> list[str]:
+    found = [source.draw(50.0, replicate, deck_seed) for replicate in replicates]
+    return [run.name for run in found if run is not None]
+
+
+class TestDraw:
+    @given(st.integers(1, 8), st.integers(0, 2**31), st.integers(0, 5))
+    def test_every_deal_has_each_run_once(self, runs: int, deck_seed: int, deal: int) -> None:
+        replicates = range(deal * runs, (deal + 1) * runs)
+        found = drawn(recording(runs), replicates, deck_seed)
+        assert sorted(found) == sorted(f"50 run {number}" for number in range(runs))
+
+    @given(st.integers(0, 100), st.integers(0, 2**31))
+    def test_a_draw_depends_on_nothing_before_it(self, replicate: int, deck_seed: int) -> None:
+        used = recording(5)
+        drawn(used, range(replicate), deck_seed)
+        assert drawn(used, [replicate], deck_seed) == drawn(recording(5), [replicate], deck_seed)
+
+    def test_is_the_same_for_ever(self) -> None:
+        """A search that goes on after an upgrade must not draw a run twice."""
+        numbers = [name[-1] for name in drawn(recording(5), range(10), 7)]
+        assert "".join(numbers) == "1034240123"
+
+    def test_seeds_deals_and_settings_shuffle_on_their_own(self) -> None:
+        decks = {tuple(drawn(recording(5), range(5), seed)) for seed in range(40)}
+        deals = {tuple(drawn(recording(5), range(5 * d, 5 * d + 5))) for d in range(40)}
+        assert min(len(decks), len(deals)) > 20
+        firsts = {name for seed in range(60) for name in drawn(recording(5), [0], seed)}
+        assert len(firsts) == 5
+        source = recording(5)
+        pairs = [(source.draw(100.0, 0, seed), source.draw(50.0, 0, seed)) for seed in range(40)]
+        positions = [(a.name[-1], b.name[-1]) for a, b in pairs if a and b]
+        assert len(set(positions)) > 10
+
+    def test_a_replicate_has_the_same_seed_at_every_setting(self) -> None:
+        runs = [
+            RecordedRun(setting, 0.9, 100.0, seed=seed, name=f"{setting:g} seed {seed}")
+            for setting in (100.0, 50.0)
+            for seed in (11, 5, 17, 3)
+        ]
+        source = Recording(IDENTITY, (*runs[:4], *reversed(runs[4:])))
+        orders = set()
+        for deck_seed in range(20):
+            seeds = [
+                [run.seed for n in range(8) if (run := source.draw(setting, n, deck_seed))]
+                for setting in (100.0, 50.0)
+            ]
+            assert seeds[0] == seeds[1]
+            assert sorted(map(str, seeds[0][:4])) == ["11", "17", "3", "5"]
+            orders.add(tuple(seeds[0][:4]))
+        assert len(orders) > 8
+
+    def test_of_what_nobody_recorded_is_nothing(self) -> None:
+        assert recording(3).draw(25.0, 0) is None
+        assert recording(3).settings == (50.0, 100.0)
+        assert len(recording(3).at(50.0)) == 3
+        assert recording(3).at(25.0) == ()
+
+
+def phases(first: int, end: int, start: int = 0) -> tuple[PhaseRecord, ...]:
+    """BSP up to `first` at 0.1 s a worker-step, then ASP at 0.05 s."""
+    found = [
+        PhaseRecord("bsp", start, first, 0.1 * (first - start), 0.0, 0),
+        PhaseRecord("asp", max(first, start), end, 0.05 * (end - max(first, start)), 2.0, 5),
+    ]
+    return tuple(one for one in found if one.end_worker_step > one.start_worker_step)
+
+
+def seconds(worker_step: int, first: int) -> float:
+    return 0.1 * min(worker_step, first) + 0.05 * max(0, worker_step - first)
+
+
+def record_of(percent: float, start: int = 0, **changes: object) -> TrialRecord:
+    """A run at a setting, from a fork's worker-step on."""
+    first = round(10 * percent)
+    curve = tuple(
+        Evaluation(step, seconds(step, first), 0.5 + step / 2500 + percent / 1e5, 0.5)
+        for step in range(100, 1001, 100)
+        if step > start
+    )
+    inherited = seconds(start, first)
+    record = TrialRecord(
+        spec=TrialSpec(IDENTITY, percent, 11),
+        worker_steps=1000,
+        evaluations=curve,
+        phases=phases(first, 1000, start),
+        converged_accuracy=0.8,
+        converged=True,
+        diverged=False,
+        stopped_early=False,
+        training_seconds=seconds(1000, first),
+        inherited_seconds=inherited,
+        switch_overhead_seconds=0.0 if percent in (0.0, 100.0) else 0.25,
+        started_at=NOW,
+        ended_at=NOW,
+        host="chief",
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+class Searched:
+    """A search that makes the runs it is told to."""
+
+    def __init__(self, database: Database, study: str = "job-1", **changes: object) -> None:
+        trainer = changes.pop("trainer", "local/in-process")
+        self._identity = replace(IDENTITY, **changes)  # type: ignore[arg-type]
+        self._study = study
+        self._store = TrialStore(database)
+        self._number = 0
+        fingerprint = self._identity.fingerprint
+        info = SearchInfo(study, fingerprint, "paper", 2, 2, 0.01, None, str(trainer), 0)
+        self._store.register(self._identity, "job.py:it", info)
+
+    def make(self, record: TrialRecord, fork: Fork | None = None, state: str = "complete") -> int:
+        number, self._number = self._number, self._number + 1
+        record = replace(record, spec=replace(record.spec, identity=self._identity))
+        self._store.begin(self._study, number, record.spec, Owner.current(), fork=fork)
+        if state == "complete":
+            self._store.complete(self._study, number, record)
+        elif state == "failed":
+            self._store.fail(self._study, number, "lost")
+        return number
+
+
+@pytest.fixture
+def database(any_url: str) -> Iterator[Database]:
+    with open_database(any_url, create=True) as opened:
+        yield opened
+
+
+def read(database: Database, workload: str = "job", workers: int | None = None) -> Recording:
+    return read_recording(database, workload, workers=workers, protocols=PAIR)
+
+
+class TestRead:
+    def test_a_searched_run_is_there_with_all_that_was_measured(self, database: Database) -> None:
+        whole = record_of(50.0, converged_accuracy=0.85, stopped_early=True)
+        Searched(database).make(whole)
+        found = read(database)
+        assert found.identity == IDENTITY
+        assert found.reference == "job.py:it"
+        assert found.runs == (
+            RecordedRun(
+                setting_percent=50.0,
+                accuracy=0.85,
+                training_seconds=75.0,
+                first_seconds=50.0,
+                worker_steps=1000,
+                evaluations=whole.evaluations,
+                phases=whole.phases,
+                switch_overhead_seconds=0.25,
+                seed=11,
+                stopped_early=True,
+                name="job-1 trial 0",
+            ),
+        )
+        assert found.runs[0].switch_worker_step == 500
+
+    def test_what_is_not_complete_is_left_out(self, database: Database) -> None:
+        search = Searched(database)
+        search.make(record_of(100.0), state="failed")
+        search.make(record_of(100.0), state="running")
+        with pytest.raises(UserError, match="no complete runs"):
+            read(database)
+        search.make(record_of(100.0))
+        assert [run.name for run in read(database).runs] == ["job-1 trial 2"]
+
+    def test_a_fork_has_the_start_of_its_parent(self, database: Database) -> None:
+        search = Searched(database)
+        base = record_of(100.0)
+        search.make(base)
+        fork = record_of(50.0, start=250)
+        search.make(fork, Fork(0, 25.0))
+        again = record_of(50.0, start=700, switch_overhead_seconds=0.0)
+        search.make(again, Fork(1, 70.0))
+        whole = record_of(50.0)
+        _, one, two = read(database).runs
+        inherited = base.evaluations[:2]
+        assert one.evaluations == (*inherited, *fork.evaluations)
+        assert two.evaluations == (*inherited, *fork.evaluations[:5], *again.evaluations)
+        for run in (one, two):
+            assert run.training_seconds == pytest.approx(75.0)
+            assert run.first_seconds == pytest.approx(50.0)
+            assert [p.seconds for p in run.phases] == pytest.approx([50.0, 25.0])
+            assert [replace(p, seconds=0.0) for p in run.phases] == [
+                replace(p, seconds=0.0) for p in whole.phases
+            ]
+            assert run.switch_overhead_seconds == 0.25  # of the second one's parent
+
+    def test_the_start_took_what_was_measured_at_the_fork(self, database: Database) -> None:
+        """The parent may have been faster before its checkpoint than after it."""
+        search = Searched(database)
+        search.make(record_of(100.0))
+        fork = record_of(50.0, start=250)
+        slower = replace(
+            fork,
+            inherited_seconds=20.0,
+            training_seconds=fork.training_seconds - 5.0,
+        )
+        search.make(slower, Fork(0, 25.0))
+        run = read(database).runs[1]
+        assert run.training_seconds == pytest.approx(70.0)
+        assert [p.seconds for p in run.phases] == pytest.approx([45.0, 25.0])
+
+    def test_a_fork_that_diverged_at_once_has_its_start_alone(self, database: Database) -> None:
+        search = Searched(database)
+        search.make(record_of(100.0))
+        ill = record_of(
+            50.0,
+            start=250,
+            diverged=True,
+            evaluations=(),
+            phases=(),
+            worker_steps=250,
+            training_seconds=25.0,
+        )
+        search.make(ill, Fork(0, 25.0))
+        run = read(database).runs[1]
+        assert run.diverged
+        assert (run.worker_steps, run.training_seconds) == (250, 25.0)
+        assert [(p.protocol, p.end_worker_step) for p in run.phases] == [("bsp", 250)]
+        assert len(run.evaluations) == 2
+
+    @pytest.mark.parametrize("state", ["failed", "running"])
+    def test_a_fork_without_its_parent_is_left_out(self, database: Database, state: str) -> None:
+        search = Searched(database)
+        search.make(record_of(100.0), state=state)
+        search.make(record_of(50.0, start=250), Fork(0, 25.0))
+        search.make(record_of(50.0, start=300), Fork(1, 30.0))
+        search.make(record_of(100.0))
+        assert [run.name for run in read(database).runs] == ["job-1 trial 3"]
+
+    def test_a_fork_from_beyond_its_parent_is_left_out(self, database: Database) -> None:
+        search = Searched(database)
+        search.make(record_of(100.0, worker_steps=200, phases=phases(200, 200)))
+        search.make(record_of(50.0, start=250), Fork(0, 25.0))
+        assert [run.name for run in read(database).runs] == ["job-1 trial 0"]
+
+    def test_an_imported_run_has_what_somebody_recorded(self, database: Database) -> None:
+        job = replace(
+            IDENTITY,
+            name="imported",
+            **dict.fromkeys(UNRECORDED),
+        )
+        measured = Measurements(
+            worker_steps=1003,
+            evaluations=(Evaluation(1003, 59.0, 0.9, 0.1),),
+            phases=(
+                PhaseRecord("bsp", 0, 200, 20.0, None, None),
+                PhaseRecord("asp", 200, 1003, 40.0, None, None),
+            ),
+            final_accuracy=0.9,
+            converged=True,
+            stopped_early=False,
+            training_seconds=60.0,
+            switch_overhead_seconds=100.0,
+            started_at=NOW,
+            ended_at=NOW,
+        )
+        RunImporter(database).add(
+            [
+                ImportedRun("a log", job, 25.0, 20.0, 1, False, measured),
+                ImportedRun("by hearsay", job, 12.5, 12.5, 1, True, None),
+                ImportedRun("counts for none", job, None, 37.0, 1, False, measured),
+            ]
+        )
+        found = read(database, "imported")
+        assert found.identity == job
+        assert found.reference == "imported"
+        log, hearsay = found.runs
+        assert log == RecordedRun(
+            25.0,
+            0.9,
+            60.0,
+            first_seconds=20.0,
+            worker_steps=1003,
+            evaluations=measured.evaluations,
+            phases=measured.phases,
+            switch_overhead_seconds=100.0,
+            converged_evaluations=1,
+            name="a log",
+        )
+        assert hearsay == RecordedRun(12.5, 0.0, 0.0, diverged=True, name="by hearsay")
+
+    @pytest.mark.parametrize(
+        "conditions",
+        [
+            RunConditions("greedy"),
+            RunConditions("elastic"),
+            RunConditions("none", "restart"),
+            RunConditions("none", "hot", ("a",)),
+        ],
+    )
+    def test_disturbed_runs_are_left_out(
+        self, database: Database, conditions: RunConditions
+    ) -> None:
+        whole = record_of(100.0)
+        disturbed = replace(whole, spec=replace(whole.spec, conditions=conditions))
+        searched = Searched(database)
+        parent = searched.make(disturbed)
+        searched.make(record_of(50.0, start=500), Fork(parent, 50.0))
+        with pytest.raises(UserError, match=r"no complete runs of .*, those with --online or"):
+            read(database)
+        searched.make(whole)
+        assert [run.name for run in read(database).runs] == ["job-1 trial 2"]
+
+    def test_replays_are_no_recordings(self, database: Database) -> None:
+        Searched(database, trainer="replay").make(record_of(100.0))
+        with pytest.raises(UserError, match="no complete runs"):
+            read(database)
+        Searched(database, "job-2").make(record_of(100.0))
+        assert [run.name for run in read(database).runs] == ["job-2 trial 0"]
+
+
+class TestWhichWorkload:
+    def test_an_unknown_one_is_one_line(self, database: Database) -> None:
+        with pytest.raises(UserError) as caught:
+            read(database, "other")
+        message = str(caught.value)
+        assert message.startswith("no complete runs of 'other' with bsp,asp in ")
+        assert "`syncswitch-search import` adds them" in message
+        assert "\n" not in message
+
+    def test_one_of_several_has_to_be_chosen(self, database: Database) -> None:
+        Searched(database).make(record_of(100.0))
+        Searched(database, "job-2", workers=8).make(record_of(50.0))
+        Searched(database, "job-3", first_protocol="asp", second_protocol="bsp").make(
+            record_of(25.0)
+        )
+        with pytest.raises(UserError) as caught:
+            read(database)
+        assert "'job' names 2 workloads: " in str(caught.value)
+        assert "(4 workers)" in str(caught.value)
+        assert "(8 workers)" in str(caught.value)
+        assert read(database, workers=8).settings == (50.0,)
+        assert read(database, IDENTITY.fingerprint[:12]).settings == (100.0,)
+        assert read(database, "somewhere/job.py:it", workers=4).identity == IDENTITY
+        swapped = read_recording(database, "job", workers=None, protocols=("asp", "bsp"))
+        assert swapped.settings == (25.0,)
+        with pytest.raises(UserError, match="no complete runs"):
+            read(database, workers=16)

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+
+from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.run.running_counts import StalenessCount
+from syncswitch.trainers.trainer import Verdict
+from tests.trainers.job.test_schedule import trial
+from tests.trainers.jobs import RecordingObserver
+
+
+@dataclass
+class Checkpoint:
+    """What of a checkpoint a log looks at."""
+
+    worker_step: int
+    first_protocol_worker_steps: int
+    elapsed_seconds: float
+    history: str
+
+
+def spec_of() -> TrialSpec:
+    return trial(1000, 4, 50, ())
+
+
+def log_of(observer: RecordingObserver | None = None) -> RunLog:
+    return RunLog(spec_of(), observer or RecordingObserver(), lambda accuracy: accuracy < 0.2)
+
+
+def play(log: RunLog, done: int, seconds: float) -> None:
+    """Trains a segment, or a part of it."""
+    segment = log.next_segment(is_detour=log.is_detour)
+    assert segment is not None
+    log.add_phase(segment, done, seconds, StalenessCount())
+
+
+def test_segments_follow_each_other_to_the_end() -> None:
+    log = log_of()
+    assert log.is_before_switch
+    play(log, 500, 5.0)
+    assert not log.is_before_switch
+    play(log, 1000, 8.0)
+    assert log.next_segment() is None
+    result = log.result()
+    assert [(phase.protocol, phase.seconds) for phase in result.phases] == [
+        ("bsp", 5.0),
+        ("asp", 3.0),
+    ]
+    assert (result.worker_steps, result.training_seconds) == (1000, 8.0)
+
+
+def test_a_detour_counts_towards_the_job_and_not_towards_the_first_share() -> None:
+    log = log_of()
+    play(log, 100, 1.0)
+    log.is_detour = True
+    play(log, 400, 2.0)
+    assert (log.done, log.first_protocol_done) == (400, 100)
+    log.is_detour = False
+    segment = log.next_segment()
+    assert segment is not None
+    assert (segment.protocol, segment.end_worker_step) == ("bsp", 800)
+    play(log, 800, 6.0)
+    assert not log.is_before_switch
+    assert [phase.protocol for phase in log.result().phases] == ["bsp", "asp", "bsp"]
+
+
+def second_since(log: RunLog) -> int | None:
+    segment = log.next_segment(is_detour=log.is_detour)
+    assert segment is not None
+    return log.second_since(segment)
+
+
+def test_the_second_protocol_begins_with_each_detour_and_with_the_switch() -> None:
+    log = log_of()
+    assert second_since(log) is None
+    play(log, 100, 1.0)
+    assert second_since(log) is None
+    log.is_detour = True
+    assert second_since(log) == 100
+    play(log, 300, 2.0)
+    assert second_since(log) == 100
+    play(log, 400, 3.0)
+    log.is_detour = False
+    assert second_since(log) is None
+    play(log, 800, 6.0)
+    assert second_since(log) == 800
+    play(log, 900, 7.0)
+    assert second_since(log) == 800
+    other = log_of()
+    other.go_back(Checkpoint(900, 500, 7.0, log.history()))
+    assert second_since(other) == 800
+
+
+@pytest.mark.parametrize(
+    ("switch_percent", "first_done", "expected"), [(100, 600, None), (50, 500, 500), (0, 0, 0)]
+)
+def test_a_fork_knows_when_the_second_protocol_began(
+    switch_percent: float, first_done: int, expected: int | None
+) -> None:
+    spec = replace(spec_of(), switch_percent=switch_percent)
+    log = RunLog(spec, RecordingObserver(), lambda accuracy: False)
+    log.fork(Checkpoint(600, first_done, 3.0, "of another run"))
+    assert second_since(log) == expected
+    play(log, 700, 4.0)
+    assert second_since(log) == expected
+
+
+def test_a_detour_may_last_to_the_end_of_the_job() -> None:
+    log = log_of()
+    play(log, 100, 1.0)
+    log.is_detour = True
+    play(log, 1000, 4.0)
+    log.is_detour = False
+    assert log.next_segment() is None
+
+
+def test_gone_back_it_is_where_it_was_but_remembers_what_happened() -> None:
+    observer = RecordingObserver()
+    log = log_of(observer)
+    play(log, 300, 3.0)
+    log.add_evaluation(Evaluation(300, 3.0, 0.5, math.nan))
+    log.add_event(RunEvent("lost", 300, 3.0, "worker 1: no answer", 1))
+    checkpoint = Checkpoint(300, 300, 3.0, log.history())
+    play(log, 500, 5.0)
+    log.add_evaluation(Evaluation(500, 5.0, 0.7, 0.1))
+    log.add_event(RunEvent("returned", 400, 4.0, "worker 1 takes part again", 1, 1.0))
+    log.go_back(checkpoint)
+    result = log.result()
+    assert (log.done, log.first_protocol_done, log.elapsed_seconds) == (300, 300, 3.0)
+    assert log.inherited_seconds == 0.0
+    assert [one.worker_step for one in result.evaluations] == [300]
+    assert math.isnan(result.evaluations[0].training_loss)
+    assert [event.kind for event in result.events] == ["lost", "returned"]
+    # Made again, a test is recorded again, and nobody is told twice.
+    log.add_evaluation(Evaluation(500, 9.0, 0.7, 0.1))
+    assert [one.worker_step for one in log.result().evaluations] == [300, 500]
+    assert [one.worker_step for one in observer.evaluations] == [300, 500]
+
+
+def test_another_process_goes_on_with_the_same_history() -> None:
+    log = log_of()
+    play(log, 300, 3.0)
+    log.add_event(RunEvent("lost", 300, 3.0, "worker 1: no answer", 1))
+    other = log_of()
+    other.go_back(Checkpoint(300, 300, 3.0, log.history()))
+    assert other.result() == log.result()
+
+
+def test_a_fork_inherits_the_time_and_nothing_else() -> None:
+    log = log_of()
+    log.fork(Checkpoint(300, 300, 3.0, "of another run"))
+    assert (log.done, log.inherited_seconds) == (300, 3.0)
+    assert log.result().phases == ()
+
+
+def test_started_over_nothing_is_done() -> None:
+    log = log_of()
+    play(log, 300, 3.0)
+    log.add_evaluation(Evaluation(300, 3.0, 0.5, 0.1))
+    log.start_over()
+    assert (log.done, log.elapsed_seconds, log.result().evaluations) == (0, 0.0, ())
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict", "diverged", "stopped"),
+    [
+        (0.5, Verdict.CONTINUE, False, False),
+        (0.5, Verdict.STOP, False, True),
+        (math.nan, Verdict.CONTINUE, True, False),
+    ],
+)
+def test_a_test_may_end_the_run(
+    accuracy: float, verdict: Verdict, diverged: bool, stopped: bool
+) -> None:
+    log = log_of(RecordingObserver(lambda evaluation: verdict))
+    log.add_evaluation(Evaluation(100, 1.0, accuracy, 0.1))
+    assert log.is_stopping is (diverged or stopped)
+    assert (log.diverged, log.result().stopped_early) == (diverged, stopped)
+
+
+def test_the_switch_of_the_policy_is_an_event_and_has_a_price() -> None:
+    observer = RecordingObserver()
+    log = log_of(observer)
+    play(log, 500, 5.0)
+    log.add_switch("asp", 0.25, 5.25)
+    (event,) = observer.events
+    assert (event.kind, event.worker_step, event.seconds) == ("switched", 500, 0.25)
+    assert log.result().switch_overhead_seconds == 0.25

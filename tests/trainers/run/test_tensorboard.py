@@ -1,0 +1,272 @@
+"""Logs for TensorBoard, read back with its own reader."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    RunConditions,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+    WorkloadIdentity,
+)
+from syncswitch.trainers.command.trainer import CommandTrainer
+from syncswitch.trainers.run.tensorboard import (
+    TensorBoardTrainer,
+    check_tensorboard,
+    logged,
+    run_folder_name,
+)
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from tests.trainers.command.programs import says, trial
+
+IDENTITY = WorkloadIdentity(
+    name="scripted",
+    model="m",
+    data_set="d",
+    loss="l",
+    optimizer="{}",
+    total_worker_steps=400,
+    batch_size=32,
+    learning_rate=0.1,
+    momentum=0.9,
+    learning_rate_boundaries=(),
+    metric="accuracy",
+    evaluation_interval_worker_steps=100,
+    workers=4,
+    first_protocol="bsp",
+    second_protocol="asp",
+)
+SPEC = TrialSpec(IDENTITY, 12.5, seed=2_147_483_646, replicate=1)
+PHASES = (PhaseRecord("bsp", 0, 50, 1.0, 0.0, 0), PhaseRecord("asp", 50, 400, 3.5, 1.5, 4))
+
+
+def measured(step: int, accuracy: float = 0.5, loss: float = 1.0) -> Evaluation:
+    return Evaluation(step, step / 100, accuracy, loss)
+
+
+class ScriptedTrainer(Trainer):
+    """Tells its observer what a test wrote down, and then ends or fails."""
+
+    def __init__(self, *told: Evaluation | RunEvent, error: BaseException | None = None) -> None:
+        self._told = told
+        self._error = error
+        self.verdicts: list[Verdict] = []
+        self.is_closed = False
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        observer = observer or SilentObserver()
+        for one in self._told:
+            if isinstance(one, RunEvent):
+                observer.on_event(one)
+            else:
+                observer.on_progress(one.worker_step)
+                self.verdicts.append(observer.on_evaluation(one))
+        if self._error is not None:
+            raise self._error
+        now = datetime.now(timezone.utc)
+        evaluations = tuple(one for one in self._told if isinstance(one, Evaluation))
+        return TrialRecord(
+            spec, 400, evaluations, PHASES, 0.9, True, False, False, 4.5, 0.0, 0.01, now, now, "h"
+        )
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def read() -> Callable[[Path], Any]:
+    def of(folder: Path) -> Any:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+        found.Reload()
+        return found
+
+    return of
+
+
+def scalars(found: Any, name: str) -> list[tuple[int, float]]:
+    return [(one.step, pytest.approx(one.value)) for one in found.Scalars(name)]
+
+
+def texts(found: Any, name: str) -> list[tuple[int, str]]:
+    return [(one.step, one.tensor_proto.string_val[0].decode()) for one in found.Tensors(name)]
+
+
+def test_a_run_is_written_as_it_goes(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    events = (
+        RunEvent("switched", 50, 1.0, "from bsp to asp: so it is", seconds=0.01),
+        RunEvent("lost", 120, 1.5, "no answer", worker=2),
+        RunEvent("lost", 120, 1.5, "the parameter server"),
+        RunEvent("returned", 150, 2.0, "is back", worker=2, seconds=0.5),
+    )
+    told = (events[0], measured(100), *events[1:], measured(200, 0.7, float("nan")))
+    trainer = ScriptedTrainer(*told)
+    with logged(trainer, tmp_path, "search") as wrapped:
+        record = wrapped.train(SPEC)
+    assert record.converged_accuracy == 0.9
+    assert trainer.is_closed
+    assert trainer.verdicts == [Verdict.CONTINUE] * 2
+    (folder,) = (tmp_path / "search").iterdir()
+    assert folder.name == run_folder_name(SPEC) == "switch-12.5-run-2"
+    found = read(folder)
+    assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.7)]
+    assert scalars(found, "loss/training") == [(100, 1.0)]
+    assert scalars(found, "time/training_seconds") == [(100, 1.0), (200, 2.0)]
+    assert scalars(found, "throughput/worker_steps_per_second") == [(100, 100), (200, 100)]
+    assert scalars(found, "cluster/active_workers") == [(0, 4), (120, 3), (150, 4), (400, 4)]
+    assert scalars(found, "phase bsp/worker_steps_per_second") == [(50, 50)]
+    assert scalars(found, "phase asp/worker_steps_per_second") == [(400, 100)]
+    assert scalars(found, "phase asp/mean_staleness") == [(400, 1.5)]
+    assert scalars(found, "result/converged_accuracy") == [(400, 0.9)]
+    assert texts(found, "cluster/protocol") == [(0, "bsp"), (50, "from bsp to asp: so it is")]
+    assert texts(found, "events/lost (worker 2)") == [(120, "lost at worker-step 120: no answer")]
+    assert len(texts(found, "events/lost")) == 1
+    started, ended = record.started_at.timestamp() - 60, record.ended_at.timestamp() + 60
+    assert all(started < one.wall_time < ended for one in found.Scalars("accuracy/test"))
+
+
+def hyper_parameters(found: Any) -> dict[str, Any]:
+    from tensorboard.plugins.hparams import metadata
+
+    content = found.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
+    values = metadata.parse_session_start_info_plugin_data(content).hparams
+    return {name: getattr(value, value.WhichOneof("kind")) for name, value in values.items()}
+
+
+def test_runs_are_compared_by_their_hyper_parameters(
+    tmp_path: Path, read: Callable[[Path], Any]
+) -> None:
+    disturbed = replace(SPEC, conditions=RunConditions(online="elastic"))
+    TensorBoardTrainer(ScriptedTrainer(), tmp_path).train(disturbed)
+    found = hyper_parameters(read(tmp_path / run_folder_name(SPEC)))
+    assert found["switch_percent"] == 12.5
+    # As a text: TensorBoard would round so large a number.
+    assert (found["seed"], found["workers"], found["replicate"]) == ("2147483646", 4, 1)
+    assert (found["first_protocol"], found["second_protocol"]) == ("bsp", "asp")
+    assert found["online"] == "elastic"
+
+
+def test_a_run_that_is_made_again_begins_its_curve_again(
+    tmp_path: Path, read: Callable[[Path], Any]
+) -> None:
+    lost = ScriptedTrainer(measured(100, 0.1), measured(200, 0.2), error=RetryableError("lost"))
+    with pytest.raises(RetryableError):
+        TensorBoardTrainer(lost, tmp_path).train(SPEC)
+    TensorBoardTrainer(ScriptedTrainer(measured(100, 0.6)), tmp_path).train(SPEC)
+    folder = tmp_path / run_folder_name(SPEC)
+    assert len(list(folder.iterdir())) == 2
+    assert scalars(read(folder), "accuracy/test") == [(100, 0.6)]
+
+
+def test_a_resumed_run_goes_on_with_its_curve(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    before = (measured(100, 0.1), measured(200, 0.2), measured(300, 0.3))
+    killed = ScriptedTrainer(*before, error=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        TensorBoardTrainer(killed, tmp_path).train(SPEC)
+    resumed = RunEvent("resumed", 200, 2.0, "from a checkpoint")
+    after = ScriptedTrainer(resumed, measured(300, 0.5), measured(400, 0.6))
+    TensorBoardTrainer(after, tmp_path).train(replace(SPEC, resume=True))
+    found = read(tmp_path / run_folder_name(SPEC))
+    expected = [(100, 0.1), (200, 0.2), (300, 0.5), (400, 0.6)]
+    assert scalars(found, "accuracy/test") == expected
+    assert scalars(found, "throughput/worker_steps_per_second")[-2:] == [(300, 100), (400, 100)]
+
+
+def test_where_there_was_nothing_to_resume_it_begins(
+    tmp_path: Path, read: Callable[[Path], Any]
+) -> None:
+    trainer = ScriptedTrainer(measured(100), measured(200))
+    TensorBoardTrainer(trainer, tmp_path).train(replace(SPEC, resume=True))
+    found = read(tmp_path / run_folder_name(SPEC))
+    assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.5)]
+    assert hyper_parameters(found)["switch_percent"] == 12.5
+
+
+def test_the_throughput_of_a_fork_is_its_own(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    # It inherited 50 worker-steps that took 0.1 s.
+    own = (Evaluation(100, 0.6, 0.5, 1.0), Evaluation(200, 1.6, 0.5, 1.0))
+    fork = replace(SPEC, fork_from=Path("checkpoint"))
+    TensorBoardTrainer(ScriptedTrainer(*own), tmp_path).train(fork)
+    found = read(tmp_path / run_folder_name(SPEC))
+    assert scalars(found, "throughput/worker_steps_per_second") == [(200, 100)]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from syncswitch.trainers.run.event_file import EventFile
+file = EventFile(Path(sys.argv[1]))
+for step in range(1, 101):
+    file.scalars(step, {"accuracy/test": step / 100})
+heavy = {"tensorflow", "keras", "torch"} & set(sys.modules)
+print(heavy, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_all_that_it_wrote_and_needs_no_tensorflow(
+    tmp_path: Path, read: Callable[[Path], Any]
+) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.stdout == "set()\n"
+    assert len(scalars(read(tmp_path), "accuracy/test")) == 100
+
+
+def test_a_command_is_logged_like_everything_else(
+    tmp_path: Path, read: Callable[[Path], Any]
+) -> None:
+    job = says(tmp_path, '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.9}\n')
+    spec = trial(job)
+    with logged(CommandTrainer(job), tmp_path / "logs", "search") as trainer:
+        record = trainer.train(spec)
+    found = read(tmp_path / "logs" / "search" / run_folder_name(spec))
+    assert [(one.worker_step, one.accuracy) for one in record.evaluations] == [
+        (50, 0.5),
+        (100, 0.9),
+    ]
+    assert scalars(found, "accuracy/test") == [(50, 0.5), (100, 0.9)]
+    assert "loss/training" not in found.Tags()["scalars"]
+
+
+def test_without_a_folder_there_is_no_log(tmp_path: Path) -> None:
+    trainer = ScriptedTrainer()
+    assert logged(trainer, None, "search") is trainer
+
+
+def test_a_log_that_cannot_be_written_costs_no_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / run_folder_name(SPEC)).write_text("a file where the folder should be")
+    record = TensorBoardTrainer(ScriptedTrainer(measured(100)), tmp_path).train(SPEC)
+    assert record.worker_steps == 400
+    assert "no TensorBoard log in" in caplog.text
+
+
+def test_what_cannot_work_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_tensorboard(tmp_path / "new" / "folder")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="which cannot be made"):
+        check_tensorboard(tmp_path / "file" / "folder")
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(UserError, match=r"pip install 'syncswitch\[tensorboard\]'"):
+        check_tensorboard(tmp_path)

@@ -1,0 +1,1 @@
+"""The command `syncswitch-run`, and what both command lines share."""

@@ -1,0 +1,272 @@
+"""Puts together what trains on a TensorFlow cluster; for the command lines.
+
+TensorFlow is imported when a workload is loaded, or a server started, not before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.servers.placement import (
+    Placement,
+    check_gpus_per_worker,
+    place_on_gpus,
+    visible_gpus,
+)
+from syncswitch.trainers.cluster.servers.tf_config import (
+    TF_CONFIG,
+    TfConfig,
+    read_tf_config,
+    resolve,
+    warnings_about,
+)
+from syncswitch.trainers.job.workload import Workload, find_module, load_workload
+from syncswitch.trainers.trainer import Trainer
+
+__all__ = [
+    "DEFAULT_GRACE_SECONDS",
+    "DEFAULT_LAUNCHER",
+    "DEFAULT_TIMEOUT_SECONDS",
+    "JOINING_LAUNCHER",
+    "LAUNCHERS",
+    "LocalCluster",
+    "choose_cluster",
+    "load_local_workload",
+]
+
+DEFAULT_LAUNCHER = "in-process"
+LAUNCHERS = (DEFAULT_LAUNCHER, "processes")
+"""Those that start the cluster."""
+
+JOINING_LAUNCHER = "tf-config"
+"""Joins a cluster, every part of which is started by somebody else with the same command."""
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+DEFAULT_GRACE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """Where the servers and workers run.
+
+    Attributes:
+        launcher: One of `LAUNCHERS`, or `JOINING_LAUNCHER`.
+        gpus_per_worker: 0, 1, or a share of one; see `place_on_gpus`.
+        timeout_seconds: How long the parts of a cluster that is joined wait for each other.
+        grace_seconds: How long its servers wait for a chief that has gone.
+        config: That cluster.
+        open_network: Whether servers that are started here may listen where others can reach them.
+    """
+
+    launcher: str = DEFAULT_LAUNCHER
+    gpus_per_worker: float = 0.0
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+    config: TfConfig | None = None
+    open_network: bool = False
+
+    def take_part(self, say: Callable[[str], None]) -> bool:
+        """Does what this process has to do where it is no chief; warns about open networks.
+
+        Args:
+            say: Told what goes on.
+
+        Returns:
+            Whether it was no chief, and has done its work.
+
+        Raises:
+            UserError: It is a server, and somebody else listens at its port.
+            RetryableError: It is a server, and no chief came.
+        """
+        config = self.config
+        if config is None:
+            return False
+        if config.job == "evaluator":
+            say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")
+            return True
+        for line in warnings_about(config, resolve):
+            say(f"warning: {line}")
+        if config.job == "chief":
+            return False
+        from syncswitch.trainers.cluster.servers.tf_config_server import serve_until_chief_is_gone
+
+        serve_until_chief_is_gone(
+            config, self.timeout_seconds, self.grace_seconds, say, self.gpus_per_worker
+        )
+        return True
+
+    def workers(self, given: int | None) -> int | None:
+        """N as the user or the cluster has it; None where neither says.
+
+        Raises:
+            UserError: They differ.
+        """
+        if self.config is None:
+            return given
+        if given not in (None, self.config.workers):
+            raise UserError(
+                f"--workers is {given}, and {TF_CONFIG} has {self.config.workers} of them: leave"
+                " out --workers"
+            )
+        return self.config.workers
+
+    def placement(self, workers: int) -> Placement:
+        """Which GPUs of this machine the workers use.
+
+        Raises:
+            UserError: There are not enough.
+        """
+        gpus: tuple[str, ...] = ()
+        if self.gpus_per_worker:
+            from syncswitch.trainers.model.tensorflow_api import tf
+
+            gpus = visible_gpus(os.environ, len(tf.config.list_physical_devices("GPU")))
+        return place_on_gpus(workers, gpus, self.gpus_per_worker)
+
+    def check_room(self, workers: int) -> None:
+        """Finds out early whether it can be opened.
+
+        Raises:
+            UserError: There are not enough GPUs, others could reach the servers, or this process is
+                no chief.
+        """
+        if self.config is None:
+            self.placement(workers)
+            self._check_network()
+        elif self.config.job != "chief":
+            raise UserError(
+                f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains;"
+                " start syncswitch-run here, which serves it"
+            )
+
+    def _check_network(self) -> None:
+        if self.launcher == DEFAULT_LAUNCHER or self.open_network:
+            return
+        from syncswitch.trainers.cluster.servers.network import (
+            NO_PRIVATE_NETWORK,
+            allows_private_network,
+        )
+
+        if not allows_private_network():
+            raise UserError(NO_PRIVATE_NETWORK)
+
+    def prepare(self, name: str, workers: int) -> None:
+        """Prepares this process for a workload that is an object, not a reference.
+
+        Args:
+            name: Of the workload.
+            workers: n.
+
+        Raises:
+            UserError: The workload would have to be loaded by another process.
+        """
+        if self.launcher != DEFAULT_LAUNCHER:
+            raise UserError(
+                f"workload {name!r} is an object of this process, and launcher"
+                f" {self.launcher} loads it in another one; name it instead, such as"
+                " my_workload.py:workload"
+            )
+        _reserve_devices(workers)
+
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        """Starts the cluster, or joins it.
+
+        Args:
+            workload: What `reference` names.
+            reference: For a chief that loads the workload in a process of its own.
+            workers: n.
+
+        Raises:
+            UserError: There are not enough GPUs.
+            RetryableError: A server that is to be joined is not there.
+        """
+        if self.launcher == DEFAULT_LAUNCHER:
+            from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+
+            return ClusterTrainer(workload, workers)
+        if self.config is None:
+            from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+
+            placement = self.placement(workers)
+            return IsolatedTrainer(reference, workers, placement, open_network=self.open_network)
+        from syncswitch.trainers.cluster.servers.tf_config_trainer import JoinedTrainer
+
+        return JoinedTrainer(reference, self.config, self.timeout_seconds, self.gpus_per_worker)
+
+
+def choose_cluster(
+    launcher: str | None,
+    gpus_per_worker: float,
+    timeout_seconds: float | None,
+    grace_seconds: float | None,
+    environment: Mapping[str, str],
+    *,
+    open_network: bool = False,
+) -> LocalCluster:
+    """What the options of a command line mean.
+
+    Args:
+        launcher: None for the cluster in TF_CONFIG where that is set, else threads.
+        gpus_per_worker: See `LocalCluster`.
+        timeout_seconds: None for the default.
+        grace_seconds: Likewise.
+        environment: With TF_CONFIG, or without.
+        open_network: See `LocalCluster`.
+
+    Raises:
+        UserError: They do not go together, or TF_CONFIG cannot be used.
+    """
+    check_gpus_per_worker(gpus_per_worker)
+    if launcher is None:
+        launcher = JOINING_LAUNCHER if environment.get(TF_CONFIG) else DEFAULT_LAUNCHER
+    if gpus_per_worker and launcher == DEFAULT_LAUNCHER:
+        raise UserError(
+            f"--gpus-per-worker {gpus_per_worker:g} needs a process for each worker, and"
+            f" --launcher {launcher} has threads, which train on CPUs; add --launcher processes"
+        )
+    if open_network and launcher != "processes":
+        raise UserError(
+            f"--open-network is for --launcher processes, and this is --launcher {launcher}: leave"
+            " it out"
+        )
+    if launcher == JOINING_LAUNCHER:
+        return LocalCluster(
+            launcher,
+            gpus_per_worker,
+            DEFAULT_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+            DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds,
+            read_tf_config(environment),
+        )
+    for option, value in (
+        ("--cluster-timeout", timeout_seconds),
+        ("--server-grace", grace_seconds),
+    ):
+        if value is not None:
+            raise UserError(
+                f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
+                f" {launcher}: leave it out"
+            )
+    return LocalCluster(launcher, gpus_per_worker, open_network=open_network)
+
+
+def load_local_workload(reference: str, workers: int) -> Workload:
+    """Loads a workload into a process that can run `workers` workers.
+
+    Raises:
+        UserError: There is no such workload, or the number of workers is below 1.
+    """
+    if workers < 1:
+        raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
+    find_module(reference)
+    # Before the user's module, which may build tensors as it is imported.
+    _reserve_devices(workers)
+    return load_workload(reference)
+
+
+def _reserve_devices(workers: int) -> None:
+    from syncswitch.trainers.cluster.servers.launchers import reserve_logical_devices
+
+    reserve_logical_devices(workers)

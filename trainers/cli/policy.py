@@ -1,0 +1,158 @@
+"""Which policy `syncswitch-run` trains with: of a file or of the database, for this very job."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.errors import PolicyError
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.protocols import check_protocols
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
+    from syncswitch.trainers.job.workload import Workload
+
+__all__ = ["chosen_job", "fitting_policy", "is_policy_file", "real_policies"]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A policy, and its workload: None in a file of version 1, when all clusters were real."""
+
+    policy: TimingPolicy
+    workload: RegisteredWorkload | None
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.workload is not None and self.workload.identity.simulated_cluster is not None
+
+    @property
+    def cluster(self) -> str:
+        return (self.policy if self.workload is None else self.workload.identity).cluster
+
+
+def is_policy_file(choice: str) -> bool:
+    """Whether a policy is named by its file, which need not be there, or by what a database has."""
+    return choice.endswith(".json") or Path(choice).is_file()
+
+
+def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> WorkloadIdentity:
+    """The job of a run whose switch the user chose.
+
+    Raises:
+        UserError: No cluster of this size can run these protocols, or the job is too short for it.
+    """
+    check_protocols(pair, workers)
+    identity = workload.identity(workers, *pair)
+    check_length(identity)
+    return identity
+
+
+def real_policies(
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+) -> list[TimingPolicy]:
+    """Policies of real clusters that may be meant, newest first; at least one.
+
+    Args:
+        reference: The workload, as the user named it.
+        choice: A policy file, or a version or alias in the database.
+        workers: Only for clusters of this size.
+        pair: Only for these protocols, before and after the switch.
+        storage_url: The database.
+
+    Raises:
+        UserError: There is none, or those there are were found on simulated clusters.
+    """
+    from syncswitch.trainers.job.workload import find_module, normal_reference
+
+    find_module(reference)
+    is_file = is_policy_file(choice)
+    if is_file:
+        from syncswitch.storage.policies.file import read_policy_file
+
+        content = read_policy_file(choice)
+        found = [_Found(content.policy, content.workload)]
+    else:
+        found = _stored(normal_reference(reference), choice, storage_url)
+    fitting = [
+        one
+        for one in found
+        if workers in (None, one.policy.workers)
+        and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
+    ]
+    real = [one.policy for one in fitting if not one.is_simulated]
+    options = f" --workers {workers}" if workers else ""
+    options += f" --protocols {','.join(pair)}" if pair else ""
+    if fitting and not real:
+        jobs = "; ".join(f"{one.policy.workload!r} on {one.cluster}" for one in fitting)
+        # Of several the newest; its name alone may mean any of them.
+        which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
+        raise PolicyError(
+            f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
+            f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
+            f" {shlex.join([which, reference])}{options}; or search for the real job with:"
+            f" syncswitch-search run {reference}{options}"
+        )
+    if not real:
+        have = "; ".join(one.cluster for one in found)
+        raise PolicyError(
+            f"no policy {choice!r} of workload {reference!r}"
+            + (f" for{options}" if options else "")
+            + (f" (there is one for {have})" if have else "")
+            + f"; find one with: syncswitch-search run {reference}{options}"
+        )
+    return real
+
+
+def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        return [
+            _Found(policy, registry.workload(policy.fingerprint))
+            for policy in registry.choose(name, choice)
+        ]
+
+
+def fitting_policy(
+    candidates: list[TimingPolicy],
+    workload: Workload,
+    reference: str,
+    choice: str,
+    storage_url: str,
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """The first policy that was found for exactly this job, which is the second value.
+
+    Args:
+        candidates: At least one.
+        workload: What `reference` names.
+        reference: The workload, as the user named it.
+        choice: What the user called the policy.
+        storage_url: The database, for a hint.
+
+    Raises:
+        PolicyError: There is none.
+    """
+    for policy in candidates:
+        identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
+        if identity.fingerprint == policy.fingerprint:
+            return policy, identity
+    from syncswitch.storage.policies.nearest import nearest_hint
+
+    policy = candidates[0]
+    raise PolicyError(
+        f"policy {choice!r} is for workload {policy.workload!r} as it was with "
+        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
+        f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
+        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference} "
+        f"--workers {policy.workers}{nearest_hint(storage_url, identity)}"
+    )

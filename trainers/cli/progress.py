@@ -1,0 +1,51 @@
+"""What `syncswitch-run` shows while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from syncswitch.trainers.cli import console
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import Evaluation, RunEvent, WorkloadIdentity
+    from syncswitch.trainers.trainer import Observer, Verdict
+
+__all__ = ["watching"]
+
+
+@contextmanager
+def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
+    """An observer that shows the progress on a terminal, and elsewhere only what is remarkable."""
+    from syncswitch.trainers.run.event_text import event_line, is_remarkable
+    from syncswitch.trainers.trainer import SilentObserver, Verdict
+
+    if not console.stderr_is_terminal():
+
+        class Lines(SilentObserver):
+            def on_event(self, event: RunEvent) -> None:
+                if is_remarkable(event):
+                    console.echo(event_line(event), err=True)
+
+        yield Lines()
+        return
+    with console.progress_bars(console.stderr_console()) as bars:
+        task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
+
+        class Bar:
+            def on_progress(self, worker_step: int) -> None:
+                bars.update(task, completed=worker_step)
+
+            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+                bars.update(
+                    task,
+                    description=f"training {identity.name}, accuracy {evaluation.accuracy:.4f}",
+                )
+                return Verdict.CONTINUE
+
+            def on_event(self, event: RunEvent) -> None:
+                if is_remarkable(event):
+                    bars.console.print(event_line(event), markup=False)
+
+        yield Bar()

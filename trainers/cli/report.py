@@ -1,0 +1,232 @@
+"""What `syncswitch-run` says of a run at its end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.storage.records import RunConditions
+from syncswitch.trainers.cli import console
+from syncswitch.trainers.run.event_text import is_remarkable
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import TimingPolicy, TrialRecord
+
+__all__ = ["RunReport", "make_report", "print_report", "report_as_json"]
+
+_LONG_PHASE_PERCENT = 10.0
+_LONG_PHASE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What the user learns of a run.
+
+    Attributes:
+        policy: The policy that was used; None where the user chose the switch.
+        record: What the run measured.
+        baseline_seconds: What the first protocol alone would have taken; None where unknown.
+        baseline_source: Where that figure comes from.
+        time_to_accuracy_seconds: Until the policy's target accuracy; None for never.
+        model_path: The saved model.
+    """
+
+    policy: TimingPolicy | None
+    record: TrialRecord
+    baseline_seconds: float | None
+    baseline_source: str
+    time_to_accuracy_seconds: float | None
+    model_path: Path
+
+    @property
+    def speed_up(self) -> float | None:
+        """Time of the first protocol alone over the time of this run."""
+        if self.baseline_seconds is None or self.record.training_seconds <= 0:
+            return None
+        return self.baseline_seconds / self.record.training_seconds
+
+
+def make_report(policy: TimingPolicy | None, record: TrialRecord, model_path: Path) -> RunReport:
+    """Compares a run with its policy and with the first protocol alone.
+
+    Args:
+        policy: That the run used; None where the user chose the switch.
+        record: What it measured.
+        model_path: The saved model.
+    """
+    from syncswitch.storage.metrics import time_to_accuracy_seconds
+
+    seconds, source = _baseline(policy, record)
+    reached = None
+    if policy is not None:
+        reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
+    return RunReport(policy, record, seconds, source, reached, model_path)
+
+
+def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> tuple[float | None, str]:
+    """What the first protocol alone would have taken.
+
+    Best from this very run, on this very machine; but a short first phase is mostly warming up.
+    """
+    spec, first = record.spec, record.phases[0]
+    name = spec.identity.first_protocol.upper()
+    is_there = first.protocol == spec.identity.first_protocol and first.worker_steps_per_second > 0
+    is_long = spec.switch_percent >= _LONG_PHASE_PERCENT or first.seconds >= _LONG_PHASE_SECONDS
+    known = None if policy is None else policy.baseline_seconds
+    if known is not None and not (is_there and is_long):
+        return known, f"{name} alone was in the search"
+    if is_there and (policy is not None or is_long):
+        seconds = record.spec.identity.total_worker_steps / first.worker_steps_per_second
+        return seconds, f"{name} alone at the pace of this run's {name} phase"
+    return None, "unknown"
+
+
+def report_as_json(report: RunReport) -> dict[str, Any]:
+    """For programs."""
+    from syncswitch.storage.policies.file import policy_to_dict
+
+    record, policy = report.record, report.policy
+    identity = record.spec.identity
+    return {
+        "policy": None if policy is None else policy_to_dict(policy),
+        "workload": identity.name,
+        "fingerprint": identity.fingerprint,
+        "workers": identity.workers,
+        "first_protocol": identity.first_protocol,
+        "second_protocol": identity.second_protocol,
+        "switch_percent": record.spec.switch_percent,
+        "accuracy": record.converged_accuracy,
+        "final_accuracy": record.final_accuracy,
+        "converged": record.converged,
+        "reaches_target": None if policy is None else _reaches_target(policy, record),
+        "training_seconds": record.training_seconds,
+        "baseline_seconds": report.baseline_seconds,
+        "baseline_source": report.baseline_source,
+        "speed_up": report.speed_up,
+        "time_to_accuracy_seconds": report.time_to_accuracy_seconds,
+        "switch_overhead_seconds": record.switch_overhead_seconds,
+        "worker_steps": record.worker_steps,
+        "phases": [
+            {**asdict(phase), "worker_steps_per_second": phase.worker_steps_per_second}
+            for phase in record.phases
+        ],
+        "conditions": asdict(record.spec.conditions),
+        "events": [asdict(event) for event in record.events],
+        "model": str(report.model_path),
+        "seed": record.spec.seed,
+    }
+
+
+def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
+    return record.converged_accuracy >= policy.target_accuracy - policy.threshold
+
+
+def print_report(report: RunReport) -> None:
+    """For people."""
+    policy, record = report.policy, report.record
+    console.print_table(
+        ["phase", "worker-steps", "seconds", "worker-steps/s", "staleness mean (max)"],
+        [
+            [
+                phase.protocol.upper(),
+                f"{phase.end_worker_step - phase.start_worker_step:,}",
+                f"{phase.seconds:.2f}",
+                f"{phase.worker_steps_per_second:,.0f}",
+                # Replicas have none: nobody else writes to them.
+                "-"
+                if phase.mean_staleness is None
+                else f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+            ]
+            for phase in record.phases
+        ],
+    )
+    _print_events(record)
+    console.echo()
+    console.print_text(_outcome(report))
+    sentence = f"Training took {record.training_seconds:.1f} s"
+    is_itself = policy is None and record.spec.switch_percent >= 100
+    if report.speed_up is not None and not is_itself:
+        sentence += (
+            f", {report.speed_up:.2f} times as fast as {report.baseline_source} "
+            f"({report.baseline_seconds:.1f} s); the switch took "
+            f"{record.switch_overhead_seconds * 1000:.1f} ms"
+        )
+    console.print_text(f"{sentence}.")
+    share = None if policy is None else policy.kept_share
+    if policy is not None and share is not None and not _reaches_target(policy, record):
+        console.print_text(_expected(policy, share))
+    console.echo(f"Model saved as {report.model_path}")
+
+
+def _outcome(report: RunReport) -> str:
+    policy, record = report.policy, report.record
+    identity, accuracy = record.spec.identity, f"accuracy {record.converged_accuracy:.4f}"
+    if policy is None:
+        noun = "worker" if identity.workers == 1 else "workers"
+        return (
+            f"{identity.name} with {_switch_text(record)}, as asked for, and {identity.workers}"
+            f" {noun}: {accuracy}."
+        )
+    verdict = "within" if _reaches_target(policy, record) else "NOT within"
+    return (
+        f"{policy.workload} with policy {policy.version} and {policy.workers} workers: {accuracy}, "
+        f"{verdict} {policy.threshold:g} of the target {policy.target_accuracy:.4f}; "
+        f"{_time_text(report)}."
+    )
+
+
+def _switch_text(record: TrialRecord) -> str:
+    identity, percent = record.spec.identity, record.spec.switch_percent
+    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    if percent in (0, 100):
+        return f"{first if percent else second} alone"
+    return f"the switch from {first} to {second} at {percent:g} %"
+
+
+def _expected(policy: TimingPolicy, kept_share: float) -> str:
+    """How often a run loses more than it may."""
+    own = ""
+    if policy.baseline_kept_share is not None and policy.switch_percent < 100:
+        first = policy.first_protocol.upper()
+        own = f", with {first} alone in about {100 * (1 - policy.baseline_kept_share):.0f}"
+    lost = 100 * (1 - kept_share)
+    return f"That much is lost in about {lost:.0f} of 100 runs with this policy{own}."
+
+
+def _print_events(record: TrialRecord) -> None:
+    """What was injected, what went wrong and what was decided; nothing where nothing was."""
+    conditions, usual = record.spec.conditions, RunConditions()
+    words = list(conditions.injections)
+    if conditions.switch_mechanism != usual.switch_mechanism:
+        words.insert(0, f"switch {conditions.switch_mechanism}")
+    if conditions.online != usual.online:
+        words.insert(0, f"online {conditions.online}")
+    if words:
+        console.echo()
+        console.print_text("; ".join(words))
+    if not any(map(is_remarkable, record.events)):
+        return
+    console.echo()
+    total = record.spec.identity.total_worker_steps
+    console.print_table(
+        ["event", "at", "second", "worker", "took s", "reason"],
+        [
+            [
+                event.kind,
+                f"{100 * event.worker_step / total:.1f} %",
+                f"{event.elapsed_seconds:.2f}",
+                "-" if event.worker is None else str(event.worker),
+                "-" if event.seconds is None else f"{event.seconds:.2f}",
+                event.reason,
+            ]
+            for event in record.events
+        ],
+        prose="reason",
+    )
+
+
+def _time_text(report: RunReport) -> str:
+    if report.time_to_accuracy_seconds is None:
+        return "no test reached the target itself"
+    return f"first test at the target after {report.time_to_accuracy_seconds:.1f} s"

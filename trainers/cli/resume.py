@@ -1,0 +1,101 @@
+"""The checkpoints from which an interrupted run of `syncswitch-run` goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.job.schedule import checkpoint_path
+
+__all__ = ["KEPT", "RunCheckpoints"]
+
+_SUFFIX = ".npz"
+
+KEPT = 3
+"""So many stay: a run goes on from the last one, and from those before it where it is damaged."""
+
+
+class RunCheckpoints:
+    """Of one trial in one folder, which others may use as well; nothing is written at first.
+
+    Args:
+        spec: The trial.
+        folder: Where its checkpoints go.
+        every_percent: One after each so many percent of W, and one at the end; the newest stay.
+    """
+
+    def __init__(self, spec: TrialSpec, folder: Path, every_percent: float) -> None:
+        folder = folder.absolute()
+        self._folder = folder
+        self._spec = replace(spec, checkpoint_directory=folder, kept_checkpoints=KEPT)
+        self._every_percent = float(every_percent)
+
+    @property
+    def spec(self) -> TrialSpec:
+        """The trial with its checkpoints; what an earlier run left is among them."""
+        count = int(100 / self._every_percent)
+        regular = {round(number * self._every_percent, 6) for number in range(1, count + 1)}
+        return replace(
+            self._spec, checkpoint_percents=tuple(sorted({*regular, *self._left, 100.0}))
+        )
+
+    @property
+    def final(self) -> Path:
+        """The one at the end of the job."""
+        return checkpoint_path(self._spec, 100.0, _SUFFIX)
+
+    @property
+    def how_to_go_on(self) -> str:
+        """For a run that did not come to its end."""
+        if not self._left:
+            return "no checkpoint was written yet, so the same command starts afresh"
+        return f"the same command with --resume goes on from the last checkpoint in {self._folder}"
+
+    def open(self) -> None:
+        """Makes the folder.
+
+        Raises:
+            UserError: It cannot be made, or an earlier run left checkpoints that a run that begins
+                afresh would overwrite.
+        """
+        if self._left and not self._spec.resume:
+            raise UserError(
+                f"an interrupted run left checkpoints in {self._folder}; add --resume to go on from"
+                " the last one, or remove them or choose another --checkpoints to start afresh"
+            )
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"--checkpoints: cannot make the folder {self._folder} ({error.strerror or error});"
+                " choose one that can be written"
+            ) from error
+
+    def remove(self) -> None:
+        """Removes this trial's checkpoints, which are needed no longer."""
+        # A killed run may have left one that is not whole, under a name with a dot before.
+        for pattern in (f"{self._prefix}*", f".{self._prefix}*"):
+            for path in self._folder.glob(pattern):
+                path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Removes the folder if nothing is in it."""
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
+
+    @property
+    def _prefix(self) -> str:
+        return checkpoint_path(self._spec, 0.0, "").name.removesuffix(repr(0.0))
+
+    @property
+    def _left(self) -> list[float]:
+        """Percents of the checkpoints that are there."""
+        found = []
+        for path in self._folder.glob(f"{self._prefix}*{_SUFFIX}"):
+            with contextlib.suppress(ValueError):  # somebody else's file
+                found.append(float(path.name.removeprefix(self._prefix).removesuffix(_SUFFIX)))
+        return found

@@ -1,0 +1,284 @@
+"""`syncswitch-run`: trains a workload with a timing policy that was found before.
+
+Thin on purpose: it needs no Optuna, and with a policy file no database.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.records import LARGEST_SEED
+from syncswitch.trainers.cli import console
+from syncswitch.trainers.cli.completion import complete_policy_choice, complete_workload
+from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
+from syncswitch.trainers.cli.options import (
+    CLUSTER_TIMEOUT,
+    GPUS_PER_WORKER,
+    LAUNCHER,
+    OPEN_NETWORK,
+    SERVER_GRACE,
+    USUAL_PROTOCOLS,
+    USUAL_WORKERS,
+    ConditionsChoice,
+    NumberRange,
+    conditions_options,
+    inject_option,
+    tensorboard_option,
+)
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records import (
+        TimingPolicy,
+        TrialRecord,
+        TrialSpec,
+    )
+    from syncswitch.trainers.cli.resume import RunCheckpoints
+    from syncswitch.trainers.job.workload import Workload
+
+__all__ = ["main"]
+
+
+@click.command(
+    name="syncswitch-run",
+    cls=console.ProgramCommand,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+@click.option(
+    "--policy",
+    "choice",
+    metavar="FILE|VERSION|ALIAS",
+    shell_complete=complete_policy_choice,
+    default="current",
+    show_default=True,
+    help="A policy file, or a version or alias in the database.",
+)
+@click.option(
+    "--switch-at",
+    "switch_percent",
+    metavar="PERCENT",
+    type=NumberRange(0, 100),
+    help="Switch after so many percent of the worker-steps, whatever policies there are: 100 = the"
+    " first protocol alone, 0 = the second alone.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help=f"Workers in the cluster. Default: as in the policy; with --switch-at {USUAL_WORKERS}.",
+)
+@console.protocols_option(
+    None,
+    f"{console.PROTOCOLS_HELP} Default: as in the policy; with --switch-at {USUAL_PROTOCOLS}.",
+)
+@click.option(LAUNCHER[0], **LAUNCHER[1])
+@click.option(GPUS_PER_WORKER[0], **GPUS_PER_WORKER[1])
+@click.option(OPEN_NETWORK[0], **OPEN_NETWORK[1])
+@click.option(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1])
+@click.option(SERVER_GRACE[0], **SERVER_GRACE[1])
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Seed of this run.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Where to save the model.  [default: NAME.keras]",
+)
+@inject_option
+@conditions_options
+@click.option(
+    "--checkpoints",
+    "checkpoint_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the checkpoints that --resume needs; they are removed when the run is done."
+    "  [default: NAME-checkpoints beside the model]",
+)
+@click.option(
+    "--checkpoint-every",
+    "every_percent",
+    metavar="PERCENT",
+    type=NumberRange(0.1, 100),
+    default=10.0,
+    show_default=True,
+    help="A checkpoint after each so many percent of the job; the newest three stay. Workers wait"
+    " for each other there.",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on from the last whole checkpoint of this run; begin afresh where there is none.",
+)
+@tensorboard_option
+@console.common_options
+@click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
+def main(
+    reference: str,
+    choice: str,
+    switch_percent: float | None,
+    workers: int | None,
+    protocols: str | None,
+    launcher: str | None,
+    gpus_per_worker: float,
+    open_network: bool,
+    cluster_timeout: float | None,
+    server_grace: float | None,
+    seed: int,
+    output: Path | None,
+    chosen: ConditionsChoice,
+    checkpoint_folder: Path | None,
+    every_percent: float,
+    resume: bool,
+    tensorboard_folder: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> int:
+    """Trains WORKLOAD with its timing policy, or a switch of your own, and saves the model.
+
+    WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
+
+    A run that was killed goes on with the same command and --resume.
+
+    Where TF_CONFIG describes a cluster, the same command is started for each of its parts: the
+    chief trains, the others serve it until it is gone.
+    """
+    from syncswitch.storage.records import TrialSpec
+    from syncswitch.trainers.cli.policy import chosen_job, fitting_policy, real_policies
+    from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
+    from syncswitch.trainers.cli.resume import RunCheckpoints
+    from syncswitch.trainers.model.export import check_model_path
+    from syncswitch.trainers.protocols import parse_pair
+
+    cluster = choose_cluster(
+        launcher,
+        gpus_per_worker,
+        cluster_timeout,
+        server_grace,
+        os.environ,
+        open_network=open_network,
+    )
+    if cluster.take_part(console.print_note):
+        return console.EXIT_OK
+    workers = cluster.workers(workers)
+    if output is not None:
+        check_model_path(output)
+    pair = None if protocols is None else parse_pair(protocols)
+    policy: TimingPolicy | None = None
+    if switch_percent is None:
+        candidates = real_policies(reference, choice, workers, pair, storage_url)
+        workload = load_local_workload(reference, max(one.workers for one in candidates))
+        policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
+        switch_percent = policy.switch_percent
+    else:
+        _check_no_policy()
+        size = workers or USUAL_WORKERS
+        workload = load_local_workload(reference, size)
+        identity = chosen_job(workload, size, pair or parse_pair(USUAL_PROTOCOLS))
+    output = output or Path(f"{workload.name}.keras")
+    check_model_path(output)
+    conditions = chosen.conditions(
+        identity.workers, switch_percent, identity.first_protocol, cluster.launcher
+    )
+    cluster.check_room(identity.workers)
+    spec = TrialSpec(identity, switch_percent, seed, conditions=conditions, resume=resume)
+    folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
+    checkpoints = RunCheckpoints(spec, folder, every_percent)
+    try:
+        with _open_checkpoints(checkpoints):
+            record = _train(workload, reference, cluster, checkpoints, tensorboard_folder)
+            _save(workload, reference, record, checkpoints, output)
+    except KeyboardInterrupt:
+        console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
+        return console.EXIT_INTERRUPTED
+    report = make_report(policy, record, output)
+    if as_json:
+        console.print_json(report_as_json(report))
+    else:
+        print_report(report)
+    return console.EXIT_OK
+
+
+def _check_no_policy() -> None:
+    context = click.get_current_context()
+    if context.get_parameter_source("choice") is ParameterSource.COMMANDLINE:
+        raise UserError("--switch-at and --policy both say when to switch: leave out one of them")
+
+
+@contextmanager
+def _open_checkpoints(checkpoints: RunCheckpoints) -> Iterator[None]:
+    checkpoints.open()
+    try:
+        yield
+    finally:
+        checkpoints.close()
+
+
+def _train(
+    workload: Workload,
+    reference: str,
+    cluster: LocalCluster,
+    checkpoints: RunCheckpoints,
+    tensorboard_folder: Path | None,
+) -> TrialRecord:
+    """Raises RetryableError with a word on how to go on where the infrastructure failed."""
+    from syncswitch.trainers.cli.progress import watching
+    from syncswitch.trainers.run.tensorboard import logged
+
+    identity = checkpoints.spec.identity
+    try:
+        with (
+            logged(
+                cluster.open(workload, reference, identity.workers),
+                tensorboard_folder,
+                _name_of_logs(checkpoints.spec),
+            ) as trainer,
+            watching(identity) as observer,
+        ):
+            return trainer.train(checkpoints.spec, observer)
+    except RetryableError as error:
+        raise RetryableError(f"{error}; {checkpoints.how_to_go_on}") from error
+
+
+def _name_of_logs(spec: TrialSpec) -> str:
+    """For TensorBoard, of runs of one job with one switch and one seed."""
+    identity = spec.identity
+    job = f"{identity.name}-{identity.fingerprint[:12]}"
+    return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
+
+
+def _save(
+    workload: Workload,
+    reference: str,
+    record: TrialRecord,
+    checkpoints: RunCheckpoints,
+    output: Path,
+) -> None:
+    """Saves the model, after which no checkpoint is needed. Raises FatalError without a model."""
+    from syncswitch.trainers.model.export import load_model, save_model
+
+    if record.diverged:
+        checkpoints.remove()
+        raise FatalError(
+            f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
+            "was saved; try another --seed, or a later switch, which syncswitch-search run "
+            f"{reference} finds"
+        )
+    if not checkpoints.final.exists():
+        reasons = [event.reason for event in record.events if event.kind == "unsaved"]
+        raise FatalError(
+            f"the checkpoint at the end was not written ({(reasons or ['no reason known'])[-1]}),"
+            f" so no model was saved; {checkpoints.how_to_go_on}"
+        )
+    save_model(load_model(workload, checkpoints.final), output)
+    checkpoints.remove()

@@ -1,0 +1,280 @@
+"""Hands out worker-steps to worker threads as the protocol allows, and counts what is done."""
+
+from __future__ import annotations
+
+import enum
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from syncswitch.trainers.protocols import SyncProtocol
+from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
+from syncswitch.trainers.run.running_counts import LossMean, StalenessCount
+
+__all__ = ["GO_ON", "Dispatcher", "Notice", "Review"]
+
+
+class Notice(enum.Enum):
+    """What a worker's thread finds in its inbox besides tickets."""
+
+    END = "end"
+    LOST = "lost"
+    """The others could not reach this worker: see what has become of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is to change before the next steps are handed out.
+
+    Attributes:
+        leave: They take no further part.
+        cut: The segment ends as soon as it is drained.
+    """
+
+    leave: tuple[int, ...] = ()
+    cut: bool = False
+
+
+GO_ON = Review()
+
+
+_SLICE_SECONDS = 0.1
+
+
+def _go_on(worker: int, busy_seconds: float) -> Review:
+    return GO_ON
+
+
+def _all_prepared(workers: Sequence[int]) -> Iterable[int]:
+    return ()
+
+
+@dataclass
+class Dispatcher:
+    """The worker-steps of a segment behind a lock.
+
+    Attributes:
+        workers: Numbers of the workers.
+        join: `(workers, first worker-step)`: joins the work of a group, see `Release.groups`, and
+            returns those of them that could not be reached.
+        on_done: `(worker-steps done)`: called after each update, while the lock is held.
+        review: `(worker, seconds that its step took)`: called after each step, likewise.
+        prepare: `(workers)`: brings what they need to those whose steps are next, before any of
+            these begins, and returns those that could not be reached; called likewise.
+        done: Worker-steps whose gradient has been applied.
+        inboxes: Tickets and notices for each worker.
+        lost: Workers that cannot train now.
+        resting: Workers that are not to train now.
+    """
+
+    workers: Sequence[int]
+    join: Callable[[Sequence[int], int], Iterable[int]]
+    on_done: Callable[[int], None]
+    review: Callable[[int, float], Review] = _go_on
+    prepare: Callable[[Sequence[int]], Iterable[int]] = _all_prepared
+    done: int = 0
+    inboxes: dict[int, queue.SimpleQueue[Ticket | Notice]] = field(init=False)
+    lost: set[int] = field(default_factory=set)
+    resting: set[int] = field(default_factory=set)
+    staleness: StalenessCount = field(default_factory=StalenessCount)
+    loss: LossMean = field(default_factory=LossMean)
+
+    def __post_init__(self) -> None:
+        self.inboxes = {worker: queue.SimpleQueue() for worker in self.workers}
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._steps: SegmentSteps | None = None
+        self._since: dict[int, float] = {}
+        self._stopping = False
+        self.error: BaseException | None = None
+
+    @property
+    def members(self) -> list[int]:
+        """Workers that take part, in ascending order."""
+        return [one for one in self.workers if one not in self.lost and one not in self.resting]
+
+    def begin(self, machine: Callable[[Iterable[int]], SyncProtocol], end_step: int) -> None:
+        """Starts a segment that ends with worker-step `end_step`. The cluster must be drained.
+
+        Where all workers are lost it waits for one to come back, or to be stopped.
+        """
+        with self._lock:
+            self._steps, self.staleness = None, StalenessCount()
+            while not self.members and not self._stopping:
+                # In slices, as `stop` wakes nobody.
+                self._changed.wait(_SLICE_SECONDS)
+            if not self.members:
+                return
+            self._steps = SegmentSteps(machine(self.members), self.done, end_step)
+            if self._stopping:
+                self._steps.stop()
+            self._go_on(self._steps.start())
+
+    def acknowledge(
+        self, worker: int, loss: float, staleness: int | None, busy_seconds: float = 0.0
+    ) -> None:
+        """Takes note of a finished worker-step, joins complete groups, releases workers.
+
+        Args:
+            worker: Whose.
+            loss: Of its batch.
+            staleness: Updates between its pull and its push; None where parameters are not shared.
+            busy_seconds: What the step took, waiting for others excluded.
+        """
+        with self._lock:
+            assert self._steps is not None
+            self.loss.add(loss)
+            if staleness is not None:
+                self.staleness.add(staleness)
+            self._settle(self._steps.push(worker, time.monotonic()))
+            review = self.review(worker, busy_seconds)
+            for one in review.leave:
+                self.resting.add(one)
+                self._settle(self._steps.leave(one))
+            if review.cut:
+                self._steps.cut()
+            self._since.pop(worker, None)
+            try:
+                self._go_on()
+            except BaseException:
+                # Not drained before the error is known, which is reported to `fail`.
+                self._since[worker] = time.monotonic()
+                raise
+            self._changed.notify_all()
+
+    def lose(self, worker: int, *, is_applied: bool) -> None:
+        """Takes note that `worker` cannot train: another one does its step, unless it was applied.
+
+        Args:
+            worker: Who.
+            is_applied: Its gradient arrived before it was lost.
+        """
+        with self._lock:
+            self.lost.add(worker)
+            if self._steps is not None:
+                if is_applied and worker in self._steps.out:
+                    self._settle(self._steps.push(worker, time.monotonic()))
+                self._settle(self._steps.lose(worker))
+                self._go_on()
+            self._since.pop(worker, None)
+            self._changed.notify_all()
+
+    def note_lost(self, worker: int) -> None:
+        """Takes note between segments that others could not reach `worker`."""
+        with self._lock:
+            self.lost.add(worker)
+            self.inboxes[worker].put(Notice.LOST)
+
+    def come_back(self, worker: int) -> None:
+        """Lets a lost worker take part again."""
+        with self._lock:
+            self.lost.discard(worker)
+            if self._steps is not None and not self._is_drained() and worker in self.members:
+                self._settle(self._steps.join(worker))
+                self._go_on()
+            self._changed.notify_all()
+
+    def recall(self) -> None:
+        """Lets those who rest take part again, because nobody else is left."""
+        with self._lock:
+            if self.members:
+                return
+            back, self.resting = sorted(self.resting - self.lost), set()
+            if self._steps is not None:
+                for worker in back:
+                    self._settle(self._steps.join(worker))
+                self._go_on()
+            self._changed.notify_all()
+
+    def fail(self, worker: int | None, error: BaseException) -> None:
+        """Takes note that a worker-step raised; the segment ends as soon as it is drained."""
+        with self._lock:
+            if worker is not None:
+                self._since.pop(worker, None)
+            self.error = self.error or error
+            self._stop_steps()
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Hands out no further tickets, now or in a later segment."""
+        # Without the lock, which the caller may hold.
+        self._stop_steps()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called or a worker-step raised."""
+        return self._stopping
+
+    def wait_until_drained(self, timeout_seconds: float) -> bool:
+        """Waits until the segment is over and no ticket is out, at most so long; says whether."""
+        with self._changed:
+            return self._changed.wait_for(self._is_drained, timeout_seconds)
+
+    def overdue(self, seconds: float) -> list[int]:
+        """Workers that have had their ticket for longer than that.
+
+        Without the lock, which may be held by somebody who waits for a worker that hangs.
+        """
+        now = time.monotonic()
+        return [worker for worker, since in dict(self._since).items() if now - since > seconds]
+
+    def dismiss(self) -> None:
+        """Tells the worker threads to end."""
+        for inbox in self.inboxes.values():
+            inbox.put(Notice.END)
+
+    def _is_drained(self) -> bool:
+        if self._since:
+            return False
+        return self._stopping or self._steps is None or self._steps.is_over
+
+    def _go_on(self, advance: Advance | None = None) -> None:
+        """Hands out the next steps, as soon as all that comes before them is done."""
+        assert self._steps is not None
+        advance = advance or self._steps.hand_out()
+        tickets = list(advance.tickets)
+        while advance.groups or self._lose_unprepared(tickets):
+            self._settle(advance.groups)
+            advance = self._steps.hand_out()
+            tickets += advance.tickets
+        self._hand([ticket for ticket in tickets if ticket.worker in self._steps.out])
+
+    def _lose_unprepared(self, tickets: Iterable[Ticket]) -> bool:
+        """Prepares workers for their steps; whether some of them could not be reached."""
+        assert self._steps is not None
+        workers = [ticket.worker for ticket in tickets if ticket.worker in self._steps.out]
+        lost = list(self.prepare(workers))
+        for worker in lost:
+            self._settle(self._lose_unreached(worker))
+        return bool(lost)
+
+    def _settle(self, groups: Iterable[Sequence[int]]) -> None:
+        """Joins the work of groups, and says what is done now."""
+        assert self._steps is not None
+        waiting = deque(groups)
+        while waiting:
+            for worker in self.join(waiting.popleft(), self.done):
+                waiting.extend(self._lose_unreached(worker))
+        if self._steps.done != self.done:
+            self.done = self._steps.done
+            self.on_done(self.done)
+
+    def _lose_unreached(self, worker: int) -> Groups:
+        assert self._steps is not None
+        self.lost.add(worker)
+        self.inboxes[worker].put(Notice.LOST)
+        return self._steps.lose(worker)
+
+    def _stop_steps(self) -> None:
+        self._stopping = True
+        if self._steps is not None:
+            self._steps.stop()
+
+    def _hand(self, tickets: Iterable[Ticket]) -> None:
+        now = time.monotonic()
+        for ticket in tickets:
+            self._since[ticket.worker] = now
+            self.inboxes[ticket.worker].put(ticket)

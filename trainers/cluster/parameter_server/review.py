@@ -1,0 +1,67 @@
+"""What is done about stragglers, asked from all threads of a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from syncswitch.trainers.cluster.parameter_server.coordinator import GO_ON, Review
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.stragglers.online import Decision, OnlineController
+
+__all__ = ["StragglerReview"]
+
+
+class StragglerReview:
+    """The online policy of a run behind a lock; its decisions are put into the book.
+
+    Args:
+        controller: Decides; None where nothing is to be done.
+        log: The book.
+        workers: All of them; those that a former cluster lost are there again.
+    """
+
+    def __init__(
+        self, controller: OnlineController | None, log: RunLog, workers: Iterable[int]
+    ) -> None:
+        self._controller = controller
+        self._log = log
+        self._lock = threading.Lock()
+        for worker in workers:
+            self.tell(worker, is_lost=False)
+
+    def resting(self, workers: Iterable[int]) -> set[int]:
+        """Those of these workers that are not to train now."""
+        return set() if self._controller is None else set(workers) - self._controller.active
+
+    def after_step(
+        self, worker: int, busy_seconds: float, done: int, now_seconds: float, before_switch: bool
+    ) -> Review:
+        """What is to change before the next steps; see `OnlineController.judge`."""
+        if self._controller is None:
+            return GO_ON
+        with self._lock:
+            self._controller.observe(worker, busy_seconds)
+            decision = self._controller.judge(done, now_seconds, before_switch)
+        self._note(decision)
+        if decision.protocol is not None:
+            self._log.is_detour = decision.protocol == "second"
+        return Review(decision.remove, cut=decision.protocol is not None)
+
+    def at_switch(self, done: int, now_seconds: float) -> None:
+        """Everybody trains from now on."""
+        self._log.is_detour = False
+        if self._controller is not None:
+            with self._lock:
+                decision = self._controller.at_switch(done, now_seconds)
+            self._note(decision)
+
+    def tell(self, worker: int, *, is_lost: bool) -> None:
+        """A worker is lost, or there again."""
+        if self._controller is not None:
+            with self._lock:
+                (self._controller.lost if is_lost else self._controller.returned)(worker)
+
+    def _note(self, decision: Decision) -> None:
+        for event in decision.events:
+            self._log.add_event(event)

@@ -1,0 +1,283 @@
+"""One training run on a running cluster: threads, segments, clock, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+
+from syncswitch.storage.records import Evaluation, RunEvent
+from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher, Notice, Review
+from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.parameter_server.learner import ClusterLearner
+from syncswitch.trainers.cluster.parameter_server.program import Program
+from syncswitch.trainers.cluster.parameter_server.recovery import Recovery
+from syncswitch.trainers.cluster.parameter_server.review import StragglerReview
+from syncswitch.trainers.cluster.parameter_server.trial import ClusterTrial
+from syncswitch.trainers.cluster.parameter_server.watchdog import Attendant
+from syncswitch.trainers.cluster.servers.launchers import Launcher
+from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
+from syncswitch.trainers.model.tensorflow_api import own_executor
+from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.protocols.steps import Ticket
+
+__all__ = ["TrainingRun"]
+
+_PROGRESS_SECONDS = 0.2
+# Workers that do not come back hold lost servers; their threads die with the process.
+_LEAVE_SECONDS = 30.0
+
+
+class TrainingRun:
+    """Trains from the state on the parameter server to the end of the job. Used once.
+
+    Args:
+        trial: What is trained, and where it is; kept up to date.
+        program: On the cluster, with the state that the run begins with.
+        tester: Computes the accuracy.
+        launcher: Of the cluster.
+        restarts_at_switch: Give the cluster back at the switch, to get a new one.
+
+    Raises:
+        ServerLostError: By `execute`: the parameter server is gone, and with it the state.
+    """
+
+    def __init__(
+        self,
+        trial: ClusterTrial,
+        program: Program,
+        tester: ModelTester,
+        launcher: Launcher,
+        *,
+        restarts_at_switch: bool,
+    ) -> None:
+        self._program = program
+        self._spec = trial.spec
+        self._log = log = trial.log
+        self._disturbances = trial.disturbances
+        self._clock = clock = trial.clock
+        self._restarts_at_switch = restarts_at_switch
+        workers = range(self._spec.identity.workers)
+        self._learner = learner = ClusterLearner(
+            program, trial.configuration, self._spec.seed, lambda: self._dispatcher.members
+        )
+        self._dispatcher = Dispatcher(
+            workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done
+        )
+        self._stragglers = StragglerReview(trial.controller, log, workers)
+        if trial.controller is not None:
+            self._dispatcher.review = self._review
+        self._dispatcher.resting |= self._stragglers.resting(workers)
+        self._protocol = ""
+        self._recovery = Recovery(program, launcher, self._dispatcher, self._note)
+        self._evaluator = Evaluator(tester, self._on_evaluation)
+        self._attendant = Attendant(
+            program, launcher, self._dispatcher, lambda: clock.idle_seconds, self._disturb
+        )
+        self._requested_step = log.last_evaluation_step
+
+    def execute(self) -> bool:
+        """Runs to the end, to divergence, or until the observer says stop.
+
+        Returns:
+            False where the cluster has to be restarted for the switch, before the run goes on.
+        """
+        threads = [
+            threading.Thread(
+                target=self._work, args=(worker,), name=f"worker-{worker}", daemon=True
+            )
+            for worker in self._dispatcher.workers
+        ]
+        for thread in (*threads, self._attendant):
+            thread.start()
+        try:
+            with own_executor():
+                if not self._run_segments():
+                    return False
+                self._request_evaluation(self._dispatcher.done)
+                self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
+            self._report_progress()
+        finally:
+            self._attendant.end()
+            self._log.reached = self._dispatcher.done
+            self._dispatcher.stop()
+            self._dispatcher.dismiss()
+            self._evaluator.abandon()
+            deadline = time.monotonic() + _LEAVE_SECONDS
+            for thread in (*threads, self._attendant):
+                thread.join(max(0.0, deadline - time.monotonic()))
+        return True
+
+    def _run_segments(self) -> bool:
+        """All of them; False where the cluster has to be restarted first."""
+        log = self._log
+        while (segment := log.next_segment(is_detour=log.is_detour)) is not None:
+            if self._has_to_restart(segment):
+                # These tests are of copies that the cluster holds.
+                start = time.perf_counter()
+                self._evaluator.catch_up()
+                self._clock.leave_out(time.perf_counter() - start)
+                return False
+            self._run_segment(segment)
+            if self._dispatcher.stopping:
+                break
+        if self._dispatcher.error is not None:
+            raise self._dispatcher.error
+        return True
+
+    def _has_to_restart(self, segment: Segment) -> bool:
+        """Whether this is the switch, and the cluster of the first protocol is still there."""
+        if not self._restarts_at_switch or self._log.is_before_switch:
+            return False
+        return self._log.is_switch(segment)
+
+    def _run_segment(self, segment: Segment) -> None:
+        choice = choose_protocol(segment.protocol)
+        self._protocol = segment.protocol
+        if not self._log.is_before_switch:
+            self._stragglers.at_switch(self._dispatcher.done, self._clock.now_seconds)
+            self._dispatcher.resting.clear()
+        members, second_since = self._dispatcher.members, self._log.second_since(segment)
+        for lost in self._learner.begin(choice.exchange, members, second_since):
+            self._dispatcher.note_lost(lost)
+        if self._log.is_switch(segment):
+            self._switch(segment.protocol)
+        self._clock.start()
+        self._dispatcher.begin(choice.machine, segment.end_worker_step)
+        while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
+            self._report_progress()
+        if self._dispatcher.error is not None:
+            raise self._dispatcher.error
+        self._learner.finish()
+        self._clock.stop()
+        done, staleness = self._dispatcher.done, self._dispatcher.staleness
+        self._log.add_phase(segment, done, self._clock.last_update_seconds, staleness)
+        is_whole = done == segment.end_worker_step
+        if segment.checkpoint_percents and is_whole and not self._dispatcher.stopping:
+            start = time.perf_counter()
+            self._write_checkpoint(segment.checkpoint_percents)
+            self._clock.leave_out(time.perf_counter() - start)
+
+    def _switch(self, protocol: str) -> None:
+        """Puts the time since the last update onto the clock; it is the price of the switch."""
+        seconds = max(0.0, self._clock.idle_seconds)
+        self._clock.add(seconds)
+        self._log.add_switch(protocol, seconds, self._clock.now_seconds)
+
+    def _report_progress(self) -> None:
+        self._log.progress(self._dispatcher.done)
+
+    def _work(self, worker: int) -> None:
+        """Body of one worker's thread."""
+        try:
+            while True:
+                with own_executor():
+                    if self._serve(worker):
+                        return
+                if not self._recovery.bring_back(worker):
+                    return
+                self._stragglers.tell(worker, is_lost=False)
+        except BaseException as error:
+            self._dispatcher.fail(worker, error)
+
+    def _serve(self, worker: int) -> bool:
+        """Takes a ticket, does a step, acknowledges it, and again; False once it is lost."""
+        inbox = self._dispatcher.inboxes[worker]
+        while (ticket := inbox.get()) is not Notice.END:
+            if not isinstance(ticket, Ticket):
+                self._recovery.note_lost(worker, "the others cannot reach it")
+                self._stragglers.tell(worker, is_lost=True)
+                return False
+            start = time.perf_counter()
+            try:
+                self._disturbances.maybe_lose(worker, is_done=False)
+                hold_up = self._disturbances.hold_up_of(worker)
+                loss, staleness = self._learner.step(worker, ticket.worker_step, hold_up)
+                self._disturbances.maybe_lose(worker, is_done=True)
+            except BaseException as error:
+                is_push = self._learner.exchange is Exchange.PUSH
+                if self._recovery.lose(worker, error, counts_pushes=is_push):
+                    self._stragglers.tell(worker, is_lost=True)
+                    return False
+                continue
+            if self._learner.exchange is Exchange.PUSH:
+                self._program.note_acknowledged(worker)
+            try:
+                if not math.isfinite(loss):
+                    self._diverge()
+                busy_seconds = time.perf_counter() - start
+                self._dispatcher.acknowledge(worker, loss, staleness, busy_seconds)
+            except BaseException as error:
+                self._dispatcher.fail(worker, self._recovery.named(error))
+        return True
+
+    def _diverge(self) -> None:
+        self._log.diverged = True
+        self._dispatcher.stop()
+
+    def _on_done(self, done: int) -> None:
+        """After each update."""
+        self._clock.mark_update()
+        if self._log.is_due(done):
+            self._request_evaluation(done)
+
+    def _request_evaluation(self, done: int) -> None:
+        if done == self._requested_step or self._log.diverged:
+            return
+        self._requested_step = done
+        loss = self._dispatcher.loss.take()
+        snapshot = self._learner.snapshot()
+        request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
+        self._clock.wait(self._evaluator.submit(request))
+
+    def _on_evaluation(self, evaluation: Evaluation) -> None:
+        """In the evaluator's thread."""
+        try:
+            self._log.add_evaluation(evaluation)
+        except BaseException:
+            # The evaluator raises it again at the end of the run, which is now.
+            self._dispatcher.stop()
+            raise
+        if self._log.is_stopping:
+            self._dispatcher.stop()
+
+    def _review(self, worker: int, busy_seconds: float) -> Review:
+        """After each step."""
+        review = self._stragglers.after_step(
+            worker,
+            busy_seconds,
+            self._dispatcher.done,
+            self._clock.now_seconds,
+            self._is_before_switch,
+        )
+        for one in review.leave:
+            self._learner.leave(one)
+        return review
+
+    @property
+    def _is_before_switch(self) -> bool:
+        """Whether the first protocol still has something of its share to do."""
+        first = self._log.first_protocol_done
+        if self._protocol == self._spec.identity.first_protocol:
+            first += self._dispatcher.done - self._log.done
+        return first < switch_worker_step(self._spec)
+
+    def _disturb(self) -> None:
+        """In the attendant's thread: what is to be disturbed by now."""
+        done, now_seconds = self._dispatcher.done, self._clock.now_seconds
+        self._disturbances.advance(done, now_seconds, self._note)
+
+    def _note(
+        self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
+    ) -> None:
+        done, now_seconds = self._dispatcher.done, self._clock.now_seconds
+        self._log.add_event(RunEvent(kind, done, now_seconds, reason, worker, seconds))
+
+    def _write_checkpoint(self, percents: Sequence[float]) -> None:
+        # What has been tested so far belongs to it.
+        self._evaluator.catch_up()
+        path = checkpoint_path(self._spec, percents[-1], ".npz")
+        program = self._program
+        program.form.save(path, percents, program.state(), self._spec, self._log)

@@ -1,0 +1,66 @@
+"""What of a trial outlives the cluster that trains it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.cluster.parameter_server.clock import TrainingClock
+from syncswitch.trainers.cluster.parameter_server.fault_injector import Disturbances
+from syncswitch.trainers.cluster.servers.launchers import Launcher
+from syncswitch.trainers.faults.active import ActiveInjections
+from syncswitch.trainers.faults.grammar import parse_injection
+from syncswitch.trainers.faults.scenario import check_injections
+from syncswitch.trainers.job.hyperparameters import Configuration
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.stragglers.online import OnlineController, controller_of
+
+__all__ = ["ClusterTrial", "cluster_trial"]
+
+
+@dataclass(frozen=True)
+class ClusterTrial:
+    """One trial on as many clusters as it takes.
+
+    Attributes:
+        spec: What was asked for.
+        log: Where it is.
+        clock: Its training time.
+        configuration: Rates and momenta.
+        disturbances: Made on purpose.
+        controller: Decides about stragglers; None for nobody.
+    """
+
+    spec: TrialSpec
+    log: RunLog
+    clock: TrainingClock
+    configuration: Configuration
+    disturbances: Disturbances
+    controller: OnlineController | None
+
+
+def cluster_trial(
+    spec: TrialSpec, log: RunLog, configuration: Configuration, launcher: Launcher
+) -> ClusterTrial:
+    """Puts it together, where its log is.
+
+    Raises:
+        UserError: Something is to be injected that this launcher cannot do.
+    """
+    found = [parse_injection(text) for text in spec.conditions.injections]
+    check_injections(found, launcher.kind)
+    active = ActiveInjections(
+        found,
+        spec.identity.total_worker_steps,
+        done=log.done,
+        now_seconds=log.elapsed_seconds,
+        resumed=spec.resume,
+    )
+    return ClusterTrial(
+        spec,
+        log,
+        TrainingClock(log.elapsed_seconds),
+        configuration,
+        Disturbances(active, launcher),
+        controller_of(spec.conditions.online, range(spec.identity.workers)),
+    )

@@ -1,0 +1,38 @@
+"""The trainer whose chief is a driver on a Ray cluster."""
+
+from __future__ import annotations
+
+from syncswitch.trainers.cluster.ray.options import RayOptions
+from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+
+__all__ = ["RayTrainer"]
+
+
+class RayTrainer(IsolatedTrainer):
+    """Trains on actors of a Ray cluster.
+
+    Args:
+        reference: The workload, as `load_workload` takes it; the chief alone loads it.
+        workers: n.
+        options: Where, and what each server is to have.
+
+    Raises:
+        UserError: Ray is not installed, there is no such cluster, it is too small, or the workload
+            cannot be loaded.
+        RetryableError: Others use the cluster, or it loses a server that starts.
+    """
+
+    # A server that is placed on another node has to find one, and to import TensorFlow there.
+    least_patience_seconds = 300.0
+
+    def __init__(self, reference: str, workers: int, options: RayOptions) -> None:
+        options.check()
+        self._options = options
+        super().__init__(reference, workers)
+
+    def program(self, socket_fd: int) -> list[str]:
+        """See `IsolatedTrainer.program`."""
+        return [
+            "syncswitch.trainers.cluster.ray.chief",
+            *(str(socket_fd), self._reference, str(self._workers), self._options.as_json()),
+        ]

@@ -1,0 +1,1 @@
+"""Where the parts of a cluster run: threads, processes, servers that a platform started."""

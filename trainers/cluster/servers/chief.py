@@ -1,0 +1,122 @@
+"""The chief's end of the socket between a chief's process and the one that wants trials."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
+from syncswitch.storage.records import Evaluation, RunEvent
+from syncswitch.trainers.cluster.servers.messages import (
+    Failed,
+    Finished,
+    Happened,
+    Message,
+    Progress,
+    Ready,
+    Tested,
+    Train,
+    VerdictIs,
+    Warned,
+)
+from syncswitch.trainers.trainer import Trainer, Verdict
+
+__all__ = ["be_chief", "end_with_input"]
+
+_PACKAGE = "syncswitch"
+_STANDARD_INPUT = 0
+
+
+def be_chief(
+    connection: Connection, make_trainer: Callable[[], Trainer], *, private_network: bool
+) -> None:
+    """Makes a trainer, says so, and trains what is asked for until the other end is gone.
+
+    Args:
+        connection: To whoever wants trials; see `messages.py`.
+        make_trainer: Starts or joins the cluster; what it raises is sent, and raised again.
+        private_network: Whether nobody else can reach the cluster, or has been warned already.
+    """
+    talker = _Talker(connection)
+    logging.getLogger(_PACKAGE).addHandler(_WarningTeller(talker))
+    try:
+        trainer = make_trainer()
+    except Exception as error:
+        talker.send(_failure(error))
+        raise
+    talker.send(Ready(private_network))
+    talker.serve(trainer)
+
+
+def end_with_input() -> None:
+    """Lets this process end when its standard input does, whatever TensorFlow is doing then.
+
+    Not by the kernel when its parent ends: a trainer may be opened in a thread that does not live
+    as long.
+    """
+    threading.Thread(target=_await_end_of_input, daemon=True).start()
+
+
+def _await_end_of_input() -> None:
+    while os.read(_STANDARD_INPUT, 1):
+        pass
+    os._exit(0)
+
+
+class _Talker:
+    """Also the observer of the trials it is asked for."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # The main thread reports progress while the evaluator's reports evaluations.
+        self._sending = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+    def serve(self, trainer: Trainer) -> None:
+        while True:
+            try:
+                request = self._connection.recv()
+            except EOFError:
+                return
+            assert isinstance(request, Train)
+            try:
+                self.send(Finished(trainer.train(request.spec, self)))
+            except SyncSwitchError as error:
+                self.send(_failure(error))
+
+    def on_progress(self, worker_step: int) -> None:
+        self.send(Progress(worker_step))
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        self.send(Tested(evaluation))
+        answer = self._connection.recv()
+        assert isinstance(answer, VerdictIs)
+        return answer.verdict
+
+    def on_event(self, event: RunEvent) -> None:
+        self.send(Happened(event))
+
+
+class _WarningTeller(logging.Handler):
+    """Passes this package's warnings on to whoever the user looks at."""
+
+    def __init__(self, talker: _Talker) -> None:
+        super().__init__(logging.WARNING)
+        self._talker = talker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # nobody is there any more
+            self._talker.send(Warned(record.getMessage()))
+
+
+def _failure(error: Exception) -> Failed:
+    if isinstance(error, SyncSwitchError):
+        return Failed(type(error).__name__, str(error))
+    return Failed(FatalError.__name__, one_line(error))

@@ -1,0 +1,233 @@
+"""What of the injections is going on at a moment of a run; pure, single-threaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from syncswitch.trainers.faults.grammar import Extent, Injection
+
+__all__ = ["SIMULATED_ABSENCE", "ActiveInjections", "Ended", "Started"]
+
+SIMULATED_ABSENCE = Extent(3.0, False)
+"""How long a killed worker of a simulated cluster is away, unless its injection says so."""
+
+_SIMULATED_MESSAGES = 3  # of a worker-step: request, parameters, gradient
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An injection begins, perhaps not for the first time."""
+
+    injection: Injection
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What has started is over; a real kill or a hang does not end by itself."""
+
+    injection: Injection
+
+
+@dataclass(slots=True)
+class _Occurrence:
+    """One time that an injection happens.
+
+    Attributes:
+        injection: Of the occurrence.
+        begins: When.
+        lasting: For how long; None where nothing ends.
+        end_done: Worker-steps at which it ends; infinite until it has begun, or if time says so.
+        end_seconds: Training time at which it ends; likewise.
+    """
+
+    injection: Injection
+    begins: Extent
+    lasting: Extent | None
+    end_done: float = math.inf
+    end_seconds: float = math.inf
+
+
+class ActiveInjections:
+    """Follows a run's progress.
+
+    A percent is reached when so many of W worker-steps are done, a time when so much training time
+    has gone by since the start of the run. Each occurrence happens once, also where a run falls
+    back to an earlier worker-step.
+
+    Args:
+        injections: Of the run.
+        total_worker_steps: W.
+        done: Worker-steps that the run begins with. What is over by then does not happen again; at
+            an even pace, where it began at a percent and lasts for a time, or the other way round.
+        now_seconds: Training time that the run begins with.
+        resumed: The run was interrupted and goes on: no injection kills its chief again, which
+            would go on for ever, and no kill or hang happens again at the very worker-step.
+        simulated: Stragglers of all kinds count in `delay_seconds` and `slowdown`, those of the
+            real cluster's threads alone otherwise; a killed worker comes back.
+
+    Attributes:
+        has_threads: Whether one of them slows a worker in its thread at any time.
+    """
+
+    def __init__(
+        self,
+        injections: Iterable[Injection],
+        total_worker_steps: int,
+        *,
+        done: int = 0,
+        now_seconds: float = 0.0,
+        resumed: bool = False,
+        simulated: bool = False,
+    ) -> None:
+        self._total = total_worker_steps
+        self._simulated = simulated
+        self._active: list[_Occurrence] = []
+        self._delays: dict[int, float] = {}
+        self._slowdowns: dict[int, float] = {}
+        injections = tuple(injections)
+        self.has_threads = any(one.by == "thread" for one in injections)
+        found = [one for each in injections for one in self._occurrences(each, resumed)]
+        self._pending = [one for one in found if not self._is_over(one, done, now_seconds, resumed)]
+        self._look_ahead()
+
+    @property
+    def next_seconds(self) -> float:
+        """Training time at which something begins or ends by itself; infinite for never."""
+        return self._next_seconds
+
+    def advance(self, done: int, now_seconds: float) -> list[Started | Ended]:
+        """What begins and ends by now, in the order of the injections; ends first.
+
+        Args:
+            done: Worker-steps done.
+            now_seconds: Training time.
+        """
+        if done < self._next_done and now_seconds < self._next_seconds:
+            return []
+        changes: list[Started | Ended] = []
+        for one in [each for each in self._active if _has_ended(each, done, now_seconds)]:
+            self._active.remove(one)
+            changes.append(Ended(one.injection))
+        due = [one for one in self._pending if self._has_come(one.begins, done, now_seconds)]
+        for one in due:
+            self._pending.remove(one)
+            changes += self._begin(one, done, now_seconds)
+        self._look_ahead()
+        self._weigh()
+        return changes
+
+    def end(self) -> list[Ended]:
+        """Ends what is going on now: the run is over."""
+        changes = [Ended(one.injection) for one in self._active]
+        self._active.clear()
+        self._look_ahead()
+        self._weigh()
+        return changes
+
+    def delay_seconds(self, worker: int) -> float:
+        """What is added now to each worker-step of a worker."""
+        return self._delays.get(worker, 0.0)
+
+    def slowdown(self, worker: int) -> float:
+        """So many times as long each worker-step of a worker takes now, before the delay."""
+        return self._slowdowns.get(worker, 1.0)
+
+    def message_delay_seconds(self, worker: int) -> float:
+        """What a proxy adds now to each message of a worker, one way."""
+        return math.fsum(
+            one.injection.delay_seconds
+            for one in self._active
+            if one.injection.by == "proxy" and one.injection.worker == worker
+        )
+
+    def cpu_percent(self, worker: int) -> float | None:
+        """Share of one CPU that a worker has now; None for no limit."""
+        shares = [
+            one.injection.cpu_percent
+            for one in self._active
+            if one.injection.cpu_percent is not None and one.injection.worker == worker
+        ]
+        return min(shares, default=None)
+
+    def _occurrences(self, injection: Injection, resumed: bool) -> list[_Occurrence]:
+        if resumed and injection.role == "chief":
+            return []
+        lasting = injection.lasting
+        if self._simulated and injection.kind == "kill" and lasting is None:
+            lasting = SIMULATED_ABSENCE
+        return [_Occurrence(injection, begins, lasting) for begins in injection.beginnings]
+
+    def _is_over(self, one: _Occurrence, done: int, now_seconds: float, resumed: bool) -> bool:
+        if (done, now_seconds) == (0, 0.0) or not self._has_come(one.begins, done, now_seconds):
+            return False
+        began_done, began_seconds = self._moment(one.begins, done, now_seconds)
+        if one.lasting is None:
+            return resumed or (began_done, began_seconds) < (done, now_seconds)
+        end_done, end_seconds = self._end(one.lasting, began_done, began_seconds)
+        return end_done <= done or end_seconds <= now_seconds
+
+    def _moment(self, extent: Extent, done: int, now_seconds: float) -> tuple[float, float]:
+        """When an extent that has come was reached, at an even pace."""
+        if extent.is_percent:
+            steps = self._steps(extent)
+            return steps, now_seconds * steps / done if done else 0.0
+        return done * extent.value / now_seconds if now_seconds else 0.0, extent.value
+
+    def _begin(self, one: _Occurrence, done: int, now_seconds: float) -> list[Started | Ended]:
+        changes: list[Started | Ended] = []
+        for earlier in [each for each in self._active if each.injection == one.injection]:
+            # Two at once of the same would count twice.
+            self._active.remove(earlier)
+            changes.append(Ended(earlier.injection))
+        changes.append(Started(one.injection))
+        if one.lasting is not None:
+            began = self._moment(one.begins, done, now_seconds)
+            one.end_done, one.end_seconds = self._end(one.lasting, *began)
+            self._active.append(one)
+        return changes
+
+    def _end(self, lasting: Extent, done: float, now_seconds: float) -> tuple[float, float]:
+        if lasting.is_percent:
+            return done + self._steps(lasting), math.inf
+        return math.inf, now_seconds + lasting.value
+
+    def _has_come(self, extent: Extent, done: int, now_seconds: float) -> bool:
+        if extent.is_percent:
+            return done >= self._steps(extent)
+        return now_seconds >= extent.value
+
+    def _steps(self, extent: Extent) -> float:
+        return extent.value * self._total / 100
+
+    def _look_ahead(self) -> None:
+        """Until when `advance` has nothing to do."""
+        begins = [one.begins for one in self._pending]
+        self._next_done = min(
+            [self._steps(each) for each in begins if each.is_percent]
+            + [one.end_done for one in self._active],
+            default=math.inf,
+        )
+        self._next_seconds = min(
+            [each.value for each in begins if not each.is_percent]
+            + [one.end_seconds for one in self._active],
+            default=math.inf,
+        )
+
+    def _weigh(self) -> None:
+        self._delays, self._slowdowns = {}, {}
+        for one in self._active:
+            injection = one.injection
+            worker = injection.worker
+            if worker is None or (injection.by != "thread" and not self._simulated):
+                continue
+            messages = _SIMULATED_MESSAGES if injection.by == "proxy" else 1
+            delay = self.delay_seconds(worker) + messages * injection.delay_seconds
+            self._delays[worker] = delay
+            slowdown = injection.slowdown * 100 / (injection.cpu_percent or 100)
+            self._slowdowns[worker] = self.slowdown(worker) * slowdown
+
+
+def _has_ended(one: _Occurrence, done: int, now_seconds: float) -> bool:
+    return done >= one.end_done or now_seconds >= one.end_seconds

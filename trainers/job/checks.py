@@ -1,0 +1,85 @@
+"""Refuses trials that a trainer cannot make; what all trainers share."""
+
+from __future__ import annotations
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import TrialSpec, WorkloadIdentity
+from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.protocols import check_protocols
+
+__all__ = ["check_job", "check_length", "check_position", "check_trial"]
+
+
+def check_length(identity: WorkloadIdentity) -> None:
+    """Refuses to search for the switch of a job in which each protocol has no round of its own.
+
+    Raises:
+        UserError: It is.
+    """
+    W, n = identity.total_worker_steps, identity.workers
+    if 2 * n > W:
+        raise UserError(
+            f"workload {identity.name!r} has {W:,} worker-steps, fewer than two rounds of {n:,} "
+            "workers; take fewer --workers, or make the job longer"
+        )
+
+
+def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
+    """Refuses a trial of another job, with unknown protocols, or with an impossible switch.
+
+    Args:
+        spec: The trial.
+        own: The job of the trainer.
+
+    Raises:
+        UserError: It is one of these.
+    """
+    identity = spec.identity
+    check_protocols((identity.first_protocol, identity.second_protocol), identity.workers)
+    check_job(spec, own)
+
+
+def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
+    """Refuses a trial of another job, or with an impossible switch.
+
+    Args:
+        spec: The trial.
+        own: The job of the trainer.
+
+    Raises:
+        UserError: It is one of these.
+    """
+    identity = spec.identity
+    if identity.fingerprint != own.fingerprint:
+        raise UserError(
+            f"trial of workload {identity.name!r} ({identity.fingerprint[:12]}) with "
+            f"{identity.workers} workers given to a trainer of {own.name!r} "
+            f"({own.fingerprint[:12]}) with {own.workers}; make a trainer for it"
+        )
+    if not 0 <= spec.switch_percent <= 100:
+        raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
+
+
+def check_position(spec: TrialSpec, worker_step: int, first_protocol_worker_steps: int) -> None:
+    """A fork may only go on with what its own trial would have done up to there.
+
+    Args:
+        spec: The fork.
+        worker_step: Where its checkpoint was written.
+        first_protocol_worker_steps: How many of these were done before the switch.
+
+    Raises:
+        UserError: The checkpoint lies beyond the end of the job, or is of another switch.
+    """
+    W, switch = spec.identity.total_worker_steps, switch_worker_step(spec)
+    if worker_step > W:
+        raise UserError(
+            f"checkpoint {spec.fork_from} is at worker-step {worker_step:,}, beyond the "
+            f"{W:,} of workload {spec.identity.name!r}; give an earlier one"
+        )
+    if first_protocol_worker_steps != min(worker_step, switch):
+        raise UserError(
+            f"checkpoint {spec.fork_from} has {first_protocol_worker_steps:,} of its "
+            f"{worker_step:,} worker-steps in the first protocol, but this trial "
+            f"switches at {switch:,}; give one from before that, or of the same switch"
+        )

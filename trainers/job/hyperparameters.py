@@ -1,0 +1,127 @@
+"""The configuration policy: learning rate and momentum of each worker-step.
+
+Sync-Switch paper, section IV-B; what is compared there is in its figures of momentum variants.
+The values are those of the runs in the authors' repository: with 8 workers `additive` has 1/8 of
+mu in the first stage after the switch and mu from the eighth on, `ramped` 1/8, 1/4, 1/2 and mu. A
+stage is an epoch, as in the paper's text, unless the workload says how long: in those runs it had
+2,000 worker-steps for `additive`, and 6,400 for `ramped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from syncswitch.storage.records import TrialSpec
+from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, schedule_boundaries
+from syncswitch.trainers.job.schedule import decay_factor
+from syncswitch.trainers.job.workload import Momentum, Workload
+
+__all__ = ["Configuration", "momentum_after_switch", "rate_function"]
+
+
+class Configuration:
+    """Hyper-parameters of one run.
+
+    Args:
+        workload: What is trained.
+        spec: The run.
+        examples: Size of the training set: an epoch is so many examples.
+        rate_at: What `rate_function` made of the workload.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        spec: TrialSpec,
+        examples: int,
+        rate_at: Callable[[int], float],
+    ) -> None:
+        self._rate_at = rate_at
+        self._workload = workload
+        self._workers = spec.identity.workers
+        epoch_worker_steps = examples / workload.batch_size
+        self._stage_worker_steps = workload.momentum_stage_worker_steps or epoch_worker_steps
+
+    def rate(self, worker_step: int, gradients: int) -> float:
+        """Learning rate of an update with the mean of `gradients` gradients of B examples each.
+
+        Linear scaling: n' * eta for n' gradients (also for a cluster that lost members), up to the
+        limit that the workload sets.
+        """
+        scaling = min(gradients, self._workload.largest_scaling or gradients)
+        return scaling * self._rate_at(worker_step)
+
+    def momentum(self, worker_step: int, second_since: int | None) -> float:
+        """Momentum of the update that contains this worker-step.
+
+        Args:
+            worker_step: Which.
+            second_since: Worker-step with which the second protocol began, if that is at work; see
+                `RunLog.second_since`.
+        """
+        mu = self._workload.momentum
+        if second_since is None:
+            return mu
+        stages = int((worker_step - second_since) / self._stage_worker_steps)
+        return momentum_after_switch(
+            self._workload.momentum_after_switch, mu, self._workers, stages
+        )
+
+
+def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:
+    """Momentum in the second protocol.
+
+    Args:
+        variant: How it follows from that of the first.
+        momentum: mu, of the first protocol.
+        workers: n.
+        stages: i, whole stages since it began.
+
+    Returns:
+        `same` mu; `zero` 0; `scaled` mu/n; `ramped` min(mu, mu * 2^i / n); `additive`
+        min(mu, mu * (i + 1) / n).
+    """
+    factors: dict[Momentum, float] = {
+        "same": 1.0,
+        "zero": 0.0,
+        "scaled": 1 / workers,
+        # 2^i of thousands of stages is no float.
+        "ramped": min(1.0, 2 ** min(stages, 64) / workers),
+        "additive": min(1.0, (stages + 1) / workers),
+    }
+    return momentum * factors[variant]
+
+
+def rate_function(workload: Workload) -> Callable[[int], float]:
+    """eta, of one worker, by worker-step; builds and keeps the workload's schedule.
+
+    Raises:
+        WorkloadError: The workload's schedule is no Keras schedule, or gives no rate.
+    """
+    schedule = build_schedule(workload)
+    if schedule is None:
+        eta, boundaries = workload.learning_rate, workload.learning_rate_boundaries
+        assert not callable(eta)
+        return lambda worker_step: float(eta) * decay_factor(boundaries, worker_step)
+    known = schedule_boundaries(schedule)
+    if known is not None:
+        first, steps = known
+        return lambda worker_step: first * decay_factor(steps, worker_step)
+    return _Cached(workload, schedule)
+
+
+class _Cached:
+    """A schedule's values, each asked for once: it is a handful of eager operations."""
+
+    def __init__(self, workload: Workload, schedule: Any) -> None:
+        self._workload = workload
+        self._schedule = schedule
+        self._known: dict[int, float] = {}
+
+    def __call__(self, worker_step: int) -> float:
+        if worker_step not in self._known:
+            rate = float(self._schedule(worker_step))
+            check_rate(self._workload, rate, worker_step)
+            self._known[worker_step] = rate
+        return self._known[worker_step]

@@ -1,0 +1,179 @@
+"""What a workload's Keras parts are, said in plain values that outlive one process.
+
+They make the fingerprint of a job.
+"""
+
+from __future__ import annotations
+
+import json
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers.job.keras_parts import (
+    build_loss,
+    build_metric,
+    build_optimizer,
+    build_schedule,
+    loss_settings,
+    schedule_boundaries,
+)
+from syncswitch.trainers.job.workload import Workload
+
+__all__ = [
+    "describe_learning_rate",
+    "describe_loss",
+    "describe_metric",
+    "describe_model",
+    "describe_optimizer",
+]
+
+# Names are counted up in a process, seeds do not matter, connections are described apart.
+_PASSING = {
+    "name",
+    "seed",
+    "layers",
+    "input_layers",
+    "output_layers",
+    "inbound_nodes",
+    "build_config",
+    "build_input_shape",
+    "registered_name",
+    "module",
+    "learning_rate",
+}
+
+
+def describe_model(model: Any) -> list[Any]:
+    """The structure of a model: each layer's class, settings and variables' shapes, in order.
+
+    A model of connected layers also says how they are connected.
+    """
+    layers = model._flatten_layers(include_self=False)
+    return [_connections(model), *(_describe_layer(layer) for layer in layers)]
+
+
+def describe_loss(workload: Workload) -> str:
+    """The loss as canonical text."""
+    if isinstance(workload.loss, str):
+        return workload.loss
+    built = build_loss(workload)
+    if not hasattr(built, "get_config"):
+        return str(getattr(built, "__name__", type(built).__name__))
+    return _canonical({"class": type(built).__name__, **_settings(loss_settings(built))})
+
+
+def describe_optimizer(workload: Workload, workers: int) -> str:
+    """The optimizer and its settings, without a learning rate in numbers, as canonical text.
+
+    What else makes its updates is told where it matters with so many workers: a schedule without
+    steps, a momentum that changes at the switch, a limit of the linear scaling. What is usual is
+    left out, so that fingerprints outlive new settings.
+    """
+    if workload.optimizer is None:
+        described: dict[str, Any] = {"class": "SGD"}
+    else:
+        described = _description(build_optimizer(workload))
+    schedule = build_schedule(workload)
+    if schedule is not None and schedule_boundaries(schedule) is None:
+        described["learning_rate_schedule"] = _description(schedule)
+    if workload.momentum_after_switch != "same":
+        described["momentum_after_switch"] = workload.momentum_after_switch
+    if workload.momentum_stage_worker_steps is not None:
+        described["momentum_stage_worker_steps"] = workload.momentum_stage_worker_steps
+    if workload.largest_scaling is not None and workers > workload.largest_scaling:
+        described["largest_scaling"] = workload.largest_scaling
+    return _canonical(described)
+
+
+def describe_learning_rate(
+    workload: Workload,
+) -> tuple[float, tuple[tuple[int, float], ...] | None]:
+    """First learning rate, and its steps; None for steps where it changes in another way."""
+    schedule = build_schedule(workload)
+    if schedule is None:
+        assert not callable(workload.learning_rate)
+        boundaries = ((int(step), float(f)) for step, f in workload.learning_rate_boundaries)
+        return float(workload.learning_rate), tuple(boundaries)
+    return schedule_boundaries(schedule) or (float(schedule(0)), None)
+
+
+def describe_metric(workload: Workload) -> str:
+    """The metric and its settings as canonical text."""
+    metric = build_metric(workload)
+    return "accuracy" if metric is None else _describe(metric)
+
+
+def _describe(built: Any) -> str:
+    return _canonical(_description(built))
+
+
+def _description(built: Any) -> dict[str, Any]:
+    return {"class": type(built).__name__, **_settings(built.get_config())}
+
+
+def _describe_layer(layer: Any) -> list[Any]:
+    try:
+        config = _settings(layer.get_config())
+    except NotImplementedError:
+        config = {}
+    function = getattr(layer, "function", None)
+    if isinstance(function, FunctionType):
+        # A Lambda layer: its own configuration holds the path of the file.
+        config = _describe_function(function)
+    variables = [[list(variable.shape), bool(variable.trainable)] for variable in layer.variables]
+    return [type(layer).__name__, config, variables, _connections(layer)]
+
+
+def _describe_function(function: FunctionType) -> list[Any]:
+    """What a function uses, without where it stands and how this Python compiles it."""
+    constants = [value for value in function.__code__.co_consts if isinstance(value, float | int)]
+    return [function.__name__, sorted(function.__code__.co_names), sorted(constants)]
+
+
+def _connections(model: Any) -> list[Any]:
+    """For each layer of a functional model, which outputs of which layers it is called with."""
+    try:
+        layers = model.get_config()["layers"]
+        numbers = {layer["config"]["name"]: number for number, layer in enumerate(layers)}
+        return [_sources(layer["inbound_nodes"], numbers) for layer in layers]
+    except (AttributeError, KeyError, NotImplementedError, TypeError):
+        return []  # one layer after the other, or code of its own
+
+
+def _sources(value: Any, numbers: dict[str, int]) -> list[Any]:
+    if isinstance(value, dict):
+        if "keras_history" in value:
+            name, node, tensor = value["keras_history"]
+            return [[numbers[name], node, tensor]]
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [source for part in value for source in _sources(part, numbers)]
+    return []
+
+
+def _settings(config: Any) -> Any:
+    """Leaves out what differs between processes, and what is off.
+
+    Later versions of Keras add settings that are off by default; with those left out a fingerprint
+    outlives an upgrade.
+    """
+    if isinstance(config, dict):
+        cleaned = {
+            str(key): _settings(value) for key, value in config.items() if key not in _PASSING
+        }
+        return {
+            key: value for key, value in cleaned.items() if value not in (None, False, {}, [], "")
+        }
+    if isinstance(config, list | tuple):
+        return [_settings(value) for value in config]
+    if isinstance(config, bool | int | float | str) or config is None:
+        return config
+    if isinstance(config, np.generic):
+        return config.item()
+    return getattr(config, "__name__", None) or type(config).__name__
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,266 @@
+"""Builds a workload's Keras parts, and refuses what is none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.workload import Workload, users_code
+
+__all__ = [
+    "build_loss",
+    "build_metric",
+    "build_model",
+    "build_optimizer",
+    "build_schedule",
+    "check_precision",
+    "check_rate",
+    "check_unscaled",
+    "loss_settings",
+    "schedule_boundaries",
+]
+
+
+_NO_SHARES = {
+    **dict.fromkeys(
+        ("ConcordanceCorrelation", "CosineSimilarity", "PearsonCorrelation", "R2Score"),
+        "it may be below 0",
+    ),
+    **dict.fromkeys(
+        ("FalseNegatives", "FalsePositives", "Sum", "TrueNegatives", "TruePositives"),
+        "it counts and may be above 1",
+    ),
+}
+"""Keras' metrics that do not lie between 0 and 1 though more of them is better."""
+
+
+def build_model(workload: Workload) -> Any:
+    """Makes the model, with fresh initial values.
+
+    Raises:
+        WorkloadError: It is no Keras model, has no variables yet or several inputs, or computes in
+            float16.
+    """
+    import keras
+
+    with users_code(workload, "model"):
+        model = workload.model()
+    if not isinstance(model, keras.Model):
+        raise WorkloadError(
+            f"workload {workload.name!r}: model() returned a {type(model).__name__}; "
+            "return a keras.Model"
+        )
+    # What calls itself built may hold layers that are not.
+    if not (model.built and model.weights):
+        raise WorkloadError(
+            f"workload {workload.name!r}: the model has no variables yet; "
+            "give it an Input, or call it once on a batch before you return it"
+        )
+    inputs = len(getattr(model, "inputs", None) or [])
+    if inputs > 1:
+        raise WorkloadError(
+            f"workload {workload.name!r}: the model has {inputs} inputs; give it one Input that"
+            " holds them side by side, and take them apart in the model"
+        )
+    check_precision(model, f"workload {workload.name!r}")
+    return model
+
+
+def check_precision(model: Any, whose: str) -> None:
+    """Refuses a model whose gradients would have to be scaled.
+
+    Args:
+        model: A Keras model.
+        whose: Begins the message.
+
+    Raises:
+        WorkloadError: A layer computes in float16.
+    """
+    for layer in model._flatten_layers():
+        if layer.compute_dtype == "float16":
+            raise WorkloadError(
+                f"{whose}: layer {layer.name!r} computes in float16 ({layer.dtype_policy.name}), "
+                "and the loss is not scaled for it, so that small gradients would become 0; "
+                "take mixed_bfloat16 or float32"
+            )
+
+
+def check_unscaled(optimizer: Any, whose: str) -> None:
+    """Refuses an optimizer that expects the gradients of a scaled loss.
+
+    Args:
+        optimizer: Of Keras.
+        whose: Begins the message.
+
+    Raises:
+        WorkloadError: It does.
+    """
+    import keras
+
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise WorkloadError(
+            f"{whose}: the optimizer is a LossScaleOptimizer, and the loss is not scaled; take the "
+            "optimizer in it"
+        )
+
+
+def build_loss(workload: Workload) -> Any:
+    """Makes the loss; its result for a batch is the mean over the examples.
+
+    Raises:
+        WorkloadError: No Keras loss has this name, or what the function makes is no loss.
+    """
+    from keras import losses
+
+    hint = "give a name such as 'mse', or a function without arguments that builds a Keras loss"
+    loss = workload.loss
+    if isinstance(loss, str):
+        try:
+            return losses.get(loss)
+        except ValueError as error:
+            raise WorkloadError(
+                f"workload {workload.name!r}: Keras has no loss {loss!r}; {hint}"
+            ) from error
+    with users_code(workload, "loss"):
+        built = loss()
+    if not callable(built):
+        raise WorkloadError(
+            f"workload {workload.name!r}: loss() returned a {type(built).__name__}; {hint}"
+        )
+    return built
+
+
+def build_optimizer(workload: Workload) -> Any:
+    """Makes the optimizer; the workload must have one.
+
+    Raises:
+        WorkloadError: It is no Keras optimizer, scales the loss, or has a learning-rate schedule of
+            its own.
+    """
+    import keras
+
+    assert workload.optimizer is not None
+    with users_code(workload, "optimizer"):
+        built = workload.optimizer()
+    if not isinstance(built, keras.optimizers.Optimizer):
+        raise WorkloadError(
+            f"workload {workload.name!r}: optimizer() returned a {type(built).__name__}; "
+            "return a Keras optimizer"
+        )
+    check_unscaled(built, f"workload {workload.name!r}")
+    if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+        raise WorkloadError(
+            f"workload {workload.name!r}: the optimizer has a "
+            f"{type(built._learning_rate).__name__}; give a plain learning rate there, and the "
+            "workload a learning_rate that is a function which builds the schedule"
+        )
+    return built
+
+
+def build_schedule(workload: Workload) -> Any:
+    """Makes the learning-rate schedule; None where the workload's rate is a number.
+
+    Raises:
+        WorkloadError: It is no Keras schedule, or gives no rate above 0 at the start.
+    """
+    if not callable(workload.learning_rate):
+        return None
+    import keras
+
+    with users_code(workload, "learning_rate"):
+        built = workload.learning_rate()
+        is_schedule = isinstance(built, keras.optimizers.schedules.LearningRateSchedule)
+        first = float(built(0)) if is_schedule else math.nan
+    if not is_schedule:
+        raise WorkloadError(
+            f"workload {workload.name!r}: learning_rate() returned a {type(built).__name__}; "
+            "return a keras.optimizers.schedules.LearningRateSchedule over worker-steps"
+        )
+    check_rate(workload, first, 0)
+    try:
+        built.get_config()
+    except NotImplementedError as error:
+        raise WorkloadError(
+            f"workload {workload.name!r}: the schedule {type(built).__name__} has no get_config(); "
+            "add it, since its settings are part of what a policy is for"
+        ) from error
+    return built
+
+
+def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
+    """Makes sure that what a schedule gives is a learning rate.
+
+    Raises:
+        WorkloadError: It is negative or no number.
+    """
+    if not (math.isfinite(rate) and rate >= 0):
+        raise WorkloadError(
+            f"workload {workload.name!r}: learning_rate() gives {rate} at worker-step "
+            f"{worker_step:,}; give 0 or more"
+        )
+
+
+def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], ...]] | None:
+    """First rate, and from which worker-step on which factor; None for a rate without steps."""
+    import keras
+
+    if type(schedule) is not keras.optimizers.schedules.PiecewiseConstantDecay:
+        return None
+    first, *later = map(float, schedule.values)
+    if first <= 0:
+        return None
+    # Keras keeps the value before a boundary at the boundary itself.
+    starts = [int(boundary) + 1 for boundary in schedule.boundaries]
+    return first, tuple(
+        (start, _plain_ratio(rate, first)) for start, rate in zip(starts, later, strict=True)
+    )
+
+
+def _plain_ratio(rate: float, first: float) -> float:
+    """The factor that people mean: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
+
+    The same job said in rates and in factors has to have the same fingerprint.
+    """
+    for digits in range(1, 17):
+        factor = float(f"{rate / first:.{digits}g}")
+        if math.isclose(factor * first, rate, rel_tol=4e-16):
+            return factor
+    return rate / first
+
+
+def build_metric(workload: Workload) -> Any:
+    """Makes the metric; None where the workload leaves the choice to its labels.
+
+    Raises:
+        WorkloadError: It is no Keras metric, or Keras knows that it is no share of which more is
+            better.
+    """
+    import keras
+
+    if workload.metric is None:
+        return None
+    with users_code(workload, "metric"):
+        metric = workload.metric()
+    if not isinstance(metric, keras.metrics.Metric):
+        raise WorkloadError(
+            f"workload {workload.name!r}: metric() returned a {type(metric).__name__}; "
+            "return a keras.metrics.Metric"
+        )
+    why = "less of it is better" if getattr(metric, "_direction", None) == "down" else None
+    # Each where it is: a metric derived from one of these may be what is asked for.
+    name = type(metric).__name__
+    if type(metric).__module__.startswith("keras."):
+        why = why or _NO_SHARES.get(name)
+    if why is not None:
+        raise WorkloadError(
+            f"workload {workload.name!r}: the metric is {name}, and {why}; give one between 0 and 1"
+            " where more is better, such as an accuracy, AUC or F1"
+        )
+    return metric
+
+
+def loss_settings(loss: Any) -> dict[str, Any]:
+    """Settings of a loss; some leave one out of their configuration, such as Huber's delta."""
+    config = loss.get_config() if hasattr(loss, "get_config") else {}
+    return {**getattr(loss, "_fn_kwargs", {}), **config}

@@ -1,0 +1,300 @@
+"""What is trained: model, data, hyper-parameters, and how to load such a description."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args
+
+from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
+from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.trainers.job.data import Data
+
+__all__ = ["Momentum", "Workload", "find_module", "load_workload", "normal_reference", "users_code"]
+
+BUILT_IN = {
+    "digits": "syncswitch.trainers.workloads.digits:workload",
+    "resnet32-cifar10": "syncswitch.trainers.workloads.resnet32_cifar10:workload",
+    "resnet50-cifar100": "syncswitch.trainers.workloads.resnet50_cifar100:workload",
+}
+
+
+Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
+"""What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training job, independent of how and on how many machines it runs.
+
+    Everything that needs TensorFlow is given as a function, so that a module with a workload can be
+    imported without it.
+
+    Attributes:
+        name: What people call it.
+        model: Builds a Keras 3 model with float32 variables and fresh initial values.
+        data: Loads the training and the test set.
+        data_set: Name of the data set; part of the fingerprint.
+        total_worker_steps: W; a worker-step is one gradient of one worker.
+        batch_size: B, examples per worker-step.
+        learning_rate: eta, of one worker; a round of n workers uses n * eta, and so do replicas
+            that are averaged. Or a function that
+            builds a Keras learning-rate schedule, whose steps are worker-steps.
+        evaluation_interval_worker_steps: Test this often; the last 5 tests make the converged
+            accuracy.
+        momentum: Of SGD, which is used where `optimizer` is not given.
+        learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
+        optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
+        loss: Name of a Keras loss, or a function that builds one.
+        metric: Builds a Keras metric between 0 and 1 where more is better; None for accuracy as it
+            fits the labels.
+        momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
+            `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n,
+            3 mu/n ... mu).
+        momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
+        largest_scaling: The rate of an update grows with its number of gradients up to this number,
+            as linear scaling has its limits; None for no limit.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    data: Callable[[], Data]
+    data_set: str
+    total_worker_steps: int
+    batch_size: int
+    learning_rate: float | Callable[[], Any]
+    evaluation_interval_worker_steps: int
+    momentum: float = 0.9
+    learning_rate_boundaries: tuple[tuple[int, float], ...] = ()
+    optimizer: Callable[[], Any] | None = None
+    loss: str | Callable[[], Any] = "sparse_categorical_crossentropy"
+    metric: Callable[[], Any] | None = None
+    momentum_after_switch: Momentum = "same"
+    momentum_stage_worker_steps: int | None = None
+    largest_scaling: int | None = None
+
+    def __post_init__(self) -> None:
+        optional = ("momentum_stage_worker_steps", "largest_scaling")
+        required = ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps")
+        for field in (*required, *optional):
+            value = getattr(self, field)
+            if value is None and field in optional:
+                continue
+            if not isinstance(value, int) or value < 1:
+                raise WorkloadError(
+                    f"workload {self.name!r}: {field} is {value!r}; give a whole number from 1 on"
+                )
+        rate = self.learning_rate
+        if not callable(rate) and not (math.isfinite(rate) and rate > 0):
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate is {rate!r}; give a number above 0, or a "
+                "function that builds a Keras schedule"
+            )
+        if callable(rate) and self.learning_rate_boundaries:
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate is a schedule, and there are "
+                "learning_rate_boundaries as well; give one of the two"
+            )
+        if self.momentum_after_switch not in get_args(Momentum):
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum_after_switch is "
+                f"{self.momentum_after_switch!r}; give one of {', '.join(get_args(Momentum))}"
+            )
+        if self.optimizer is not None and self.momentum_after_switch != "same":
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum_after_switch is for the built-in SGD, and this "
+                "workload has an optimizer; leave one of the two out"
+            )
+        has_stages = self.momentum_after_switch in ("ramped", "additive")
+        if self.momentum_stage_worker_steps is not None and not has_stages:
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum_stage_worker_steps is for ramped and additive, "
+                f"and momentum_after_switch is {self.momentum_after_switch}; leave one out"
+            )
+        if not 0 <= self.momentum < 1:
+            raise WorkloadError(
+                f"workload {self.name!r}: momentum is {self.momentum!r}; give a number in [0, 1)"
+            )
+        if not all(
+            math.isfinite(factor) and factor >= 0 for _, factor in self.learning_rate_boundaries
+        ):
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate_boundaries are "
+                f"{self.learning_rate_boundaries}; give factors of 0 or more"
+            )
+        steps = [step for step, _ in self.learning_rate_boundaries]
+        if steps != sorted(set(steps)) or any(step < 1 for step in steps):
+            raise WorkloadError(
+                f"workload {self.name!r}: learning_rate_boundaries are {steps}; "
+                "give worker-steps of 1 or more in ascending order"
+            )
+
+    def load_data(self) -> Data:
+        """Loads the training and the test set.
+
+        Raises:
+            WorkloadError: That failed, or what came is no Data.
+        """
+        with users_code(self, "data"):
+            data = self.data()
+        if not isinstance(data, Data):
+            raise WorkloadError(
+                f"workload {self.name!r}: data() returned a {type(data).__name__}; "
+                "return a syncswitch.trainers.job.data.Data"
+            )
+        return data
+
+    def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
+        """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
+        from syncswitch.trainers.job.keras_description import (
+            describe_learning_rate,
+            describe_loss,
+            describe_metric,
+            describe_model,
+            describe_optimizer,
+        )
+        from syncswitch.trainers.job.keras_parts import build_model
+
+        rate, boundaries = describe_learning_rate(self)
+        return WorkloadIdentity(
+            name=self.name,
+            model=_digest(describe_model(build_model(self))),
+            data_set=self.data_set,
+            loss=describe_loss(self),
+            optimizer=describe_optimizer(self, workers),
+            total_worker_steps=self.total_worker_steps,
+            batch_size=self.batch_size,
+            learning_rate=rate,
+            momentum=0.0 if self.optimizer else float(self.momentum),
+            learning_rate_boundaries=boundaries,
+            metric=describe_metric(self),
+            evaluation_interval_worker_steps=self.evaluation_interval_worker_steps,
+            workers=workers,
+            first_protocol=first_protocol,
+            second_protocol=second_protocol,
+        )
+
+
+@contextmanager
+def users_code(workload: Workload, part: str) -> Iterator[None]:
+    """Runs a function that the user wrote.
+
+    What it prints goes to standard error: standard output is for results.
+
+    Raises:
+        WorkloadError: It raised anything; the message names the function.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except SyncSwitchError:
+        raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise WorkloadError(
+            f"workload {workload.name!r}: {part}() failed with {one_line(error)}; "
+            f"call it alone to see where"
+        ) from error
+
+
+def normal_reference(reference: str) -> str:
+    """The reference without its folder: what a store can know a workload by. Imports nothing."""
+    place, colon, attribute = reference.rpartition(":")
+    if colon and place.endswith(".py"):
+        return f"{Path(place).name}:{attribute}"
+    return reference
+
+
+def load_workload(reference: str) -> Workload:
+    """Loads `name`, `file.py:attribute` or `package.module:attribute`.
+
+    Raises:
+        WorkloadError: It does not exist, does not import, or is no Workload.
+    """
+    place, attribute = find_module(reference)
+    try:
+        with redirect_stdout(sys.stderr):
+            module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    except (WorkloadError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise WorkloadError(
+            f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
+            f"try it alone: {_import_hint(place)}"
+        ) from error
+    names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
+    known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
+    if not hasattr(module, attribute):
+        raise WorkloadError(f"workload {reference!r}: {place} has no {attribute!r} ({known})")
+    value = getattr(module, attribute)
+    if not isinstance(value, Workload):
+        raise WorkloadError(
+            f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
+            f"not syncswitch.trainers.job.workload.Workload ({known})"
+        )
+    return value
+
+
+def find_module(reference: str) -> tuple[str, str]:
+    """Splits a reference into module (or file) and attribute, without importing anything.
+
+    Raises:
+        WorkloadError: It is neither a built-in name nor of the form `module:attribute`, or the
+            file does not exist.
+    """
+    place, colon, attribute = BUILT_IN.get(reference, reference).rpartition(":")
+    if not colon or not place or not attribute:
+        raise WorkloadError(
+            f"no workload {reference!r}: give one of {', '.join(sorted(BUILT_IN))}, "
+            "or file.py:attribute, or package.module:attribute"
+        )
+    if place.endswith(".py") and not Path(place).is_file():
+        raise WorkloadError(f"workload {reference!r}: there is no file {place}")
+    return place, attribute
+
+
+def _import_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    # The file's own folder first, as `python file.py` does, so that its neighbours import.
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = f"syncswitch_workload_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"workload file {path} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    # A console script does not have the current folder on its path; `python -m` would.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _import_hint(place: str) -> str:
+    return f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
+
+
+def _digest(description: Any) -> str:
+    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

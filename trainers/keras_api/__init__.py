@@ -1,0 +1,1 @@
+"""Training with a policy from a Keras program of the user's own."""

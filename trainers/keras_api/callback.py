@@ -1,0 +1,218 @@
+"""A timing policy for a `model.fit` of the user's own."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.records import TimingPolicy
+from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
+
+__all__ = ["PolicyCallback", "policy_of"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Counts worker-steps, switches when the policy says so, and ends the training at W.
+
+    It does itself neither BSP nor ASP nor any other protocol: how gradients are exchanged is the
+    matter of the caller's distribution, which `at_switch` changes, or which is another one in a
+    second `fit` with the same callback (`stop_at_switch`). The count goes on from one `fit` to the
+    next. Give each `fit` epochs enough.
+
+    How many worker-steps one batch of `fit` stands for, the distribution decides:
+
+    - One `fit` feeds all n workers: before the switch a batch is the global batch n*B, which is a
+      round of n worker-steps; after it a batch is the B examples of one worker, 1 worker-step. That
+      is the default for `bsp,asp`: `(n, 1)`. The batches of a running `fit` keep their size, so
+      this needs data that change it, or `stop_at_switch`.
+    - Each of n processes has a `fit` and a callback of its own, with batches of B (Horovod): while
+      one does a batch, so do the others, before and after the switch: give `(n, n)`.
+
+    The learning rate follows the configuration policy (Sync-Switch paper, section IV-B): for
+    `bsp,asp` n*eta before the switch and eta after it, where eta is the optimizer's own rate when
+    `fit` starts. Changes that others make meanwhile, such as `ReduceLROnPlateau`, are kept; what
+    sets rates from a table, such as `LearningRateScheduler`, overwrites it. At the end of `fit` the
+    scaling is taken back, so that the rate is that of one worker again.
+
+    With `steps_per_execution` the switch and the end come with the end of an execution.
+
+    Example:
+        ```
+        from syncswitch.trainers import PolicyCallback
+
+        switch = PolicyCallback("policy.json", stop_at_switch=True)
+        if not switch.is_after_switch:  # global batches, before the switch
+            model.fit(x, y, batch_size=32 * switch.workers, epochs=1000, callbacks=[switch])
+        if not switch.is_done:
+            model.fit(x, y, batch_size=32, epochs=1000, callbacks=[switch])
+        ```
+
+    Args:
+        policy: The policy, or the path of a policy file.
+        at_switch: Called with the model between the last batch of the first protocol and the first
+            one of the second, once; when the job starts after its switch, before the first batch.
+            It may compile the model anew; a new optimizer keeps the rate that it comes with.
+        workers: n; None for that of the policy.
+        worker_steps_per_batch: Before and after the switch; None for the worker-steps of a round
+            of the policy's protocols, 1 where they have no rounds.
+        scale_learning_rate: False to leave the learning rate alone.
+        learning_rate: eta; None for the optimizer's own. Needed where the optimizer comes from the
+            middle of a `fit` (a checkpoint, an interrupt), with a rate that is already scaled.
+        initial_worker_step: Worker-steps that an earlier training has done.
+        stop_at_switch: End the `fit` at the switch, for what cannot be changed inside of one.
+
+    Attributes:
+        workers: n.
+        total_worker_steps: W.
+        switch_worker_step: Where the policy switches: whole rounds, as `syncswitch-run` does it.
+        worker_step: Worker-steps done. Batches are not cut, so at the end it may be above W.
+
+    Raises:
+        PolicyError: The policy file cannot be read, or was altered.
+        UserError: A number is out of range; from `fit`: the optimizer has a learning-rate schedule,
+            or nothing is left to train.
+    """
+
+    def __init__(
+        self,
+        policy: TimingPolicy | str | Path,
+        *,
+        at_switch: Callable[[Any], None] | None = None,
+        workers: int | None = None,
+        worker_steps_per_batch: tuple[int, int] | None = None,
+        scale_learning_rate: bool = True,
+        learning_rate: float | None = None,
+        initial_worker_step: int = 0,
+        stop_at_switch: bool = False,
+    ) -> None:
+        super().__init__()
+        policy = policy_of(policy)
+        self.workers = policy.workers if workers is None else workers
+        _check_whole("workers", self.workers, 1)
+        rounds = (
+            round_worker_steps(policy.first_protocol, self.workers),
+            round_worker_steps(policy.second_protocol, self.workers),
+        )
+        self.total_worker_steps = policy.total_worker_steps
+        self.switch_worker_step = percent_to_worker_steps(
+            policy.switch_percent, policy.total_worker_steps, rounds[0]
+        )
+        _check_whole("initial_worker_step", initial_worker_step, 0)
+        self.worker_step = initial_worker_step
+        self._steps_per_batch = rounds if worker_steps_per_batch is None else worker_steps_per_batch
+        for steps in self._steps_per_batch:
+            _check_whole("worker_steps_per_batch", steps, 1)
+        if learning_rate is not None and not (math.isfinite(learning_rate) and learning_rate > 0):
+            raise UserError(f"learning_rate is {learning_rate!r}: give a number above 0")
+        self._protocols = (policy.first_protocol, policy.second_protocol)
+        self._scales = rounds if scale_learning_rate else (1, 1)
+        self._learning_rate = learning_rate
+        self._at_switch = at_switch
+        self._stop_at_switch = stop_at_switch
+        self._has_switched = False
+        self._first_batch = 0
+        self._optimizer: Any = None
+        self._scale = 1
+
+    @property
+    def is_after_switch(self) -> bool:
+        """Whether the first protocol has had its share."""
+        return self.worker_step >= self.switch_worker_step
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all W worker-steps are done; there is nothing to `fit` then."""
+        return self.worker_step >= self.total_worker_steps
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Scales the learning rate; switches where the first protocol has nothing left to do."""
+        if self.is_done:
+            # Keras would train one more batch before it looks at `stop_training`.
+            raise UserError(
+                f"all {self.total_worker_steps:,} worker-steps of the policy are done (at"
+                f" {self.worker_step:,}), so there is nothing to fit; make a new PolicyCallback to"
+                " train again"
+            )
+        if self.model.optimizer is not self._optimizer:
+            self._optimizer, self._scale = self.model.optimizer, 1
+        self._check_rate()
+        if self._learning_rate is not None:
+            self._optimizer.learning_rate.assign(self._learning_rate)
+            self._learning_rate, self._scale = None, 1
+        self._scale_rate(self._scales[self.is_after_switch])
+        if self.is_after_switch and not self._has_switched:
+            self._switch()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Takes note of the first batch of an execution."""
+        self._first_batch = batch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Counts; switches or ends the training where it is time."""
+        # Keras says the same number of the last execution of an epoch when it has fewer batches.
+        last = min(batch, (self.params.get("steps") or math.inf) - 1)
+        batches = int(last) - self._first_batch + 1
+        self.worker_step += batches * self._steps_per_batch[self._has_switched]
+        if self.is_done:
+            self.model.stop_training = True
+        elif self.is_after_switch and not self._has_switched:
+            self._switch()
+            self.model.stop_training = self.model.stop_training or self._stop_at_switch
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Gives the optimizer the rate of one worker back."""
+        self._scale_rate(1)
+
+    def _switch(self) -> None:
+        self._has_switched = True
+        self._scale_rate(self._scales[1])
+        _LOG.info(
+            "switched from %s to %s after %s of %s worker-steps",
+            *self._protocols,
+            f"{self.worker_step:,}",
+            f"{self.total_worker_steps:,}",
+        )
+        if self._at_switch is not None:
+            self._at_switch(self.model)
+            # There is none after `compile`, and `fit` makes it before its first batch only.
+            self.model.make_train_function()
+
+    def _scale_rate(self, scale: int) -> None:
+        if scale != self._scale:
+            rate = self._optimizer.learning_rate
+            # `float` cannot read a mirrored variable.
+            rate.assign(float(keras.ops.convert_to_numpy(rate)) * scale / self._scale)
+            self._scale = scale
+
+    def _check_rate(self) -> None:
+        """Raises UserError: the learning rate has to be set, and cannot be."""
+        is_wanted = self._scales != (1, 1) or self._learning_rate is not None
+        if is_wanted and not hasattr(self._optimizer.learning_rate, "assign"):
+            raise UserError(
+                f"the learning rate of {type(self._optimizer).__name__} is a schedule, which a"
+                " policy cannot scale; give the optimizer a plain learning rate, or scale the"
+                " schedule yourself and give scale_learning_rate=False and no learning_rate"
+            )
+
+
+def policy_of(policy: TimingPolicy | str | Path) -> TimingPolicy:
+    """The policy itself, read from its file where a path is given.
+
+    Raises:
+        PolicyError: The file cannot be read, or was altered.
+    """
+    return policy if isinstance(policy, TimingPolicy) else read_policy_file(policy).policy
+
+
+def _check_whole(name: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or value < least:
+        raise UserError(f"{name} is {value!r}: give a whole number of {least} or more")

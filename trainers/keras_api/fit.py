@@ -1,0 +1,167 @@
+"""Training a compiled Keras model with a timing policy on workers of this process."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from syncswitch.storage.errors import FatalError, UserError, WorkloadError
+from syncswitch.storage.records import TimingPolicy, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
+from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.keras_api.callback import policy_of
+from syncswitch.trainers.model.export import load_model
+from syncswitch.trainers.trainer import Observer
+
+__all__ = ["fit"]
+
+
+def fit(
+    model: Any,
+    x: Array,
+    y: Array,
+    *,
+    policy: TimingPolicy | str | Path,
+    validation_data: tuple[Array, Array],
+    batch_size: int = 32,
+    epochs: int | None = None,
+    learning_rate: float | None = None,
+    learning_rate_boundaries: tuple[tuple[int, float], ...] = (),
+    metric: Callable[[], Any] | None = None,
+    evaluation_interval_worker_steps: int | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    observer: Observer | None = None,
+) -> TrialRecord:
+    """Trains a compiled Keras model with a timing policy, as `syncswitch-run` trains a workload.
+
+    The n workers are threads on logical CPU devices, which TensorFlow cannot add once it is in use:
+    call `reserve_logical_devices(n)` before the model is built.
+
+    The training starts from the model's present values, and the trained ones are put into it. A
+    diverged training, or one that the observer stops, leaves it as it was. Loss and optimizer are
+    those that it was compiled with; the optimizer itself is not touched.
+
+    Args:
+        model: A Sequential or functional model, or another one that `keras.models.clone_model`
+            can copy.
+        x: Training inputs, shape [examples, ...].
+        y: Training labels.
+        policy: The policy, or the path of a policy file. It is not checked to be of this very job.
+        validation_data: Inputs and labels that the model is tested with.
+        batch_size: B, examples of a worker-step.
+        epochs: Length of the training; the policy's percent is of that. None for the policy's W.
+        learning_rate: eta, of one worker; None for the optimizer's, whose schedule, if it has one,
+            goes by worker-steps.
+        learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
+        metric: Builds a Keras metric between 0 and 1, where more is better; None for accuracy as it
+            fits the labels. What the model was compiled with need not be one of this kind.
+        evaluation_interval_worker_steps: How often it is tested; None for once an epoch.
+        workers: n; None for that of the policy.
+        seed: Of the order of the data and of random layers.
+        observer: Watches the training.
+
+    Returns:
+        What was measured.
+
+    Raises:
+        UserError: The model is not compiled, the policy cannot be read, something does not fit, or
+            TensorFlow is in use with too few devices.
+    """
+    policy = policy_of(policy)
+    workers = policy.workers if workers is None else workers
+    _check_devices(workers)
+    data = Data(x, y, *validation_data)
+    epoch = max(1, math.ceil(len(data.train_inputs) / max(1, batch_size)))
+    total = policy.total_worker_steps if epochs is None else epochs * epoch
+    if not getattr(model, "compiled", False):
+        raise WorkloadError("fit: the model is not compiled; call its compile() before")
+    check_precision(model, "fit")
+    check_unscaled(model.optimizer, "fit")
+    optimizer, rate = _compiled_optimizer(model)
+    workload = Workload(
+        name=model.name,
+        model=_copies(model),
+        data=lambda: data,
+        data_set="given to fit",
+        total_worker_steps=total,
+        batch_size=batch_size,
+        learning_rate=rate if learning_rate is None else learning_rate,
+        learning_rate_boundaries=learning_rate_boundaries,
+        evaluation_interval_worker_steps=evaluation_interval_worker_steps or min(epoch, total),
+        optimizer=optimizer,
+        loss=_compiled_loss(model),
+        metric=metric,
+    )
+    identity = workload.identity(workers, policy.first_protocol, policy.second_protocol)
+    spec = TrialSpec(identity, policy.switch_percent, seed)
+    with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
+        own = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=Path(folder))
+        with ClusterTrainer(workload, workers) as trainer:
+            record = trainer.train(own, observer)
+        if not (record.diverged or record.stopped_early):
+            if not record.checkpoints:
+                raise FatalError(f"the trained values are lost: {record.events[-1].reason}")
+            model.set_weights(load_model(workload, record.checkpoints[100.0]).get_weights())
+    return replace(record, spec=spec, checkpoints={})
+
+
+def _check_devices(workers: int) -> None:
+    """Raises UserError: TensorFlow was started with too few logical devices."""
+    if workers < 1:
+        raise UserError(f"workers is {workers}: give a whole number of 1 or more")
+    try:
+        InProcessLauncher().start(workers)
+    except FatalError as error:
+        raise UserError(
+            f"{error}; before the model is built, call"
+            f" syncswitch.trainers.reserve_logical_devices({workers})"
+        ) from error
+
+
+def _copies(model: Any) -> Callable[[], Any]:
+    """Builds copies of the model that start from its present values."""
+    values = model.get_weights()
+    # What is compiled is copied with its loss and metrics, which only registered ones bear.
+    model.compiled = False
+    try:
+        plain = keras.models.clone_model(model)
+    finally:
+        model.compiled = True
+
+    def build() -> Any:
+        copy = keras.models.clone_model(plain)
+        copy.set_weights(values)
+        return copy
+
+    return build
+
+
+def _compiled_optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[[], Any]]:
+    """Builds optimizers like the model's; and its learning rate, which these leave to others."""
+    config = model.optimizer.get_config()
+    rate = config["learning_rate"]
+    plain = {**config, "learning_rate": 1.0}
+    build = type(model.optimizer).from_config
+    if isinstance(rate, dict):
+        return lambda: build(dict(plain)), lambda: keras.optimizers.schedules.deserialize(rate)
+    return lambda: build(dict(plain)), float(rate)
+
+
+def _compiled_loss(model: Any) -> str | Callable[[], Any]:
+    """The model's one loss as a workload says it."""
+    loss = model.loss
+    if isinstance(loss, str):
+        return loss
+    if not callable(loss):
+        raise WorkloadError(f"fit: the model is compiled with loss {loss!r}; compile it with one")
+    return lambda: loss

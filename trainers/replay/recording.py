@@ -1,0 +1,294 @@
+"""Recorded runs of one workload, and which of them stands for a run that is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import (
+    CONVERGENCE_EVALUATIONS,
+    Evaluation,
+    PhaseRecord,
+    WorkloadIdentity,
+)
+from syncswitch.trainers.job.schedule import percent_to_worker_steps
+from syncswitch.trainers.run.phases import RunClock, cut_phases, joined_phases
+
+if TYPE_CHECKING:
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.trials.store import StoredTrial
+
+__all__ = ["REPLAY", "RecordedRun", "Recording", "read_recording", "whole_runs"]
+
+REPLAY = "replay"
+"""Name of the trainer that answers from recorded runs; what it makes is no recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One complete run from its first worker-step on.
+
+    Attributes:
+        setting_percent: The setting that it counts for; its own switch may lie a little beside it.
+        accuracy: Converged accuracy, 0 to 1; 0 where a diverged run has none.
+        training_seconds: Of the whole run; 0 where nobody recorded how soon it diverged.
+        diverged: Whether the training blew up.
+        first_seconds: The part of `training_seconds` in the first protocol.
+        worker_steps: Done at the end.
+        evaluations: In the order of their worker-steps; their times count from the run's start.
+        phases: One for each protocol that ran.
+        switch_overhead_seconds: As in `TrialRecord`.
+        seed: None where nobody recorded it.
+        stopped_early: It was not made to its end.
+        converged_evaluations: `accuracy` is the mean of so many, or of all where there are fewer.
+        name: What tells it from the other runs of its workload, for people and checkpoints.
+    """
+
+    setting_percent: float
+    accuracy: float
+    training_seconds: float
+    diverged: bool = False
+    first_seconds: float = 0.0
+    worker_steps: int = 0
+    evaluations: tuple[Evaluation, ...] = ()
+    phases: tuple[PhaseRecord, ...] = ()
+    switch_overhead_seconds: float = 0.0
+    seed: int | None = None
+    stopped_early: bool = False
+    converged_evaluations: int = CONVERGENCE_EVALUATIONS
+    name: str = ""
+
+    @property
+    def switch_worker_step(self) -> int:
+        """Where its second protocol began; 0 where none follows a first."""
+        return self.phases[-1].start_worker_step if len(self.phases) > 1 else 0
+
+    def clock(self) -> RunClock:
+        """Says when this run did which worker-step."""
+        return RunClock(self.phases, self.evaluations, self.training_seconds, self.worker_steps)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The complete runs of one workload that count for a setting.
+
+    Attributes:
+        identity: The workload on its cluster.
+        runs: In the order in which they began.
+        reference: Normal form of how to load the workload; its name where it was imported.
+    """
+
+    identity: WorkloadIdentity
+    runs: tuple[RecordedRun, ...]
+    reference: str = ""
+
+    @cached_property
+    def _by_setting(self) -> Mapping[float, tuple[RecordedRun, ...]]:
+        found: dict[float, list[RecordedRun]] = defaultdict(list)
+        for run in self.runs:
+            found[run.setting_percent].append(run)
+        return {setting: tuple(found[setting]) for setting in sorted(found)}
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """Settings of which there is a run, in percent, ascending."""
+        return tuple(self._by_setting)
+
+    def at(self, setting_percent: float) -> tuple[RecordedRun, ...]:
+        """The runs of a setting."""
+        return self._by_setting.get(setting_percent, ())
+
+    def draw(
+        self, setting_percent: float, replicate: int, deck_seed: int = 0
+    ) -> RecordedRun | None:
+        """The run that stands for a replicate; None where none is recorded at this setting.
+
+        The replicates of a setting draw without replacement, and anew once all runs are drawn. A
+        replicate draws the same seed at every setting that has it, as the runs of a search do,
+        which share their start. A draw depends on nothing but the arguments, so whoever asks again
+        gets the same run.
+        """
+        runs = self.at(setting_percent)
+        if not runs:
+            return None
+        deal, position = divmod(replicate, len(runs))
+
+        def place(index: int) -> bytes:
+            seed = runs[index].seed
+            card = f"{setting_percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
+            # Unlike a library's shuffling, the same in all its versions to come.
+            return hashlib.sha256(f"syncswitch deck {deck_seed} {card}".encode()).digest()
+
+        return runs[sorted(range(len(runs)), key=place)[position]]
+
+
+def read_recording(
+    database: Database, workload: str, *, workers: int | None, protocols: tuple[str, str]
+) -> Recording:
+    """Reads the complete runs of one workload that count for a setting.
+
+    A run that was forked is completed with what it inherited, and left out where the run that it
+    was forked from is not there. What the `replay` trainer made is left out, too, and what trained
+    with an online policy or with injections: it says nothing of how an undisturbed run would go.
+
+    Args:
+        database: Holds them.
+        workload: Name, reference or start of the fingerprint.
+        workers: Only runs on a cluster of this size.
+        protocols: Only runs with these, before and after the switch.
+
+    Raises:
+        UserError: There are none, or they are of several workloads.
+    """
+    from syncswitch.storage.database.inspection import shown
+    from syncswitch.storage.policies.registry import PolicyRegistry
+    from syncswitch.storage.trials.store import TrialStore
+    from syncswitch.trainers.job.workload import normal_reference
+
+    store, selector = TrialStore(database), normal_reference(workload)
+    replays = {info.study for info in store.searches(workload=selector) if info.trainer == REPLAY}
+    complete = [
+        trial
+        for trial in store.trials(workload=selector)
+        if trial.state == "complete"
+        and trial.conditions.is_undisturbed
+        and trial.study not in replays
+        and (trial.first_protocol, trial.second_protocol) == protocols
+        and workers in (None, trial.workers)
+    ]
+    counted = [trial for trial in complete if trial.setting_percent is not None]
+    _check_one_workload(workload, counted)
+    runs: list[RecordedRun] = []
+    if counted:
+        whole = whole_runs(complete, store.curves(counted[0].fingerprint))
+        runs = [whole[trial.trial_id] for trial in counted if trial.trial_id in whole]
+    registered = PolicyRegistry(database).workload(counted[0].fingerprint) if runs else None
+    if registered is None:
+        raise UserError(
+            f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)},"
+            " those with --online or --inject aside; `syncswitch-search run` or `syncswitch-search"
+            " import` adds them"
+        )
+    return Recording(registered.identity, tuple(runs), registered.reference)
+
+
+def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
+    clusters = {trial.fingerprint: trial for trial in trials}
+    if len(clusters) > 1:
+        found = ", ".join(
+            f"{name[:12]} ({one.workers}{' simulated' if one.simulated_cluster else ''} workers)"
+            for name, one in clusters.items()
+        )
+        raise UserError(
+            f"{workload!r} names {len(clusters)} workloads: {found}; choose with --workers or the"
+            " fingerprint"
+        )
+
+
+def whole_runs(
+    trials: Iterable[StoredTrial], curves: Mapping[int, tuple[Evaluation, ...]]
+) -> dict[int, RecordedRun]:
+    """Complete runs from their first worker-step on, by `trial_id`.
+
+    A fork is completed with what it inherited, and left out where the run that it was forked from
+    is not among them.
+
+    Args:
+        trials: Complete runs of one workload.
+        curves: Their own evaluations by `trial_id`.
+    """
+    known = tuple(trials)
+    completer = _Completer(known, curves)
+    whole = {trial.trial_id: completer.whole(trial.trial_id) for trial in known}
+    return {trial_id: run for trial_id, run in whole.items() if run is not None}
+
+
+class _Completer:
+    """Makes whole runs of stored trials."""
+
+    def __init__(
+        self,
+        trials: Iterable[StoredTrial],
+        curves: Mapping[int, tuple[Evaluation, ...]],
+    ) -> None:
+        self._trials = {trial.trial_id: trial for trial in trials}
+        self._curves = curves
+        self._known: dict[int, RecordedRun | None] = {}
+
+    def whole(self, trial_id: int) -> RecordedRun | None:
+        """The run from its first worker-step on; None where a part of it is not there."""
+        if trial_id not in self._known:
+            self._known[trial_id] = None  # also for a fork that would be its own ancestor
+            trial = self._trials.get(trial_id)
+            if trial is not None:
+                self._known[trial_id] = self._complete(trial)
+        return self._known[trial_id]
+
+    def _complete(self, trial: StoredTrial) -> RecordedRun | None:
+        own = _own_part(trial, self._curves.get(trial.trial_id, ()))
+        if trial.parent_trial_id is None:
+            return own
+        parent = self.whole(trial.parent_trial_id)
+        start = _fork_worker_step(trial)
+        if parent is None or parent.worker_steps < start:
+            return None
+        return _with_prefix(own, parent, start, trial)
+
+
+def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
+    setting = trial.switch_percent if trial.setting_percent is None else trial.setting_percent
+    return RecordedRun(
+        setting_percent=setting,
+        accuracy=trial.converged_accuracy or 0.0,
+        training_seconds=trial.training_seconds or 0.0,
+        diverged=bool(trial.diverged),
+        first_seconds=_first_seconds(trial.phases, trial.first_protocol),
+        worker_steps=trial.worker_steps,
+        evaluations=curve,
+        phases=trial.phases,
+        switch_overhead_seconds=trial.switch_overhead_seconds or 0.0,
+        seed=trial.seed,
+        stopped_early=bool(trial.stopped_early),
+        converged_evaluations=trial.converged_evaluations or CONVERGENCE_EVALUATIONS,
+        name=trial.source or f"{trial.study} trial {trial.trial_number}",
+    )
+
+
+def _fork_worker_step(trial: StoredTrial) -> int:
+    if trial.phases:
+        return trial.phases[0].start_worker_step
+    # It diverged at once. To the worker-step it does not matter, as nothing was done after it.
+    return percent_to_worker_steps(trial.fork_percent or 0.0, trial.total_worker_steps)
+
+
+def _with_prefix(
+    own: RecordedRun, parent: RecordedRun, start: int, trial: StoredTrial
+) -> RecordedRun:
+    inherited_seconds = trial.inherited_seconds or 0.0
+    prefix = cut_phases(parent.phases, 0, start, parent.clock())
+    seconds = sum(phase.seconds for phase in prefix)
+    # When the checkpoint was written was measured, and when its worker-step was done is a guess.
+    scale = inherited_seconds / seconds if seconds > 0 else 1.0
+    prefix = tuple(replace(phase, seconds=scale * phase.seconds) for phase in prefix)
+    phases = joined_phases((*prefix, *own.phases))
+    return replace(
+        own,
+        first_seconds=_first_seconds(phases, trial.first_protocol),
+        worker_steps=max(own.worker_steps, start),
+        evaluations=(
+            *(one for one in parent.evaluations if one.worker_step <= start),
+            *(one for one in own.evaluations if one.worker_step > start),
+        ),
+        phases=phases,
+        switch_overhead_seconds=own.switch_overhead_seconds
+        + (parent.switch_overhead_seconds if len(prefix) > 1 else 0.0),
+    )
+
+
+def _first_seconds(phases: tuple[PhaseRecord, ...], first_protocol: str) -> float:
+    return sum(phase.seconds for phase in phases if phase.protocol == first_protocol)

@@ -1,0 +1,247 @@
+"""The trainer that answers at once, from recorded runs."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.metrics import (
+    CONVERGENCE_EVALUATIONS,
+    converged_accuracy,
+    is_converged,
+)
+from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.trainers.job.checks import check_position, check_trial
+from syncswitch.trainers.job.schedule import (
+    Segment,
+    checkpoint_path,
+    last_boundary,
+    segments,
+    switch_worker_step,
+)
+from syncswitch.trainers.replay.checkpoint import (
+    ReplayCheckpoint,
+    model_of,
+    read_replay_checkpoint,
+    write_replay_checkpoint,
+)
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.run.phases import cut_phases
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+
+__all__ = ["ReplayTrainer"]
+
+
+class ReplayTrainer(Trainer):
+    """Replays recorded runs; the seconds that it reports are those that were recorded.
+
+    A trial is answered by the recorded run at its setting that has its seed, and by one that is
+    drawn where there is none. It is never made up: a setting that nobody recorded is refused.
+
+    A fork goes on with the recorded run of its checkpoint where it has the same setting. Else its
+    own run is played from there on: its evaluations after that worker-step, and the time that it
+    took for the rest.
+
+    Args:
+        recordings: One for each workload, size of cluster and pair of protocols; at least one.
+        deck_seed: Of the draws.
+    """
+
+    def __init__(self, *recordings: Recording, deck_seed: int = 0) -> None:
+        self._recordings = recordings
+        self._deck_seed = deck_seed
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """See `Trainer.train`; virtual time, so it answers at once.
+
+        Raises:
+            UserError: No run is recorded at this setting, the trial is of another workload or is to
+                be disturbed, or its checkpoint cannot be used.
+        """
+        recording = self._recording_of(spec)
+        check_trial(spec, recording.identity)
+        if not spec.conditions.is_undisturbed:
+            raise UserError(
+                "recorded runs do not say how one with --online or --inject goes; leave these out,"
+                " or choose another --trainer"
+            )
+        start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
+        run = self._choose(recording, spec, start)
+        return _Play(spec, run, start, observer or SilentObserver()).to_its_end()
+
+    def _recording_of(self, spec: TrialSpec) -> Recording:
+        fingerprint = spec.identity.fingerprint
+        mine = (one for one in self._recordings if one.identity.fingerprint == fingerprint)
+        return next(mine, self._recordings[0])
+
+    def _choose(
+        self, recording: Recording, spec: TrialSpec, start: ReplayCheckpoint | None
+    ) -> RecordedRun:
+        runs = recording.at(spec.switch_percent)
+        if start is not None and start.fingerprint == recording.identity.fingerprint:
+            same = next((run for run in runs if run.name == start.run), None)
+            if same is not None:
+                return same
+        seeded = next((run for run in runs if run.seed == spec.seed), None)
+        chosen = seeded or recording.draw(spec.switch_percent, spec.replicate, self._deck_seed)
+        if chosen is None:
+            known = ", ".join(f"{setting:g}" for setting in reversed(recording.settings))
+            raise UserError(
+                f"no run of {recording.identity.name!r} at {spec.switch_percent:g} % is recorded"
+                f" (recorded: {known or 'none'}); ask for one of these settings, or record such"
+                f" runs"
+            )
+        return chosen
+
+
+def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
+    checkpoint = read_replay_checkpoint(path)
+    check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
+    if checkpoint.model != model_of(spec.identity):
+        raise UserError(
+            f"checkpoint {path} is of another model ({checkpoint.model[:12]}) than workload"
+            f" {spec.identity.name!r}; give one of this workload"
+        )
+    return checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a replayed run ended; see `TrialRecord` for the fields."""
+
+    worker_steps: int
+    training_seconds: float
+    converged_accuracy: float
+    converged: bool
+    diverged: bool
+    stopped_early: bool
+    converged_evaluations: int = CONVERGENCE_EVALUATIONS
+
+
+class _Play:
+    """Tells an observer of a recorded run, from a checkpoint on where there is one. Used once."""
+
+    def __init__(
+        self, spec: TrialSpec, run: RecordedRun, start: ReplayCheckpoint | None, observer: Observer
+    ) -> None:
+        self._spec = spec
+        self._run = run
+        self._observer = observer
+        self._started_at = datetime.now(timezone.utc)
+        self._clock = run.clock()
+        self._start = start.worker_step if start else 0
+        self._inherited_seconds = start.elapsed_seconds if start else 0.0
+        # The clock goes on from what was inherited, whatever this run itself took up to there.
+        before = self._clock.seconds_at(self._start) if start else 0.0
+        self._shift_seconds = self._inherited_seconds - before
+        first = self._start + 1 if start else 0  # some logs hold the model before its training
+        self._ahead = [one for one in run.evaluations if one.worker_step >= first]
+        self._evaluations: list[Evaluation] = []
+        self._due = deque(one for one in segments(spec, self._start) if one.checkpoint_percents)
+        self._checkpoints: dict[float, Path] = {}
+
+    def to_its_end(self) -> TrialRecord:
+        """Plays it to the end, or until the observer says stop."""
+        self._report_progress(self._start)
+        for evaluation in self._ahead:
+            self._write_checkpoints_before(evaluation.worker_step)
+            self._report_progress(evaluation.worker_step)
+            if self._is_told_to_stop(evaluation):
+                return self._record(self._stopped())
+        run = self._run
+        is_whole = not (run.diverged or run.stopped_early)
+        W = self._spec.identity.total_worker_steps
+        self._write_checkpoints_before(W + 1 if is_whole else run.worker_steps)
+        outcome = self._played()
+        self._report_progress(outcome.worker_steps)
+        return self._record(outcome)
+
+    def _is_told_to_stop(self, evaluation: Evaluation) -> bool:
+        seconds = evaluation.elapsed_seconds + self._shift_seconds
+        shifted = replace(evaluation, elapsed_seconds=seconds)
+        self._evaluations.append(shifted)
+        verdict = self._observer.on_evaluation(shifted)
+        is_last = evaluation.worker_step >= self._run.worker_steps
+        return verdict is Verdict.STOP and not is_last
+
+    def _stopped(self) -> _Outcome:
+        last = self._evaluations[-1]
+        evaluations = (*self._spec.inherited_evaluations, *self._evaluations)
+        return _Outcome(
+            worker_steps=last.worker_step,
+            training_seconds=last.elapsed_seconds,
+            converged_accuracy=converged_accuracy(evaluations),
+            converged=self._is_converged(evaluations),
+            diverged=False,
+            stopped_early=True,
+        )
+
+    def _played(self) -> _Outcome:
+        run = self._run
+        return _Outcome(
+            # What diverged before the checkpoint, or nobody knows when, diverges right after it.
+            worker_steps=max(run.worker_steps, self._start),
+            training_seconds=run.training_seconds + self._shift_seconds,
+            converged_accuracy=run.accuracy,
+            converged=not run.diverged and self._is_converged(run.evaluations),
+            diverged=run.diverged,
+            stopped_early=run.stopped_early,
+            converged_evaluations=run.converged_evaluations,
+        )
+
+    def _is_converged(self, evaluations: tuple[Evaluation, ...]) -> bool:
+        boundaries = self._spec.identity.learning_rate_boundaries or ()
+        return is_converged(evaluations, last_boundary(boundaries))
+
+    def _record(self, outcome: _Outcome) -> TrialRecord:
+        phases = cut_phases(self._run.phases, self._start, outcome.worker_steps, self._clock)
+        return TrialRecord(
+            spec=self._spec,
+            worker_steps=outcome.worker_steps,
+            evaluations=tuple(self._evaluations),
+            phases=phases,
+            converged_accuracy=outcome.converged_accuracy,
+            converged=outcome.converged,
+            diverged=outcome.diverged,
+            stopped_early=outcome.stopped_early,
+            training_seconds=outcome.training_seconds,
+            inherited_seconds=self._inherited_seconds,
+            switch_overhead_seconds=self._run.switch_overhead_seconds if len(phases) > 1 else 0.0,
+            started_at=self._started_at,
+            ended_at=datetime.now(timezone.utc),
+            host=socket.gethostname(),
+            software=software_versions(),
+            checkpoints=self._checkpoints,
+            converged_evaluations=outcome.converged_evaluations,
+        )
+
+    def _report_progress(self, worker_step: int) -> None:
+        # A log may count a few worker-steps beyond the job.
+        self._observer.on_progress(min(worker_step, self._spec.identity.total_worker_steps))
+
+    def _write_checkpoints_before(self, worker_step: int) -> None:
+        while self._due and self._due[0].end_worker_step < worker_step:
+            self._checkpoints.update(self._written(self._due.popleft()))
+
+    def _written(self, segment: Segment) -> Mapping[float, Path]:
+        spec, done = self._spec, segment.end_worker_step
+        path = checkpoint_path(spec, segment.checkpoint_percents[0], ".json")
+        write_replay_checkpoint(
+            path,
+            ReplayCheckpoint(
+                model=model_of(spec.identity),
+                fingerprint=spec.identity.fingerprint,
+                run=self._run.name,
+                seed=spec.seed,
+                worker_step=done,
+                first_protocol_worker_steps=min(done, switch_worker_step(spec)),
+                elapsed_seconds=self._clock.seconds_at(done) + self._shift_seconds,
+            ),
+        )
+        return dict.fromkeys(segment.checkpoint_percents, path)

@@ -1,0 +1,288 @@
+"""The book that a trainer keeps of a run: what was measured, decided and left behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from syncswitch.storage.records import Evaluation, PhaseRecord, RunEvent, TrialSpec
+from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
+from syncswitch.trainers.run.phases import joined_phases
+from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phase_record
+from syncswitch.trainers.run.running_counts import StalenessCount
+from syncswitch.trainers.trainer import Observer, Verdict
+
+__all__ = ["Position", "RunLog", "run_identity"]
+
+
+def run_identity(spec: TrialSpec) -> dict[str, Any]:
+    """What tells a run from others that may write checkpoints in the same folder, as JSON."""
+    identity, conditions = spec.identity, spec.conditions
+    return {
+        "job": identity.fingerprint,
+        "switch at percent": spec.switch_percent,
+        "seed": spec.seed,
+        "--online": conditions.online,
+        "--switch": conditions.switch_mechanism,
+        "--inject": "; ".join(conditions.injections) or None,
+    }
+
+
+class Position(Protocol):
+    """Where a run was when it wrote a checkpoint, which is one."""
+
+    @property
+    def worker_step(self) -> int:
+        """Worker-steps done."""
+
+    @property
+    def first_protocol_worker_steps(self) -> int:
+        """How many of them in the first protocol."""
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Training time so far."""
+
+    @property
+    def history(self) -> str:
+        """As `RunLog.history` returned it."""
+
+
+class RunLog:
+    """Of one run, on whatever trains it; outlives a cluster that has to be built anew.
+
+    Evaluations may come from another thread than the rest.
+
+    Args:
+        spec: The trial.
+        observer: Watches.
+        is_chance: Says whether an accuracy is that of guessing.
+
+    Attributes:
+        done: Worker-steps done when the cluster was last drained.
+        first_protocol_done: How many of them in the first protocol.
+        elapsed_seconds: Training time then.
+        inherited_seconds: What a fork did not pay for itself.
+        switch_overhead_seconds: So far.
+        checkpoints: Files written, by percent of W.
+        diverged: Whether the training blew up.
+        reached: Worker-steps done at the last report.
+        is_detour: An online policy has left the first protocol for now.
+    """
+
+    def __init__(
+        self, spec: TrialSpec, observer: Observer, is_chance: Callable[[float], bool]
+    ) -> None:
+        self._spec = spec
+        self._observer = observer
+        self._is_chance = is_chance
+        self._observing = threading.Lock()
+        self.done = self.first_protocol_done = 0
+        self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
+        self.checkpoints: dict[float, Path] = {}
+        self.diverged = self.is_detour = False
+        self.reached = 0
+        self._told_step = -1
+        self._told_to_stop = False
+        self._evaluations: list[Evaluation] = []
+        self._phases: tuple[PhaseRecord, ...] = ()
+        self._protocol_before: str | None = None
+        self._events: list[RunEvent] = []
+        self._next_evaluation = self._evaluation_after(0)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run has diverged or was told to stop."""
+        return self.diverged or self._told_to_stop
+
+    @property
+    def last_protocol(self) -> str | None:
+        """Of the last phase, a fork's prefix included; None before the first."""
+        return self._phases[-1].protocol if self._phases else self._protocol_before
+
+    @property
+    def last_evaluation_step(self) -> int:
+        """Worker-step of the last test; -1 before the first."""
+        return self._evaluations[-1].worker_step if self._evaluations else -1
+
+    @property
+    def is_before_switch(self) -> bool:
+        """Whether the first protocol has not had its share yet."""
+        return self.first_protocol_done < switch_worker_step(self._spec)
+
+    def fork(self, start: Position) -> None:
+        """Begins where another run was when it wrote a checkpoint."""
+        self.done = start.worker_step
+        self.first_protocol_done = start.first_protocol_worker_steps
+        self.elapsed_seconds = self.inherited_seconds = start.elapsed_seconds
+        self._next_evaluation = self._evaluation_after(self.done)
+        self._protocol_before = self._protocol_at(self.done)
+
+    def go_back(self, start: Position) -> None:
+        """Begins where this very run was when it wrote a checkpoint.
+
+        Events since then are kept, as they did happen; evaluations are not, as they will be made
+        again.
+        """
+        known = json.loads(start.history)
+        events = [RunEvent(**event) for event in known["events"]]
+        self._events = events + self._events[len(events) :]
+        self._evaluations = [Evaluation(**evaluation) for evaluation in known["evaluations"]]
+        self._phases = tuple(PhaseRecord(**phase) for phase in known["phases"])
+        self.fork(start)
+        self.inherited_seconds = known["inherited_seconds"]
+        self.switch_overhead_seconds = known["switch_overhead_seconds"]
+
+    def start_over(self) -> None:
+        """Begins with nothing done. What happened is kept."""
+        self.done = self.first_protocol_done = 0
+        self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
+        self._evaluations, self._phases, self._protocol_before = [], (), None
+        self._next_evaluation = self._evaluation_after(0)
+
+    def history(self) -> str:
+        """What has to be known beside the state to go on from here, as JSON."""
+        content = {
+            "run": run_identity(self._spec),
+            "evaluations": [asdict(evaluation) for evaluation in self._evaluations],
+            "phases": [asdict(phase) for phase in self._phases],
+            "events": [asdict(event) for event in self._events],
+            "inherited_seconds": self.inherited_seconds,
+            "switch_overhead_seconds": self.switch_overhead_seconds,
+        }
+        return json.dumps(content)
+
+    def next_segment(self, *, is_detour: bool = False) -> Segment | None:
+        """What is to be trained next; see `schedule.next_segment`."""
+        return next_segment(self._spec, self.done, self.first_protocol_done, is_detour=is_detour)
+
+    def is_switch(self, segment: Segment) -> bool:
+        """Whether the run goes on with another protocol than before."""
+        return self.last_protocol not in (None, segment.protocol)
+
+    def second_since(self, segment: Segment) -> int | None:
+        """Worker-step with which the second protocol began that the next segment goes on with.
+
+        It may have begun before the switch, on a detour, which ends with the first protocol.
+
+        Returns:
+            None for a segment of the first protocol.
+        """
+        second = self._spec.identity.second_protocol
+        if segment.protocol != second or second == self._spec.identity.first_protocol:
+            return None
+        if len(self._phases) > 1:
+            last = self._phases[-1]
+            return last.start_worker_step if last.protocol == second else self.done
+        # So far it went from the first to the second at most, perhaps in the run of a fork's start.
+        return self.first_protocol_done
+
+    def progress(self, done: int) -> None:
+        """Tells the observer."""
+        self.reached = done
+        with self._observing:
+            self._observer.on_progress(done)
+
+    def is_due(self, done: int) -> bool:
+        """Whether a test is due after so many worker-steps; says so once."""
+        if done < self._next_evaluation:
+            return False
+        self._next_evaluation = self._evaluation_after(done)
+        return True
+
+    def add_evaluation(self, evaluation: Evaluation) -> None:
+        """Takes note of a test, and of what follows from it: `is_stopping` may have changed."""
+        if math.isnan(evaluation.accuracy):
+            self.diverged = True
+            return
+        self._evaluations.append(evaluation)
+        after_decay = is_after_first_decay(self._spec, evaluation.worker_step)
+        if after_decay and self._is_chance(evaluation.accuracy):
+            self.diverged = True
+        # After a loss some tests are made again.
+        if evaluation.worker_step <= self._told_step:
+            return
+        self._told_step = evaluation.worker_step
+        with self._observing:
+            if self._observer.on_evaluation(evaluation) is Verdict.STOP:
+                self._told_to_stop = True
+
+    def add_phase(
+        self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
+    ) -> None:
+        """Takes note of a segment that ended with worker-step `done`, at that training time."""
+        if segment.protocol == self._spec.identity.first_protocol:
+            self.first_protocol_done += done - self.done
+        seconds = elapsed_seconds - self.elapsed_seconds
+        phase = phase_record(segment, done, seconds, staleness)
+        self._phases = joined_phases((*self._phases, phase))
+        self.done, self.elapsed_seconds = done, elapsed_seconds
+
+    def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
+        """Takes note that the run goes on with another protocol; the policy's switch is an event.
+
+        Args:
+            protocol: The new one.
+            seconds: From the last update to the first step.
+            now_seconds: Training time.
+        """
+        self.switch_overhead_seconds += seconds
+        if not self.is_before_switch:
+            percent = self._spec.switch_percent
+            reason = f"from {self.last_protocol} to {protocol}: the switch is at {percent:g} %"
+            self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
+
+    def add_event(self, event: RunEvent) -> None:
+        """Takes note of something that happened, and tells the observer."""
+        self._events.append(event)
+        with self._observing:
+            self._observer.on_event(event)
+
+    def add_checkpoint(self, percents: Sequence[float], path: Path) -> None:
+        """Takes note of a file."""
+        self.checkpoints.update(dict.fromkeys(percents, path))
+
+    def drop_checkpoints(self, kept: int) -> list[Path]:
+        """Forgets all files but those of the most worker-steps, `kept` of them.
+
+        Returns:
+            The others.
+        """
+        files = list(dict.fromkeys(self.checkpoints[one] for one in sorted(self.checkpoints)))
+        dropped = files[: max(0, len(files) - kept)]
+        self.checkpoints = {
+            percent: path for percent, path in self.checkpoints.items() if path not in dropped
+        }
+        return dropped
+
+    def result(self) -> RunResult:
+        """What the run leaves behind."""
+        return RunResult(
+            worker_steps=self.done,
+            evaluations=tuple(self._evaluations),
+            phases=self._phases,
+            diverged=self.diverged,
+            stopped_early=self._told_to_stop and self.done < self._spec.identity.total_worker_steps,
+            training_seconds=self.elapsed_seconds,
+            inherited_seconds=self.inherited_seconds,
+            switch_overhead_seconds=self.switch_overhead_seconds,
+            checkpoints=self.checkpoints,
+            events=tuple(self._events),
+        )
+
+    def _protocol_at(self, done: int) -> str | None:
+        identity = self._spec.identity
+        if not done:
+            return None
+        is_first = self.first_protocol_done == done
+        return identity.first_protocol if is_first else identity.second_protocol
+
+    def _evaluation_after(self, done: int) -> int:
+        interval = self._spec.identity.evaluation_interval_worker_steps
+        assert interval is not None, "a job that can be trained says how often it is tested"
+        return (done // interval + 1) * interval

@@ -1,0 +1,88 @@
+"""From what a run leaves behind to the record of its trial."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from syncswitch.storage.metrics import converged_accuracy, is_converged
+from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records import (
+    Evaluation,
+    PhaseRecord,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
+from syncswitch.trainers.job.schedule import Segment, last_boundary
+from syncswitch.trainers.run.running_counts import StalenessCount
+
+__all__ = [
+    "RunResult",
+    "is_after_first_decay",
+    "phase_record",
+    "trial_record",
+]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves behind; see `TrialRecord` for the fields."""
+
+    worker_steps: int
+    evaluations: tuple[Evaluation, ...]
+    phases: tuple[PhaseRecord, ...]
+    diverged: bool
+    stopped_early: bool
+    training_seconds: float
+    inherited_seconds: float
+    switch_overhead_seconds: float
+    checkpoints: dict[float, Path]
+    events: tuple[RunEvent, ...]
+
+
+def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> TrialRecord:
+    """The record of a run that has just ended on this machine."""
+    boundaries = spec.identity.learning_rate_boundaries or ()
+    evaluations = (*spec.inherited_evaluations, *result.evaluations)
+    return TrialRecord(
+        spec=spec,
+        worker_steps=result.worker_steps,
+        evaluations=result.evaluations,
+        phases=result.phases,
+        converged_accuracy=converged_accuracy(evaluations),
+        converged=not result.diverged and is_converged(evaluations, last_boundary(boundaries)),
+        diverged=result.diverged,
+        stopped_early=result.stopped_early,
+        training_seconds=result.training_seconds,
+        inherited_seconds=result.inherited_seconds,
+        switch_overhead_seconds=result.switch_overhead_seconds,
+        started_at=started_at,
+        ended_at=datetime.now(timezone.utc),
+        host=socket.gethostname(),
+        software=software_versions(),
+        checkpoints=result.checkpoints,
+        events=result.events,
+    )
+
+
+def phase_record(
+    segment: Segment, done: int, seconds: float, staleness: StalenessCount
+) -> PhaseRecord:
+    """What was measured in a segment that ended with worker-step `done`."""
+    return PhaseRecord(
+        segment.protocol,
+        segment.start_worker_step,
+        done,
+        seconds,
+        staleness.mean,
+        staleness.maximum if staleness.pushes else None,
+    )
+
+
+def is_after_first_decay(spec: TrialSpec, worker_step: int) -> bool:
+    """Whether it is late enough that a model at chance has diverged."""
+    boundaries = spec.identity.learning_rate_boundaries
+    return worker_step > boundaries[0][0] if boundaries else False

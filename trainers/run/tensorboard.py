@@ -1,0 +1,224 @@
+"""TensorBoard logs of runs, written as they go on, whatever trains them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from pathlib import Path
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records import Evaluation, RunConditions, RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.run.event_file import EventFile
+from syncswitch.trainers.run.event_text import event_line
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+
+__all__ = ["TensorBoardTrainer", "check_tensorboard", "logged", "run_folder_name"]
+
+
+_AWAY = frozenset({"lost", "removed"})
+_BACK = frozenset({"restored", "returned"})
+
+
+def check_tensorboard(folder: Path) -> None:
+    """Makes sure that logs can be written, before anything is trained; makes no folder.
+
+    Raises:
+        UserError: The package is missing, or the folder cannot be made or written.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UserError(
+            "--tensorboard needs the package tensorboard, which is missing; run:"
+            " pip install 'syncswitch[tensorboard]'"
+        )
+    # The first log makes it.
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not os.path.isdir(there):
+        raise UserError(
+            f"--tensorboard is {str(folder)!r}, which cannot be made ({str(there)!r} is no folder);"
+            " name a folder that can be written"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(
+            f"--tensorboard is {str(folder)!r}, which cannot be written; name another folder"
+        )
+
+
+def run_folder_name(spec: TrialSpec) -> str:
+    """Of a run among those of its search, for example `switch-12.5-run-2`."""
+    return f"switch-{spec.switch_percent:g}-run-{spec.replicate + 1}"
+
+
+def logged(trainer: Trainer, folder: Path | None, name: str) -> Trainer:
+    """The trainer, which writes logs where there is a folder for them.
+
+    Args:
+        trainer: Trains.
+        folder: For all logs; None for none.
+        name: Of a search, or of other runs that belong together.
+    """
+    return trainer if folder is None else TensorBoardTrainer(trainer, folder / name)
+
+
+class TensorBoardTrainer(Trainer):
+    """Any trainer, whose runs each write a log into a folder of their own.
+
+    A run that is made again, or goes on from a checkpoint, adds a file to its folder; TensorBoard
+    then shows none of its steps twice. A log that cannot be written costs no run.
+    """
+
+    def __init__(self, trainer: Trainer, folder: Path) -> None:
+        """Takes the trainer over: it is closed with this one.
+
+        Args:
+            trainer: Trains.
+            folder: For the folders of the runs.
+        """
+        self._trainer = trainer
+        self._folder = folder
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        """See `Trainer.train`."""
+        log = _RunLog(self._folder / run_folder_name(spec), spec)
+        try:
+            record = self._trainer.train(spec, _Watcher(log, observer or SilentObserver()))
+            log.on_end(record)
+            return record
+        except BaseException:
+            log.on_failure()
+            raise
+        finally:
+            log.close()
+
+    def close(self) -> None:
+        """Closes the trainer."""
+        self._trainer.close()
+
+
+class _Watcher:
+    """Writes down what it learns, and passes it on."""
+
+    def __init__(self, log: _RunLog, observer: Observer) -> None:
+        self._log = log
+        self._observer = observer
+
+    def on_progress(self, worker_step: int) -> None:
+        self._observer.on_progress(worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        self._log.on_evaluation(evaluation)
+        return self._observer.on_evaluation(evaluation)
+
+    def on_event(self, event: RunEvent) -> None:
+        self._log.on_event(event)
+        self._observer.on_event(event)
+
+
+class _RunLog:
+    """What is said of one run, and at which worker-step."""
+
+    def __init__(self, folder: Path, spec: TrialSpec) -> None:
+        self._spec = spec
+        self._file = EventFile(folder)
+        self._has_begun = False
+        self._away: set[int] = set()
+        # Worker-step and training time of the last evaluation. Where a fork began nobody tells: its
+        # first throughput would be the mean over what it inherited.
+        self._last = None if spec.fork_from else (0, 0.0)
+        if not spec.resume:
+            self._begin(0)
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        if not self._has_begun:  # there was nothing to go on from
+            self._begin(0)
+        step, seconds = evaluation.worker_step, evaluation.elapsed_seconds
+        values = {"accuracy/test": evaluation.accuracy, "time/training_seconds": seconds}
+        if math.isfinite(evaluation.training_loss):
+            values["loss/training"] = evaluation.training_loss
+        before, seconds_before = self._last or (step, seconds)
+        if seconds > seconds_before and step > before:
+            values["throughput/worker_steps_per_second"] = (step - before) / (
+                seconds - seconds_before
+            )
+        self._last = (step, seconds)
+        self._file.scalars(step, values)
+
+    def on_event(self, event: RunEvent) -> None:
+        step = event.worker_step
+        if not self._has_begun:
+            self._begin(step + 1 if event.kind == "resumed" else 0)
+        if event.kind in {"resumed", "rebuilt"}:
+            self._last = (step, event.elapsed_seconds)
+        # Of several texts with the same name at one step, only the last would be shown.
+        name = event.kind if event.worker is None else f"{event.kind} (worker {event.worker})"
+        self._file.text(step, f"events/{name}", event_line(event))
+        if event.kind == "switched":
+            self._file.text(step, "cluster/protocol", event.reason)
+        if event.worker is not None and event.kind in _AWAY | _BACK:
+            (self._away.add if event.kind in _AWAY else self._away.discard)(event.worker)
+            self._write_workers(step)
+
+    def on_end(self, record: TrialRecord) -> None:
+        last = record.worker_steps
+        for phase in record.phases:
+            values = {"worker_steps_per_second": phase.worker_steps_per_second}
+            if phase.mean_staleness is not None and phase.max_staleness is not None:
+                values["mean_staleness"] = phase.mean_staleness
+                values["max_staleness"] = phase.max_staleness
+            named = {f"phase {phase.protocol}/{name}": value for name, value in values.items()}
+            self._file.scalars(phase.end_worker_step, named)
+        self._write_workers(last)
+        self._file.scalars(
+            last,
+            {
+                "result/converged_accuracy": record.converged_accuracy,
+                "result/diverged": float(record.diverged),
+                "result/training_seconds": record.training_seconds,
+                "result/switch_overhead_seconds": record.switch_overhead_seconds,
+            },
+        )
+        self._file.end_session(is_success=True)
+
+    def on_failure(self) -> None:
+        self._file.end_session(is_success=False)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _begin(self, step: int) -> None:
+        """From this worker-step on, what files of before say counts no more."""
+        self._has_begun = True
+        self._file.begin_session(step, _parameters(self._spec))
+        if step == 0:
+            identity = self._spec.identity
+            goes_first = self._spec.switch_percent > 0
+            protocol = identity.first_protocol if goes_first else identity.second_protocol
+            self._file.text(0, "cluster/protocol", protocol)
+            self._write_workers(0)
+
+    def _write_workers(self, step: int) -> None:
+        active = self._spec.identity.workers - len(self._away)
+        self._file.scalars(step, {"cluster/active_workers": active})
+
+
+def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:
+    """What TensorBoard compares runs by."""
+    identity, conditions = spec.identity, spec.conditions
+    known: dict[str, bool | float | str | None] = {
+        "switch_percent": spec.switch_percent,
+        "replicate": spec.replicate,
+        "seed": str(spec.seed),  # TensorBoard would round a number
+        "workload": identity.name,
+        "workers": identity.workers,
+        "first_protocol": identity.first_protocol,
+        "second_protocol": identity.second_protocol,
+        "total_worker_steps": identity.total_worker_steps,
+        "batch_size": identity.batch_size,
+        "learning_rate": identity.learning_rate,
+        "momentum": identity.momentum,
+    }
+    if conditions != RunConditions():
+        known["online"] = conditions.online
+        known["switch_mechanism"] = conditions.switch_mechanism
+        known["injections"] = "; ".join(conditions.injections)
+    return {name: value for name, value in known.items() if value is not None}
