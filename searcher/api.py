@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.registry import make_rule
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.options import ConditionsChoice
 from syncswitch.trainers.job.workload import Workload, normal_reference
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged

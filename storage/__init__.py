@@ -12,15 +12,14 @@ if TYPE_CHECKING:
     from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
     from syncswitch.storage.policies.file import read_policy_file, write_policy
     from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records import (
+    from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import (
         Evaluation,
         PhaseRecord,
-        RunConditions,
         RunEvent,
-        TimingPolicy,
         TrialRecord,
         TrialSpec,
-        WorkloadIdentity,
     )
     from syncswitch.storage.trials.store import StoredTrial, TrialStore
 
@@ -46,15 +45,14 @@ __all__ = [
     "write_policy",
 ]
 
-_ERRORS = ("FatalError", "RetryableError", "SyncSwitchError", "UserError")
-_TRIALS = ("StoredTrial", "TrialStore")
-_OTHERS = {
-    "Database": "database.engine",
-    "open_database": "database.engine",
-    "PolicyRegistry": "policies.registry",
-    "read_policy_file": "policies.file",
-    "write_policy": "policies.file",
-    **dict.fromkeys(_ERRORS, "errors"),
-    **dict.fromkeys(_TRIALS, "trials.store"),
+_HOMES = {
+    "database.engine": ("Database", "open_database"),
+    "errors": ("FatalError", "RetryableError", "SyncSwitchError", "UserError"),
+    "policies.file": ("read_policy_file", "write_policy"),
+    "policies.registry": ("PolicyRegistry",),
+    "records.job": ("RunConditions", "WorkloadIdentity"),
+    "records.policy": ("TimingPolicy",),
+    "records.trial": ("Evaluation", "PhaseRecord", "RunEvent", "TrialRecord", "TrialSpec"),
+    "trials.store": ("StoredTrial", "TrialStore"),
 }
-__getattr__ = lazy_names(__name__, {name: _OTHERS.get(name, "records") for name in __all__})
+__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

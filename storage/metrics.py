@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from syncswitch.storage.records import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 
 __all__ = [
     "CONVERGENCE_EVALUATIONS",

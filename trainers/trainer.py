@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Protocol
 
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 
 __all__ = ["Observer", "SilentObserver", "Trainer", "Verdict"]
 

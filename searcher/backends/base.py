@@ -16,7 +16,8 @@ from syncswitch.trainers.protocols import parse_pair
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.base import Rule
     from syncswitch.searcher.study.plan import SearchPlan
-    from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
+    from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.cli.options import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer

@@ -10,7 +10,7 @@ import click
 
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.console import echo
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 

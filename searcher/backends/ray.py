@@ -15,7 +15,7 @@ from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import RunConditions
+    from syncswitch.storage.records.job import RunConditions
     from syncswitch.trainers.cli.options import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
 

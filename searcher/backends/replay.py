@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:

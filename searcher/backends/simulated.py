@@ -14,7 +14,7 @@ from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import RunConditions
+    from syncswitch.storage.records.job import RunConditions
     from syncswitch.trainers.cli.options import ConditionsChoice
 
 __all__ = ["SimulatedCluster"]

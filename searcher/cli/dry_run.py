@@ -14,7 +14,8 @@ from syncswitch.trainers.cli.console import echo, print_json, print_table, print
 if TYPE_CHECKING:
     from syncswitch.searcher.simulation.forecast import Forecast
     from syncswitch.searcher.strategies.base import Rule
-    from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.trial import PhaseRecord
 
 __all__ = ["print_forecast"]
 

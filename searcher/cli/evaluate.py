@@ -22,7 +22,7 @@ from syncswitch.searcher.text.sentences import (
     workers_text,
 )
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import LARGEST_SEED
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli.completion import complete_policy, complete_workload
 from syncswitch.trainers.cli.console import (
     EXIT_INTERRUPTED,

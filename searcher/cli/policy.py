@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
     from syncswitch.storage.policies.registry import PolicyEntry
     from syncswitch.storage.policies.similarity import JobFacts
-    from syncswitch.storage.records import WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
 
 __all__ = ["policy"]
 

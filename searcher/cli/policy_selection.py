@@ -14,7 +14,8 @@ from syncswitch.trainers.cli.console import echo, protocols_option, workers_opti
 
 if TYPE_CHECKING:
     from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
 
 __all__ = [
     "Selection",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.policies.diff import EvidenceDiff, PolicyDiff
     from syncswitch.storage.policies.nearest import Suggestion
     from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
-    from syncswitch.storage.records import Evidence, TimingPolicy
+    from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 __all__ = [
     "diff_as_json",

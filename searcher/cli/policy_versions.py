@@ -31,7 +31,7 @@ from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print
 if TYPE_CHECKING:
     from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.policies.similarity import JobFacts
-    from syncswitch.storage.records import TimingPolicy
+    from syncswitch.storage.records.policy import TimingPolicy
 
 __all__ = ["diff", "move_alias", "rollback"]
 

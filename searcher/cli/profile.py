@@ -23,7 +23,7 @@ from syncswitch.trainers.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import PhaseRecord
+    from syncswitch.storage.records.trial import PhaseRecord
     from syncswitch.trainers.simulated.profile import ClusterProfile
     from syncswitch.trainers.simulated.times import TimedJob
 

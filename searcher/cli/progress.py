@@ -14,7 +14,7 @@ from syncswitch.searcher.cli.jobs import is_further_job
 from syncswitch.searcher.loop.reporter import Run
 from syncswitch.searcher.strategies.base import Progress
 from syncswitch.searcher.text.sentences import counted
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cli.console import echo, progress_bars, stderr_console, stderr_is_terminal
 from syncswitch.trainers.run.event_text import event_line, is_remarkable
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 if TYPE_CHECKING:

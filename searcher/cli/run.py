@@ -18,7 +18,7 @@ from syncswitch.searcher.cli.searching import search_for_policy
 from syncswitch.searcher.strategies.registry import make_rule
 from syncswitch.searcher.text.command_lines import use_words
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import (
     EXIT_INTERRUPTED,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 
 if TYPE_CHECKING:
     from syncswitch.searcher.backends.base import Job
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from syncswitch.searcher.results.result import SearchResult
     from syncswitch.searcher.results.transfer import EvaluationResult
     from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.trials.store import TrialStore
     from syncswitch.trainers.trainer import Trainer
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from syncswitch.searcher.loop.reporter import Reporter, Run
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import Evaluation, RunEvent
+from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.trainer import Verdict
 
 __all__ = ["RunObserver"]

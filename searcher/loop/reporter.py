@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from syncswitch.searcher.strategies.base import Progress
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
 __all__ = ["Reporter", "Run", "SilentReporter"]
 

@@ -23,7 +23,7 @@ from syncswitch.searcher.study.repair import Patience, Repairer
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
-from syncswitch.storage.records import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 from syncswitch.trainers.trainer import Trainer

@@ -26,7 +26,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.nearest import related_switches
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["Search"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from syncswitch.searcher.strategies.base import Rule
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import Fork, TrialStore
 
 __all__ = ["DEFAULT_FOLDER", "Prefix", "Prefixes"]

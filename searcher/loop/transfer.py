@@ -22,12 +22,9 @@ from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.storage.records import (
-    RunConditions,
-    TimingPolicy,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import StoredTrial, TrialStore
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Trainer

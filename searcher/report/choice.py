@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from syncswitch.searcher.strategies.comparison import ComparisonRule
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
-from syncswitch.storage.records import RegisteredWorkload, RunConditions
+from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
 from syncswitch.storage.trials.store import SearchInfo, StoredTrial
 
 __all__ = ["only_job", "shown_conditions", "shown_policy", "shown_search"]

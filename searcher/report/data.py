@@ -15,7 +15,9 @@ from syncswitch.searcher.strategies.comparison import ComparisonRule
 from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SettingStatistics
-from syncswitch.storage.records import RunConditions, RunEvent, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.store import SearchInfo, StoredTrial
 from syncswitch.trainers.replay.recording import RecordedRun
 

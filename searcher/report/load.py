@@ -30,7 +30,8 @@ from syncswitch.storage.queries.summaries import (
     setting_statistics,
 )
 from syncswitch.storage.queries.trial_details import trial_details
-from syncswitch.storage.records import RunConditions, RunEvent, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import SearchInfo, StoredTrial, TrialStore
 from syncswitch.trainers.job.workload import normal_reference

@@ -16,7 +16,7 @@ from syncswitch.searcher.report.table import (
     value_text,
 )
 from syncswitch.searcher.text.sentences import counted, kept_words
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 
 __all__ = [
     "evidence_table",

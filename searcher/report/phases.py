@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 
 __all__ = ["SettingPhase", "setting_phases"]
 

@@ -11,7 +11,7 @@ from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_rule
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import SearchInfo, StoredTrial
 
 __all__ = ["PathStep", "SearchHistory", "history_of", "kind_of"]

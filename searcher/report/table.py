@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.report.data import ReportRun
 from syncswitch.searcher.text.sentences import conditions_text
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.trials.events import condition_values
 
 __all__ = [

@@ -12,7 +12,7 @@ from syncswitch.searcher.report.phases import setting_phases
 from syncswitch.searcher.strategies.registry import stored_rule
 from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import SearchInfo
 
 __all__ = [

@@ -12,7 +12,8 @@ from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.base import Decided, Observation, Rule, SettingSummary
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import covered_seconds, span_of
-from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial
 
 __all__ = [

@@ -23,7 +23,7 @@ from syncswitch.searcher.simulation.simulator import (
 from syncswitch.searcher.strategies.base import Rule
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.metrics import whole_run_seconds
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
 __all__ = ["PlayedRecording", "simulate"]

@@ -18,7 +18,8 @@ from syncswitch.searcher.strategies.registry import stored_rule
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 from syncswitch.searcher.text.sentences import metric_name
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import SearchInfo, StoredTrial
 
 __all__ = ["SearchStatus", "search_status"]

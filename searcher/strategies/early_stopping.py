@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from syncswitch.searcher.strategies.base import Observation, Rule
 from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 
 __all__ = ["StopRule", "corrected", "correction", "may_stop"]
 

@@ -9,7 +9,8 @@ from typing import Any
 from syncswitch.searcher.strategies.base import Observation, Rule, RunCost
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.records import PhaseRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.trials.optuna_tables import given_up_trials
 from syncswitch.storage.trials.store import StoredTrial, TrialStore
 from syncswitch.trainers.job.schedule import switch_worker_step

@@ -13,7 +13,7 @@ from typing import Any
 from syncswitch.searcher.strategies.adaptive import AdaptiveRule
 from syncswitch.searcher.strategies.base import CRITERIA, Rule
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import LARGEST_SEED, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
 
 __all__ = ["SearchPlan", "replicate_seed", "study_name"]
 

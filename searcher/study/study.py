@@ -36,7 +36,7 @@ from syncswitch.searcher.study.sampler import (
 from syncswitch.searcher.study.tables import open_storage, readable
 from syncswitch.storage.database.driver_errors import is_away
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import Owner
 
 __all__ = [

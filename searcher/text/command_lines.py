@@ -10,7 +10,7 @@ from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.strategies.adaptive import AdaptiveRule
 from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:

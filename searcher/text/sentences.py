@@ -8,7 +8,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 
 if TYPE_CHECKING:
     from syncswitch.searcher.results.result import SearchCost

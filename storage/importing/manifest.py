@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.importing.run_logs import LARGEST_STEP
-from syncswitch.storage.plain_file import check_plain_file
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 
 __all__ = ["Manifest", "ManifestRow", "Remark", "read_manifest"]
 

@@ -20,7 +20,8 @@ from syncswitch.storage.importing.run_timing import (
     switch_seconds,
 )
 from syncswitch.storage.metrics import is_converged
-from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
 __all__ = ["Measurements", "RecordedRun", "read_recorded_run"]
 

@@ -17,7 +17,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing.manifest import Manifest, ManifestRow, Remark
 from syncswitch.storage.importing.recorded import RecordedRun, read_recorded_run
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload

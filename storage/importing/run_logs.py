@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.plain_file import check_plain_file
+from syncswitch.storage.files import check_plain_file
 
 __all__ = [
     "LARGEST_STEP",

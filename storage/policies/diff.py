@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.storage.policies.similarity import Difference, JobFacts, differences, not_compared
-from syncswitch.storage.records import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 __all__ = ["EvidenceDiff", "FactDiff", "PolicyDiff", "compare"]
 

@@ -22,8 +22,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from syncswitch.storage.errors import PolicyError, UserError
-from syncswitch.storage.files import whole_file
-from syncswitch.storage.plain_file import check_plain_file
+from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.policies.schema import (
     SCHEMA_VERSION,
     Document,
@@ -33,12 +32,8 @@ from syncswitch.storage.policies.schema import (
     PolicyContent,
     WorkloadContent,
 )
-from syncswitch.storage.records import (
-    Evidence,
-    RegisteredWorkload,
-    TimingPolicy,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 __all__ = [
     "SCHEMA_VERSION",

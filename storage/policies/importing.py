@@ -18,7 +18,8 @@ from syncswitch.storage.policies.rows import (
     point,
     read_policies,
 )
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.trials import (
     Base,
     EvidenceRow,

@@ -21,7 +21,8 @@ from syncswitch.storage.policies.similarity import (
     not_compared,
     ranked,
 )
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.trials import PolicyAliasRow, PolicyRow, WorkloadRow
 from syncswitch.storage.trials.workloads import read_workloads, registered_workload
 

@@ -23,7 +23,8 @@ from syncswitch.storage.policies.rows import (
     read_policies,
 )
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
-from syncswitch.storage.records import RegisteredWorkload, TimingPolicy
+from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.trials import (
     EvidenceRow,
     PolicyAliasRow,

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.records import Evidence, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.tables.trials import EvidenceRow, PolicyAliasRow, PolicyRow
 
 __all__ = [

@@ -16,7 +16,8 @@ from pydantic import (
     model_serializer,
 )
 
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 
 __all__ = [
     "LARGEST_INTEGER",

@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTIONS, Fork, Owner

@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.tables.trials import CheckpointRow, TrialRow
 from syncswitch.storage.trials.values import StoredCheckpoint
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.trials import EvaluationRow, TrialRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 

@@ -9,7 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records import RunConditions, RunEvent, TrialRecord
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import EventRow, TrialRow
 
 __all__ = ["add_events", "condition_values", "conditions_of", "read_events", "storable_text"]

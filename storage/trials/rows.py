@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.values import Fork, Owner

@@ -9,13 +9,8 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records import (
-    Evaluation,
-    RunEvent,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.storage.tables.trials import SearchRow, TrialRow
 from syncswitch.storage.trials.checkpoints import (
     add_checkpoints,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow, WorkloadRow
 from syncswitch.storage.trials.events import conditions_of
 from syncswitch.storage.trials.values import StoredTrial

@@ -15,7 +15,8 @@ import psutil
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import whole_run_seconds
-from syncswitch.storage.records import PhaseRecord, RunConditions, TrialRecord
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import PhaseRecord, TrialRecord
 
 __all__ = [
     "CANCELLED",

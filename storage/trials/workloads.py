@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 

@@ -15,7 +15,8 @@ from typing import Any
 from sqlalchemy import insert, text
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.records import Evaluation, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.trials import (
     EvidenceRow,
     PhaseRow,

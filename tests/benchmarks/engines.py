@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.trainer import Trainer
 from tests.benchmarks.workload import WORKER_STEPS, workload

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from syncswitch.storage.records import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.faults.grammar import parse_injection
 
 __all__ = [

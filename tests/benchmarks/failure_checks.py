@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from syncswitch.storage.records import RunEvent, TrialRecord
+from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from tests.benchmarks.failure_cases import CHECKPOINT_PERCENTS, TOTAL_WORKER_STEPS, Case
 
 __all__ = ["Noise", "file_problems", "record_problems", "seconds_to_continue", "unsaved_problems"]

@@ -17,7 +17,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError
-from syncswitch.storage.records import Evaluation, RunConditions, TrialSpec
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.cli.local import LocalCluster, load_local_workload
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict

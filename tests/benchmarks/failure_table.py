@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from syncswitch.storage.records import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord
 from tests.benchmarks.failure_cases import (
     KINDS,
     REFERENCE,

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from syncswitch.storage.records import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord
 from tests.benchmarks.failure_cases import (
     TOTAL_WORKER_STEPS,
     Case,

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload, load_workload
 from tests.benchmarks.limit import at_most

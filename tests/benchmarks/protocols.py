@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from syncswitch.storage.metrics import time_to_accuracy_seconds
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity

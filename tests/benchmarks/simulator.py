@@ -15,7 +15,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.gradients import GradientSource
 from syncswitch.trainers.simulated.profile import load_profile

@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cli.local import LAUNCHERS, LocalCluster, load_local_workload
 from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.job.workload import load_workload

@@ -12,13 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import (
-    Evaluation,
-    PhaseRecord,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 
 IDENTITY = WorkloadIdentity(

@@ -14,7 +14,7 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.trainer import Observer
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from generated_trainer import IDENTITY
 
-from syncswitch.storage.records import Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
 FIRST_SECONDS = 100.0

@@ -14,15 +14,9 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.records import (
-    Evaluation,
-    Evidence,
-    PhaseRecord,
-    TimingPolicy,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 from tests.conftest import make_database
 

@@ -13,7 +13,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.tables.trials import Base
 from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
 from tests.recordings import COLUMNS, write_manifest, write_run

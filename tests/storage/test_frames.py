@@ -21,7 +21,7 @@ from syncswitch.storage.errors import DatabaseError, UserError
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.filled import complete, copy_rows

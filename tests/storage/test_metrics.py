@@ -13,7 +13,7 @@ from syncswitch.storage.metrics import (
     time_to_accuracy_seconds,
     whole_run_seconds,
 )
-from syncswitch.storage.records import Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
 
 def evaluations(*accuracies: float, first_step: int = 10) -> list[Evaluation]:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from syncswitch.storage.metrics import converged_accuracy
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.replay.recording import RecordedRun, Recording

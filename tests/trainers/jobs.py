@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.servers.placement import Devices
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload

@@ -18,7 +18,7 @@ from typing import ClassVar
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer, Verdict
 from tests.trainers.jobs import DENSE, RecordingObserver, idle_model, spec_of

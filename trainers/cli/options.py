@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.local import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LAUNCHER,

@@ -12,7 +12,8 @@ from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
+    from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.job.workload import Workload
 
 __all__ = ["chosen_job", "fitting_policy", "is_policy_file", "real_policies"]

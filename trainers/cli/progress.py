@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from syncswitch.trainers.cli import console
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import Evaluation, RunEvent, WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.trial import Evaluation, RunEvent
     from syncswitch.trainers.trainer import Observer, Verdict
 
 __all__ = ["watching"]

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.run.event_text import is_remarkable
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import TimingPolicy, TrialRecord
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import TrialRecord
 
 __all__ = ["RunReport", "make_report", "print_report", "report_as_json"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 
 __all__ = ["KEPT", "RunCheckpoints"]

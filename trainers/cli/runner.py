@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
-from syncswitch.storage.records import LARGEST_SEED
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
@@ -35,11 +35,8 @@ from syncswitch.trainers.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records import (
-        TimingPolicy,
-        TrialRecord,
-        TrialSpec,
-    )
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import TrialRecord, TrialSpec
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.job.workload import Workload
 
@@ -153,7 +150,7 @@ def main(
     Where TF_CONFIG describes a cluster, the same command is started for each of its parts: the
     chief trains, the others serve it until it is gone.
     """
-    from syncswitch.storage.records import TrialSpec
+    from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import chosen_job, fitting_policy, real_policies
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.command.results import Report
 from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.run.record import RunResult

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 
 __all__ = ["make_run_folder"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.plain_file import open_plain_file
+from syncswitch.storage.files import open_plain_file
 
 __all__ = ["GrowingFile", "Line", "last_lines", "size_bytes"]
 

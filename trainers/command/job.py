@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import (
     DEFAULT_FOLDER,
     DEFAULT_METRIC_FILE,

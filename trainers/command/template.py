@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from string import Formatter
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 
 __all__ = [

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.command.course import CommandCourse
 from syncswitch.trainers.command.folders import make_run_folder
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes

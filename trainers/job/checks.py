@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import check_protocols
 

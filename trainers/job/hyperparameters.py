@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, schedule_boundaries
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Momentum, Workload

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.protocols import choose_protocol
 
 __all__ = [

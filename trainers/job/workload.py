@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.data import Data
 
 __all__ = ["Momentum", "Workload", "find_module", "load_workload", "normal_reference", "users_code"]

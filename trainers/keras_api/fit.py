@@ -12,7 +12,8 @@ from typing import Any
 import keras
 
 from syncswitch.storage.errors import FatalError, UserError, WorkloadError
-from syncswitch.storage.records import TimingPolicy, TrialRecord, TrialSpec
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
 from syncswitch.trainers.job.data import Array, Data

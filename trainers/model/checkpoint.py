@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path, checkpoint_steps
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.run.log import run_identity

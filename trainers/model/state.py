@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.storage.records import RunEvent, TrialSpec
+from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.checks import check_position
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.workload import Workload

@@ -10,7 +10,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
-from syncswitch.storage.records import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.keras_parts import build_loss, build_metric, loss_settings
 from syncswitch.trainers.job.workload import Workload

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.files import whole_file
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 
 __all__ = [
     "ReplayCheckpoint",

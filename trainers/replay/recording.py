@@ -10,12 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import (
-    CONVERGENCE_EVALUATIONS,
-    Evaluation,
-    PhaseRecord,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.run.phases import RunClock, cut_phases, joined_phases
 

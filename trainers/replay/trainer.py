@@ -16,7 +16,7 @@ from syncswitch.storage.metrics import (
     is_converged,
 )
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.checks import check_position, check_trial
 from syncswitch.trainers.job.schedule import (
     Segment,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncswitch.storage.records import RunEvent
+from syncswitch.storage.records.trial import RunEvent
 
 __all__ = ["event_line", "is_remarkable"]
 

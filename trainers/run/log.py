@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from syncswitch.storage.records import Evaluation, PhaseRecord, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
 from syncswitch.trainers.run.phases import joined_phases
 from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phase_record

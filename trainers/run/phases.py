@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from syncswitch.storage.records import Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
 __all__ = ["RunClock", "cut_phases", "joined_phases"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records import (
+from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
     RunEvent,

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation, RunConditions, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.run.event_file import EventFile
 from syncswitch.trainers.run.event_text import event_line
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import integrate, stats
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
 
 __all__ = ["Measured", "calibrate", "measured_pace", "slowest_of"]

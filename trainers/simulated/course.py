@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import Segment, switch_worker_step
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunEvent, TrialSpec
+from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections, Started
 from syncswitch.trainers.faults.scenario import check_injections, injections
 from syncswitch.trainers.run.log import RunLog

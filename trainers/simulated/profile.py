@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.storage.files import whole_file
-from syncswitch.storage.plain_file import check_plain_file
+from syncswitch.storage.files import check_plain_file, whole_file
 
 __all__ = [
     "ClusterProfile",

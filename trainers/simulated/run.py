@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester

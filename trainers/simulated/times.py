@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records import PhaseRecord, RunConditions, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.events import Idle

@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 import psutil
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
-from syncswitch.storage.records import TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.checks import check_trial
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload

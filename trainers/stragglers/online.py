@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunEvent
+from syncswitch.storage.records.trial import RunEvent
 from syncswitch.trainers.stragglers.detector import DetectorSettings, Finding, StragglerDetector
 
 __all__ = ["NO_DECISION", "ONLINE", "Decision", "OnlineController", "controller_of"]

@@ -12,7 +12,7 @@ from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
 from syncswitch.searcher.loop.reporter import Run
 from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.strategies.paper import PaperRule
-from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.cli.console import progress_bars
 
 RUN = Run(

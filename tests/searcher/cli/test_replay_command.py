@@ -22,7 +22,7 @@ from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperRule
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from tests.recordings import write_manifest, write_run
 

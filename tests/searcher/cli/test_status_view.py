@@ -15,7 +15,7 @@ from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.searcher.status.switch_point_status import SettingStatus
 from syncswitch.searcher.status.trial_status import RunStatus
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 
 RUN = RunStatus(
     trial_number=3,

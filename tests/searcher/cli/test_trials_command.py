@@ -23,7 +23,7 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import setting_statistics
-from syncswitch.storage.records import PhaseRecord, TrialSpec
+from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.cli.console import STORAGE_VARIABLE

@@ -17,7 +17,7 @@ from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer, Verdict
 

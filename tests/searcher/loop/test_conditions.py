@@ -19,7 +19,8 @@ from syncswitch.searcher.strategies.paper import PaperRule
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
 from tests.storage.conftest import POLICY

@@ -20,7 +20,7 @@ from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
 

@@ -17,7 +17,7 @@ from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
 
 PLAN = SearchPlan(PaperRule(settings=2, runs=1))

@@ -17,7 +17,7 @@ from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
 PLAN = SearchPlan(PaperRule(settings=3, runs=3))

@@ -10,7 +10,7 @@ from command_line import Invoke
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, TrialStore
 
 pytestmark = pytest.mark.usefixtures("our_tables")

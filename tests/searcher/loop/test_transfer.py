@@ -24,7 +24,7 @@ from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.conftest import POLICY
 

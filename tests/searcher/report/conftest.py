@@ -14,7 +14,7 @@ from stored import EVENTS, Made, add_search, publish
 
 from syncswitch.searcher.report import ReportData, load_report
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,9 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import (
-    Evidence,
-    RunConditions,
-    RunEvent,
-    TimingPolicy,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import CANCELLED, Fork, Owner, SearchInfo, TrialStore
 
 STUDY = "generated-1"

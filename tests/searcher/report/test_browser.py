@@ -11,7 +11,7 @@ from stored import EVENTS, FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import load_report, page_of
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 
 NAME = "</script><script>document.title='taken'</script>\"<img src=x onerror=alert(1)>"
 FIGURES = 8

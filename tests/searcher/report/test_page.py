@@ -21,7 +21,7 @@ from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import ReportData, load_report, page_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunEvent, TrialSpec
+from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.storage.trials.store import Owner, TrialStore
 
 EVIL = (

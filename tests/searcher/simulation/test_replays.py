@@ -19,7 +19,7 @@ from syncswitch.searcher.strategies.adaptive import AdaptiveRule
 from syncswitch.searcher.strategies.base import Rule
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperRule
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
 STOP = StopRule(precision=0.005)

@@ -19,7 +19,7 @@ from syncswitch.searcher.strategies.adaptive import AdaptiveRule
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperRule
 from syncswitch.searcher.strategies.sequential import SequentialRule
-from syncswitch.storage.records import Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun
 from tests.benchmarks.generated_problems import generated_problem
 

@@ -27,7 +27,7 @@ from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, StoredTrial, TrialStore
 
 JOB = identity()

@@ -26,7 +26,7 @@ from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import Owner, StoredTrial, TrialStore
 from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer

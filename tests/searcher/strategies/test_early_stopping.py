@@ -16,7 +16,7 @@ from syncswitch.searcher.strategies.adaptive import AdaptiveRule
 from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.strategies.early_stopping import StopRule, corrected, correction, may_stop
 from syncswitch.searcher.strategies.paper import PaperRule
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from tests.benchmarks.recorded_problems import recorded_jobs
 
 INTERVAL = 100

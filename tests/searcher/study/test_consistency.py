@@ -24,7 +24,7 @@ from syncswitch.storage.audit.check import Finding
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 
 PLAN = SearchPlan(PaperRule(settings=2, runs=1))

@@ -28,7 +28,8 @@ from syncswitch.searcher.study.repair import Patience, Repairer
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records import RunConditions, TrialRecord, TrialSpec
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer

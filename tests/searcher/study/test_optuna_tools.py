@@ -23,7 +23,7 @@ from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial, TrialStore
 from syncswitch.trainers.cluster.servers.network import free_ports
 

@@ -11,7 +11,7 @@ from syncswitch.searcher.strategies.paper import PaperRule
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.text.command_lines import search_words
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.trials.store import SearchInfo
 
 

@@ -15,7 +15,7 @@ from syncswitch.searcher.text.sentences import (
     promise_sentence,
     speed_up_text,
 )
-from syncswitch.storage.records import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.storage.conftest import POLICY
 
 KEPT = replace(

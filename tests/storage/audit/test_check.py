@@ -13,7 +13,9 @@ from syncswitch.storage.audit.check import Finding, is_readable, listed, storage
 from syncswitch.storage.database.engine import Database, examined, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, Content, driver_url
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TimingPolicy, TrialRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)

@@ -17,12 +17,9 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.storage.records import (
-    Evaluation,
-    TimingPolicy,
-    TrialRecord,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 from tests.conftest import postgresql, stop_server
 

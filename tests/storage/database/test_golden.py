@@ -30,7 +30,7 @@ from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driv
 from syncswitch.storage.database.migrations import configuration
 from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import Base, WorkloadRow
 from syncswitch.storage.trials.store import TrialStore

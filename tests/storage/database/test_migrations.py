@@ -15,7 +15,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.database.migrations import configuration
 from syncswitch.storage.database.migrations.env import is_ours
-from syncswitch.storage.records import TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TABLE_PREFIX, Base, PolicyRow
 from syncswitch.storage.trials.store import TrialStore

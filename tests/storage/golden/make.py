@@ -36,12 +36,8 @@ from syncswitch.storage.importing.run_import import import_manifest  # noqa: E40
 from syncswitch.storage.policies.file import read_policy_file, write_policy  # noqa: E402
 from syncswitch.storage.policies.importing import import_policies  # noqa: E402
 from syncswitch.storage.policies.registry import PolicyRegistry  # noqa: E402
-from syncswitch.storage.records import (  # noqa: E402
-    RunConditions,
-    RunEvent,
-    TrialRecord,
-    TrialSpec,
-)
+from syncswitch.storage.records.job import RunConditions  # noqa: E402
+from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec  # noqa: E402
 from syncswitch.storage.trials.store import (  # noqa: E402
     CANCELLED,
     Fork,

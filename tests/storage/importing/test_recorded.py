@@ -12,7 +12,7 @@ from syncswitch.storage.importing import recorded
 from syncswitch.storage.importing.manifest import ManifestRow, read_manifest
 from syncswitch.storage.importing.recorded import Measurements, RecordedRun, read_recorded_run
 from syncswitch.storage.importing.run_logs import LogRow, RunLog, read_run_log
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from tests.recordings import PAPER, STARTED, needs_paper, write_log, write_run
 
 

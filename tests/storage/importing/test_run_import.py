@@ -23,7 +23,8 @@ from syncswitch.storage.importing.run_import import (
     RunImporter,
     import_manifest,
 )
-from syncswitch.storage.records import Evaluation, PhaseRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.storage.tables.trials import Base, TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from tests.recordings import PAPER, log_rows, needs_paper, walls, write_log, write_manifest

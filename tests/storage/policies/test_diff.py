@@ -8,7 +8,8 @@ import pytest
 
 from syncswitch.storage.policies.diff import FactDiff, compare
 from syncswitch.storage.policies.similarity import JobFacts
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 
 
 @pytest.fixture

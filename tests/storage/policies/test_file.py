@@ -26,12 +26,8 @@ from syncswitch.storage.policies.file import (
     read_policy_file,
     write_policy,
 )
-from syncswitch.storage.records import (
-    Evidence,
-    RegisteredWorkload,
-    TimingPolicy,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.properties import FIXTURES_STAY
 from tests.storage.golden.make import PROMISE
 

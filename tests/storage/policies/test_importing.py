@@ -14,12 +14,8 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import PolicyFile, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import import_policies
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.storage.records import (
-    Evidence,
-    RegisteredWorkload,
-    TimingPolicy,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 
 GOLDEN = Path(__file__).parents[1] / "golden"

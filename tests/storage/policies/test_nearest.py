@@ -17,7 +17,8 @@ from syncswitch.storage.policies.nearest import (
 )
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.similarity import REAL, JobFacts
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 
 Add = Callable[..., WorkloadIdentity]

@@ -11,13 +11,9 @@ from sqlalchemy import event
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
-from syncswitch.storage.records import (
-    RegisteredWorkload,
-    TimingPolicy,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]

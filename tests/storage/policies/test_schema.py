@@ -14,7 +14,8 @@ import pytest
 from syncswitch.storage.policies import registry as policies
 from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.schema import policy_schema
-from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 
 PUBLISHED = Path(policies.__file__).with_name("policy.schema.json")
 

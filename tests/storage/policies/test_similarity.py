@@ -23,7 +23,8 @@ from syncswitch.storage.policies.similarity import (
     not_compared,
     ranked,
 )
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from tests.storage.conftest import IDENTITY
 
 START = datetime(2026, 1, 31, tzinfo=timezone.utc)

@@ -9,7 +9,8 @@ from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
-from syncswitch.storage.records import TrialRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, TrialStore
 from tests.storage.filled import OWNER, complete

@@ -20,7 +20,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.queries.summaries import SettingStatistics, setting_statistics
-from syncswitch.storage.records import PhaseRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.workloads import upsert_workload
 from tests.properties import FIXTURES_STAY

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.errors import FatalError, UserError
-from syncswitch.storage.records import TrialRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.trials.store import Owner, SearchInfo, StoredCheckpoint, TrialStore
 
 STUDY = "digits-1"

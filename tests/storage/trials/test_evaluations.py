@@ -10,7 +10,8 @@ import pytest
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records import Evaluation, TrialRecord, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, read_evaluations
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore

@@ -13,7 +13,8 @@ from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records import RunConditions, RunEvent, TrialRecord
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import EventRow
 from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.store import Owner, TrialStore

@@ -4,7 +4,8 @@ import pytest
 
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.names import policy_choices, study_names, workload_names
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 

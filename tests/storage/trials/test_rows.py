@@ -17,7 +17,7 @@ from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.queries.summaries import setting_statistics
 from syncswitch.storage.queries.trial_details import trial_details
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import CANCELLED, Fork, StoredTrial, TrialStore

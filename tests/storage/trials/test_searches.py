@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 from tests.properties import FIXTURES_STAY
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 
 

@@ -18,7 +18,7 @@ from syncswitch.storage.queries import curves
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import setting_statistics
 from syncswitch.storage.queries.trial_details import trial_details
-from syncswitch.storage.records import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import Fork, TrialStore
 from tests.storage.filled import OWNER, complete

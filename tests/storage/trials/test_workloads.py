@@ -7,7 +7,7 @@ import pytest
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.workloads import registered_workload, workload_row
 

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.options import ConditionsChoice, conditions_options, inject_option
 
 NOTHING = ConditionsChoice("none", "hot")

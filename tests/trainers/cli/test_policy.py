@@ -12,7 +12,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records import RegisteredWorkload, TimingPolicy, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cli.policy import real_policies
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH

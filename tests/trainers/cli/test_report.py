@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cli.resume import RunCheckpoints
 from syncswitch.trainers.job.schedule import checkpoint_path
 from tests.storage.conftest import IDENTITY

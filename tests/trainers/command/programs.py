@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.course import CommandCourse
 from syncswitch.trainers.command.results import Report
 

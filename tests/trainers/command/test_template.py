@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.template import (
     PLACEHOLDERS,
     CommandTemplate,

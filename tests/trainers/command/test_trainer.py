@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer

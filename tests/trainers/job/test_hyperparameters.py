@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.hyperparameters import (
     Configuration,
     momentum_after_switch,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.records import TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import (
     Segment,
     decay_factor,

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.file import write_policy
-from syncswitch.storage.records import RegisteredWorkload, TrialSpec
+from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (

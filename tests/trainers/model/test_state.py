@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer

@@ -15,14 +15,8 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing.recorded import Measurements
 from syncswitch.storage.importing.recorded import RecordedRun as ImportedRun
 from syncswitch.storage.importing.run_import import RunImporter
-from syncswitch.storage.records import (
-    Evaluation,
-    PhaseRecord,
-    RunConditions,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer

@@ -12,13 +12,8 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import (
-    Evaluation,
-    RunConditions,
-    TrialRecord,
-    TrialSpec,
-    WorkloadIdentity,
-)
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer

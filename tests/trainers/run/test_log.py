@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from syncswitch.storage.records import Evaluation, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.trainer import Verdict

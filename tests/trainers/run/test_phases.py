@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.records import Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.run.phases import RunClock, cut_phases, joined_phases
 
 PHASES = (PhaseRecord("bsp", 0, 100, 50.0, 0.0, 0), PhaseRecord("asp", 100, 300, 40.0, 3.0, 9))

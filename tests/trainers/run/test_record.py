@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from syncswitch.storage.records import Evaluation, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.run.record import RunResult, trial_record
 from tests.storage.conftest import IDENTITY
 

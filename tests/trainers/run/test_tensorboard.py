@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records import (
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
-    RunConditions,
     RunEvent,
     TrialRecord,
     TrialSpec,
-    WorkloadIdentity,
 )
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.run.tensorboard import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps

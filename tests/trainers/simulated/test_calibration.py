@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.simulated.calibration import (
     Measured,

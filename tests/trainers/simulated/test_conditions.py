@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions, RunEvent, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket

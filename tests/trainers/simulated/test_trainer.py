@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions, RunEvent
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import RunEvent
 from syncswitch.trainers.stragglers.detector import DetectorSettings
 from syncswitch.trainers.stragglers.online import NO_DECISION, ONLINE, Decision, OnlineController
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import load_workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 

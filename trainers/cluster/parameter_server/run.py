@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from syncswitch.storage.records import Evaluation, RunEvent
+from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher, Notice, Review
 from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.parameter_server.learner import ClusterLearner

@@ -13,7 +13,8 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
     one_line,
 )
-from syncswitch.storage.records import RunEvent, TrialRecord, TrialSpec, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.parameter_server.recovery import (
     ServerLostError,

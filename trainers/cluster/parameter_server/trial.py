@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.parameter_server.clock import TrainingClock
 from syncswitch.trainers.cluster.parameter_server.fault_injector import Disturbances
 from syncswitch.trainers.cluster.servers.launchers import Launcher

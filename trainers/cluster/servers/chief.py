@@ -10,7 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
-from syncswitch.storage.records import Evaluation, RunEvent
+from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.cluster.servers.messages import (
     Failed,
     Finished,

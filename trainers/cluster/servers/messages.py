@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Verdict
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import IO
 
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
-from syncswitch.storage.records import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.servers.log_tail import last_words
 from syncswitch.trainers.cluster.servers.messages import (
     Failed,

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import Evaluation, RunConditions, TrialRecord
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cli.resume import RunCheckpoints
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.schedule import checkpoint_path

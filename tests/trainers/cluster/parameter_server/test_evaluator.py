@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import psutil
 import pytest
 
-from syncswitch.storage.records import RunConditions, TrialRecord
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.private_network import needs_private_network

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.state import ModelState

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records import RunConditions, TrialRecord
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.ray.trainer import RayTrainer
 from syncswitch.trainers.job.workload import Workload

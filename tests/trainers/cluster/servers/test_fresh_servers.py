@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.storage.records import RunConditions
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.servers.placement import CPU, place_on_gpus
 from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 from tests.private_network import needs_private_network

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
-from syncswitch.storage.records import Evaluation
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from syncswitch.storage.records import WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 
 GENERATED = WorkloadIdentity(
     name="generated",

@@ -1,0 +1,107 @@
+"""What is trained: the workload, the size of the cluster, the conditions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+LARGEST_SEED = 2**31 - 1
+"""Of a run: fits everything that takes a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadIdentity:
+    """What makes two jobs the same for a timing policy.
+
+    Seed, paths and host are left out on purpose, and so is `name`, which only people use. What
+    nobody recorded of an imported job is None; then the job is told apart by its name, too.
+
+    Attributes:
+        name: What people call the workload, for example `digits`.
+        model: Digest of the model's structure (layers and shapes, no weights).
+        data_set: Declared name of the data set.
+        loss: Name of the training loss.
+        optimizer: The optimizer and its settings as canonical JSON.
+        total_worker_steps: W, the length of the job.
+        batch_size: B, examples per worker-step.
+        learning_rate: eta, for one worker.
+        momentum: Momentum of the optimizer; 0 where it has none.
+        learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
+            rate is eta times factor.
+        metric: Name of what is called accuracy.
+        evaluation_interval_worker_steps: How often the model is tested.
+        workers: n, the size of the cluster.
+        first_protocol: Protocol before the switch, for example `bsp`.
+        second_protocol: Protocol after the switch, for example `asp`.
+        simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
+    """
+
+    name: str
+    model: str | None
+    data_set: str | None
+    loss: str | None
+    optimizer: str | None
+    total_worker_steps: int
+    batch_size: int | None
+    learning_rate: float | None
+    momentum: float | None
+    learning_rate_boundaries: tuple[tuple[int, float], ...] | None
+    metric: str | None
+    evaluation_interval_worker_steps: int | None
+    workers: int
+    first_protocol: str
+    second_protocol: str
+    simulated_cluster: str | None = None
+
+    @property
+    def cluster(self) -> str:
+        """Size, kind and protocols in words, for example `4 simulated workers, bsp,asp`."""
+        kind = "" if self.simulated_cluster is None else "simulated "
+        noun = "worker" if self.workers == 1 else "workers"
+        return f"{self.workers} {kind}{noun}, {self.first_protocol},{self.second_protocol}"
+
+    @property
+    def fingerprint(self) -> str:
+        """64 hexadecimal digits, the same on every machine and in every year."""
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.model is not None:
+            del content["name"]
+        if self.simulated_cluster is None:  # a real job is known by what it was always known by
+            del content["simulated_cluster"]
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWorkload:
+    """A workload as a database knows it.
+
+    Attributes:
+        identity: What it is.
+        reference: Normal form of how to load it: a built-in name, `file.py:attribute` or
+            `package.module:attribute`.
+    """
+
+    identity: WorkloadIdentity
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunConditions:
+    """What besides the job decides how a run goes; runs are compared under the same ones only.
+
+    Attributes:
+        online: What is done about stragglers before the switch: `none`, `greedy` or `elastic`.
+        switch_mechanism: `hot`, or `restart` for a checkpoint and a new cluster.
+        injections: Disturbances on purpose, each in the way in which it is recorded.
+    """
+
+    online: str = "none"
+    switch_mechanism: str = "hot"
+    injections: tuple[str, ...] = ()
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Nothing was injected, decided beside the timing policy, or restarted."""
+        return self == RunConditions()

@@ -1,0 +1,102 @@
+"""When to switch, and what that rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One trial that a timing policy rests on."""
+
+    study: str
+    trial_number: int
+    switch_percent: float
+    replicate: int
+    converged_accuracy: float
+    diverged: bool
+    training_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPolicy:
+    """When to switch, for one workload fingerprint. Immutable.
+
+    Attributes:
+        fingerprint: Of the workload that it was found for.
+        version: 1, 2, ... per fingerprint.
+        workload: Name of the workload, for people.
+        workers: n, the size of the cluster.
+        total_worker_steps: W.
+        first_protocol: Protocol before the switch.
+        second_protocol: Protocol after the switch.
+        switch_percent: Percent of W in the first protocol.
+        target_accuracy: A, mean converged accuracy of the first protocol alone, or as given.
+        threshold: beta, the accuracy that may be lost.
+        mean_accuracy: Measured at `switch_percent`; None where no run was made there.
+        training_seconds: Mean at `switch_percent`; None where no run was made there.
+        baseline_seconds: Mean training time of the first protocol alone; None where unknown.
+        strategy: Name of the rule that decided.
+        study: Name of the Optuna study that found it.
+        evidence: The completed trials of that study.
+        created_at: ISO 8601, UTC.
+        software: Version by name of distribution.
+        confidence: Probability, as the rule sees it, that `switch_percent` is good: by the
+            criterion `kept`, that enough of the later runs keep the accuracy; by `mean`, that it is
+            the earliest acceptable setting. None where the rule gives none.
+        criterion: `kept`: enough of the later runs with the policy lose at most beta, or nearly as
+            many as of the first protocol's own; `mean`: their mean accuracy does.
+        keep: So large a share of later runs is enough, 0 to 1; None by the criterion `mean`.
+        kept_share: Expected share of later runs with the policy that lose at most beta; None where
+            the rule gives none.
+        baseline_kept_share: The same of the first protocol alone.
+        speed_up_low: Lower end of the 90 % interval of the speed-up; None where too few runs were
+            timed.
+        speed_up_high: Upper end of it.
+        reason: Why it is the first protocol alone, as a clause such as `an earlier switch saves no
+            time`; None where it is not, or nobody said.
+    """
+
+    fingerprint: str
+    version: int
+    workload: str
+    workers: int
+    total_worker_steps: int
+    first_protocol: str
+    second_protocol: str
+    switch_percent: float
+    target_accuracy: float
+    threshold: float
+    mean_accuracy: float | None
+    training_seconds: float | None
+    baseline_seconds: float | None
+    strategy: str
+    study: str
+    evidence: tuple[Evidence, ...]
+    created_at: str
+    software: Mapping[str, str] = field(default_factory=dict)
+    confidence: float | None = None
+    criterion: str = "mean"
+    keep: float | None = None
+    kept_share: float | None = None
+    baseline_kept_share: float | None = None
+    speed_up_low: float | None = None
+    speed_up_high: float | None = None
+    reason: str | None = None
+
+    @property
+    def cluster(self) -> str:
+        """Size and protocols in words, for example `4 workers, bsp,asp`.
+
+        Whether the cluster is simulated, the workload alone knows.
+        """
+        noun = "worker" if self.workers == 1 else "workers"
+        return f"{self.workers} {noun}, {self.first_protocol},{self.second_protocol}"
+
+    @property
+    def speed_up(self) -> float | None:
+        """Baseline time over time with this policy; None where either is unknown."""
+        if not self.baseline_seconds or not self.training_seconds:
+            return None
+        return self.baseline_seconds / self.training_seconds
