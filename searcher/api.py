@@ -16,7 +16,7 @@ from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
-from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -96,9 +96,9 @@ def search(
         workers: n; None for what is usual.
         protocols: Before and after the switch, such as `bsp,asp`; None for what is usual.
         storage: URL of the database; None for that of SYNCSWITCH_STORAGE, or syncswitch.db here.
-        strategy: Rule of the search: adaptive, paper or sequential.
+        strategy: Strategy of the search: adaptive, paper or sequential.
         settings: M, how often the range of switch points may be halved.
-        runs: R, runs of each setting; but for the paper's rule, at most.
+        runs: R, runs of each switch point; but for the paper's strategy, at most.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: A, the accuracy to keep, 0 to 1; None to measure it.
         criterion: What makes a switch point good: `kept`, enough of the later runs with it keep the
@@ -111,7 +111,7 @@ def search(
         checkpoints: Folder for the checkpoints that runs share.
         tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
         reporter: Is told how it goes on.
-        strategy_options: Further fields of the rule, such as `budget` of the adaptive one.
+        strategy_options: Further fields of the strategy, such as `budget` of the adaptive one.
 
     Returns:
         The policy, as it is saved.
@@ -133,7 +133,7 @@ def search(
         seed=seed,
         workload=own,
     )
-    rule = make_rule(
+    decides = make_strategy(
         strategy,
         settings=settings,
         runs=runs,
@@ -146,7 +146,7 @@ def search(
     )
     if tensorboard is not None:
         check_tensorboard(tensorboard)
-    plan, job = plan_search(chosen, request, rule, ConditionsChoice(online, switch))
+    plan, job = plan_search(chosen, request, decides, ConditionsChoice(online, switch))
     reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
         found = Search(

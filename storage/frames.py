@@ -1,10 +1,10 @@
-"""Tables for pandas: trials, evaluations, events, settings, policies, costs of searches, times.
+"""Tables for pandas: trials, evaluations, events, switch points, policies, costs, times.
 
 ```
 from syncswitch.storage import frames
 
-frames.settings("sqlite:///syncswitch.db", workload="digits")
-frames.describe("settings")  # what the columns mean
+frames.switch_points("sqlite:///syncswitch.db", workload="digits")
+frames.describe("switch points")  # what the columns mean
 ```
 
 Every function takes an open database or its URL. Names and types of the columns are the same
@@ -13,7 +13,7 @@ that is missing is NaN, software is JSON text.
 
 Trials are chosen by keywords, in the database: `workload` (name, normal reference, or 8 or more
 digits of the fingerprint), `fingerprint`, `study`, `since` and `until` (when they began; with a
-time zone); also, except in `settings`, by `trial_number`, `state`, `setting_percent` and
+time zone); also, except in `switch_points`, by `trial_number`, `state`, `candidate_percent` and
 `trial_ids`.
 """
 
@@ -38,7 +38,7 @@ from syncswitch.storage.queries.columns import (
 from syncswitch.storage.queries.policies import PolicyVersion, policy_versions
 from syncswitch.storage.queries.row_stream import ROWS_AT_ONCE, row_blocks
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
-from syncswitch.storage.queries.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_facts
 from syncswitch.storage.queries.trial_filter import RunChoice, TrialChoice
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -56,13 +56,19 @@ __all__ = [
     "frame_of",
     "policies",
     "search_costs",
-    "settings",
+    "switch_points",
     "time_to_accuracy",
     "trials",
 ]
 
 FrameName = Literal[
-    "trials", "evaluations", "events", "settings", "policies", "search_costs", "time_to_accuracy"
+    "trials",
+    "evaluations",
+    "events",
+    "switch_points",
+    "policies",
+    "search_costs",
+    "time_to_accuracy",
 ]
 """A table; so the function that makes it is called, too."""
 
@@ -70,7 +76,7 @@ COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
     "trials": columns_of_table(TRIAL_FACTS),
     "evaluations": columns_of_record(curves.EvaluationFacts),
     "events": columns_of_record(event_table.EventFacts),
-    "settings": columns_of_record(SettingStatistics),
+    "switch_points": columns_of_record(SwitchPointStatistics),
     "policies": columns_of_record(PolicyVersion),
     "search_costs": columns_of_record(StudyCost),
     "time_to_accuracy": columns_of_record(curves.AccuracyTime),
@@ -92,7 +98,7 @@ def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
 
     Args:
         database: Open, or its URL.
-        **choice: `workload`, `fingerprint`, `study`, `trial_number`, `state`, `setting_percent`,
+        **choice: `workload`, `fingerprint`, `study`, `trial_number`, `state`, `candidate_percent`,
             `since`, `until`, `trial_ids` (see the top of this module).
 
     Raises:
@@ -153,10 +159,10 @@ def events(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
     return _whole(database, "events", event_table.events(choice))
 
 
-def settings(
+def switch_points(
     database: Database | str, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
 ) -> pandas.DataFrame:
-    """One row per setting of a workload: means over its completed runs, and how sure they are.
+    """One row per switch point of a workload: means over its completed runs, and how sure they are.
 
     Runs under different conditions (`online`, `switch_mechanism`, `injections`) have rows of their
     own. The time of a run that was stopped is what all of it would have taken.
@@ -171,8 +177,8 @@ def settings(
         UserError: As in `trials`.
     """
     with opened(database) as read:
-        rows = setting_statistics(read, confidence=confidence, **choice)
-    return frame_of("settings", map(astuple, rows))
+        rows = switch_point_statistics(read, confidence=confidence, **choice)
+    return frame_of("switch_points", map(astuple, rows))
 
 
 def policies(

@@ -20,6 +20,6 @@ def more_examples(times: int, base: settings | None = None) -> settings:
 
     Args:
         times: How often the profile's number of examples.
-        base: Further settings.
+        base: Further switch points.
     """
     return settings(base, max_examples=times * settings().max_examples)

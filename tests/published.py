@@ -15,7 +15,17 @@ from typing import NamedTuple
 from syncswitch.storage.importing.run_logs import LogRow
 from tests.recordings import STARTED, log_rows, write_log, write_manifest
 
-__all__ = ["INTERVAL", "RUNS", "TABLES", "TOTAL", "Figures", "Row", "Run", "Setting", "write_logs"]
+__all__ = [
+    "INTERVAL",
+    "RUNS",
+    "TABLES",
+    "TOTAL",
+    "Figures",
+    "Row",
+    "Run",
+    "SwitchPoint",
+    "write_logs",
+]
 
 TOTAL = 64_000
 """Worker-steps of each run: ResNet-32 on CIFAR-10."""
@@ -23,7 +33,7 @@ INTERVAL = 2_000
 """Worker-steps from test to test, about."""
 
 
-class Setting(NamedTuple):
+class SwitchPoint(NamedTuple):
     """What a run counts for, and what was run: percent of the worker-steps in BSP, then ASP."""
 
     percent: float
@@ -68,50 +78,50 @@ class Figures(NamedTuple):
 
 
 # By number of workers. None: it diverged, and there is no log of it.
-RUNS: Mapping[int, Mapping[Setting, Sequence[Run | None]]] = {
+RUNS: Mapping[int, Mapping[SwitchPoint, Sequence[Run | None]]] = {
     8: {
-        Setting(100, 100): [
+        SwitchPoint(100, 100): [
             Run(0.9190, 10639.0, 10639.0, 42_000, 0.9183),
             Run(0.9234, 10557.5, 10557.5),
             Run(0.9102, 10518.9, 10518.9),
             Run(0.9188, 10623.4, 10623.4, 42_000, 0.9188),
             Run(0.9224, 10679.9, 10679.9, 42_000, 0.9210),
         ],
-        Setting(50, 50): [
+        SwitchPoint(50, 50): [
             Run(0.9244, 6035.1, 5226.1),
             Run(0.9233, 6215.8, 5407.8),
             Run(0.9072, 6101.1, 5346.8),
             Run(0.9240, 6158.0, 5346.8),
             Run(0.9221, 5459.3, 4615.1, 46_000, 0.9197),
         ],
-        Setting(25, 25): [
+        SwitchPoint(25, 25): [
             Run(0.9251, 3884.7, 2670.3, 58_000, 0.9227),
             Run(0.9169, 3886.9, 2670.5, 60_000, 0.9166),
             Run(0.9116, 3850.3, 2671.6, 60_000, 0.9086),
             Run(0.9186, 3866.3, 2730.4, 58_000, 0.9183),
             Run(0.9169, 3930.0, 2730.9, 58_000, 0.9162),
         ],
-        Setting(12.5, 10): [
+        SwitchPoint(12.5, 10): [
             Run(0.9117, 2551.3, 1125.0, 48_000, 0.9087),
             Run(0.9159, 2522.6, 1125.1, 50_000, 0.9143),
             Run(0.9094, 2545.7, 1124.6, 50_000, 0.9085),
             Run(0.9175, 2522.5, 1123.6, 48_000, 0.9166),
             Run(0.9165, 2571.4, 1124.7, 40_000, 0.9141),
         ],
-        Setting(6.25, 5): [
+        SwitchPoint(6.25, 5): [
             Run(0.9184, 2140.8, 622.3, 44_000, 0.9176),
             Run(0.9086, 2071.9, 562.6, 46_000, 0.9058),
             Run(0.9170, 2076.8, 622.6, 46_000, 0.9165),
             Run(0.9231, 2070.6, 562.4, 46_000, 0.9198),
             Run(0.9241, 2060.4, 562.8, 48_000, 0.9215),
         ],
-        Setting(3.125, 2): [
+        SwitchPoint(3.125, 2): [
             Run(0.9125, 1753.0, 191.0, 44_000, 0.9120),
             Run(0.9071, 1773.3, 191.1, 44_000, 0.9063),
             Run(0.8975, 1805.5, 251.2, 44_000, 0.8992),
             Run(0.8977, 1771.3, 190.7, 46_000, 0.8947),
         ],
-        Setting(0, 0): [
+        SwitchPoint(0, 0): [
             Run(0.8924, 1742.0, 0.0, 40_000, 0.8919),
             Run(0.9051, 1603.3, 0.0, 44_000, 0.9026),
             Run(0.8850, 1541.2, 0.0, 42_000, 0.8842),
@@ -119,18 +129,18 @@ RUNS: Mapping[int, Mapping[Setting, Sequence[Run | None]]] = {
         ],
     },
     16: {
-        Setting(100, 100): [
+        SwitchPoint(100, 100): [
             Run(0.9108, 9396.4, 9396.4, 42_000, 0.9106),
             Run(0.9326, 10185.5, 10185.5, 42_000, 0.9269),
             Run(0.9254, 9270.8, 9270.8, 60_000, 0.9251),
         ],
-        Setting(50, 50): [
+        SwitchPoint(50, 50): [
             Run(0.9135, 5090.0, 4601.2),
             Run(0.9196, 5102.6, 4602.1, 60_000, 0.9174),
             Run(0.9286, 5225.7, 4724.4, 56_000, 0.9279),
         ],
-        Setting(25, 25): [None] * 3,
-        Setting(0, 0): [None] * 3,
+        SwitchPoint(25, 25): [None] * 3,
+        SwitchPoint(0, 0): [None] * 3,
     },
 }
 
@@ -170,18 +180,20 @@ def write_logs(folder: Path) -> None:
     """Writes `manifest.csv`, `tables.csv` and the runs' logs."""
     rows = []
     for workers, settings in RUNS.items():
-        for setting, runs in settings.items():
+        for switch_point, runs in settings.items():
             for number, run in enumerate(runs, 1):
-                name = f"{workers}-workers/{setting.run_percent:g}-percent-{number}"
+                name = f"{workers}-workers/{switch_point.run_percent:g}-percent-{number}"
                 if run is not None:
-                    steps, seconds, accuracies = zip(*_tests(workers, setting, run), strict=True)
+                    steps, seconds, accuracies = zip(
+                        *_tests(workers, switch_point, run), strict=True
+                    )
                     times = [STARTED + one for one in seconds]
                     log: list[LogRow] = log_rows(steps, times, accuracies)
                     write_log(folder / "logs" / name / "acc.csv", log)
                 rows.append(
                     (
                         *(f"resnet32-cifar10-{workers}", "" if run is None else name, "bsp", "asp"),
-                        *(setting.run_percent, number, workers, TOTAL, setting.percent),
+                        *(switch_point.run_percent, number, workers, TOTAL, switch_point.percent),
                         "yes" if run is None else "no",
                     )
                 )
@@ -200,12 +212,12 @@ def write_logs(folder: Path) -> None:
             writer.writerow((row.table, setup, recurring, *row[2:], *figures))
 
 
-def _tests(workers: int, setting: Setting, run: Run) -> Iterator[tuple[int, float, float]]:
+def _tests(workers: int, switch_point: SwitchPoint, run: Run) -> Iterator[tuple[int, float, float]]:
     """Step of the optimizer's counter, seconds and accuracy of each test of a run.
 
     It is restless, and below what it will be, until the five tests at whose end it is known.
     """
-    switch = round(TOTAL * setting.run_percent / 100)
+    switch = round(TOTAL * switch_point.run_percent / 100)
     asp_seconds = run.seconds - run.bsp_seconds
     calm_from = TOTAL if run.known_at is None else run.known_at - 4 * INTERVAL
     calm = run.known_accuracy or run.accuracy

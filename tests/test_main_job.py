@@ -48,18 +48,18 @@ def completed_runs(folder: Path) -> list[tuple[float, int]]:
         ).fetchall()
 
 
-def test_the_search_reports_policy_cost_and_settings(result: dict) -> None:
+def test_the_search_reports_policy_cost_and_switch_points(result: dict) -> None:
     policy = result["policy"]
     assert (policy["switch_percent"], policy["version"]) == (25.0, 1)
     assert (policy["first_protocol"], policy["second_protocol"]) == ("bsp", "asp")
     assert policy["threshold"] == 0.3
     assert len(policy["fingerprint"]) == 64
-    assert [s["switch_percent"] for s in result["settings"]] == [100.0, 50.0, 25.0]
-    assert all(s["runs"] == 2 and s["accepted"] for s in result["settings"])
+    assert [s["switch_percent"] for s in result["switch_points"]] == [100.0, 50.0, 25.0]
+    assert all(s["runs"] == 2 and s["accepted"] for s in result["switch_points"])
     # Training happened: a model that learned nothing would be at one in ten.
-    assert all(s["mean_accuracy"] > 0.6 for s in result["settings"])
-    assert policy["target_accuracy"] == pytest.approx(result["settings"][0]["mean_accuracy"])
-    seconds = [s["training_seconds"] for s in result["settings"]]
+    assert all(s["mean_accuracy"] > 0.6 for s in result["switch_points"])
+    assert policy["target_accuracy"] == pytest.approx(result["switch_points"][0]["mean_accuracy"])
+    seconds = [s["training_seconds"] for s in result["switch_points"]]
     assert result["search"]["trials"] == 6
     assert result["search"]["cost_bsp_multiples"] == pytest.approx(2 * sum(seconds) / seconds[0])
     assert result["search"]["wall_seconds"] >= 2 * sum(seconds)

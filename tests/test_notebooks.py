@@ -186,11 +186,11 @@ def test_the_database_answers_in_pandas_and_in_sql(execute: Callable[..., Output
     assert sum(int(row["completed_runs"]) for row in costs) == runs
     assert {row["kind"] for row in table_of(cells["event-table"])} == {"switched"}
     in_pandas = [
-        tuple(row[name] for name in ("workers", "setting_percent", "runs", "mean_accuracy"))
+        tuple(row[name] for name in ("workers", "candidate_percent", "runs", "mean_accuracy"))
         for row in table_of(cells["settings-table"])
     ]
     in_sql = [
-        tuple(row[name] for name in ("workers", "setting_percent", "runs", "accuracy"))
+        tuple(row[name] for name in ("workers", "candidate_percent", "runs", "accuracy"))
         for row in table_of(cells["sql-table"])
     ]
     assert in_pandas == in_sql
@@ -212,7 +212,7 @@ def test_the_published_logs_give_the_published_figures(
     (bsp,) = (
         row
         for row in table_of(cells["settings-table"])
-        if (row["workers"], row["setting_percent"]) == ("8", "100.000")
+        if (row["workers"], row["candidate_percent"]) == ("8", "100.000")
     )
     assert (bsp["mean_accuracy"], bsp["mean_training_seconds"]) == ("0.9188", "10603.7400")
     assert len(table_of(cells["adaptive-table"])) == 4

@@ -12,7 +12,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.trainers.replay.recording import RecordedRun, read_recording
-from tests.published import INTERVAL, RUNS, TABLES, Figures, Row, Run, Setting
+from tests.published import INTERVAL, RUNS, TABLES, Figures, Row, Run, SwitchPoint
 from tests.recordings import PAPER, needs_paper
 
 STOP = StopRule(precision=0.005)
@@ -39,12 +39,13 @@ def runs(folder: Path, tmp_path: Path, workers: int) -> dict[float, list[Run | N
         name, pair = f"resnet32-cifar10-{workers}", ("bsp", "asp")
         recording = read_recording(database, name, workers=workers, protocols=pair)
     return {
-        percent: [run_of(one) for one in recording.at(percent)] for percent in recording.settings
+        percent: [run_of(one) for one in recording.at(percent)]
+        for percent in recording.switch_points
     }
 
 
 def written(workers: int) -> dict[float, list[Run | None]]:
-    return {setting.percent: list(found) for setting, found in RUNS[workers].items()}
+    return {switch_point.percent: list(found) for switch_point, found in RUNS[workers].items()}
 
 
 @pytest.mark.parametrize("workers", [8, 16])
@@ -59,7 +60,7 @@ def test_the_logs_that_are_made_say_what_is_written(
 def test_it_is_what_the_logs_say(workers: int, tmp_path: Path) -> None:
     assert runs(PAPER, tmp_path, workers) == written(workers)
     run_at = {
-        Setting(row.stands_for_percent, row.switch_percent)
+        SwitchPoint(row.stands_for_percent, row.switch_percent)
         for row in read_manifest(PAPER / "manifest.csv").rows
         if row.workers == workers and row.stands_for_percent is not None
     }

@@ -14,7 +14,7 @@ from syncswitch.trainers.cli.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import parse_pair
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.searcher.study.plan import SearchPlan
     from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
@@ -34,7 +34,7 @@ class Job:
         open_trainer: Starts the cluster: not before the first run needs it.
         reference: How the workload is loaded, in normal form; None for what the user called it.
         can_fork: Whether a run can start from the checkpoint of another.
-        settings: Those of which there are runs; None where any can be made.
+        switch_points: Those of which there are runs; None where any can be made.
         command_with: The user's own command with a policy; None where `syncswitch-run` trains.
     """
 
@@ -42,7 +42,7 @@ class Job:
     open_trainer: Callable[[], Trainer]
     reference: str | None = None
     can_fork: bool = True
-    settings: tuple[float, ...] | None = None
+    switch_points: tuple[float, ...] | None = None
     command_with: Callable[[TimingPolicy], str] | None = None
 
 
@@ -194,7 +194,7 @@ class TrainerChoice(ABC):
 def plan_search(
     trainer: TrainerChoice,
     request: JobRequest,
-    rule: Rule,
+    strategy: Strategy,
     chosen: ConditionsChoice,
     *,
     warm_start: bool = False,
@@ -207,7 +207,7 @@ def plan_search(
     Args:
         trainer: Makes the runs.
         request: The job.
-        rule: Decides on the runs.
+        strategy: Decides on the runs.
         chosen: Under which conditions they train.
         warm_start: Related policies in the database count as a first guess.
         forks_are_wanted: Whether the user asked for shared prefixes.
@@ -218,7 +218,7 @@ def plan_search(
     from syncswitch.searcher.study.plan import SearchPlan
 
     plan = SearchPlan(
-        rule,
+        strategy,
         trainer=trainer.kind,
         base_seed=request.seed,
         warm_start=warm_start,
@@ -226,14 +226,14 @@ def plan_search(
     )
     plan.check()
     job = trainer.job(request)
-    if job.settings is not None:
-        rule = rule.among(job.settings)
-        plan = replace(plan, rule=rule)
-    if job.can_fork or not rule.share_prefix:
+    if job.switch_points is not None:
+        strategy = strategy.among(job.switch_points)
+        plan = replace(plan, strategy=strategy)
+    if job.can_fork or not strategy.share_prefix:
         return plan, job
     if forks_are_wanted:
         raise UserError(
             "--share-prefix needs runs that start from checkpoints of others, and those of a"
             " command do not; leave it out"
         )
-    return replace(plan, rule=replace(rule, share_prefix=False)), job
+    return replace(plan, strategy=replace(strategy, share_prefix=False)), job

@@ -71,7 +71,7 @@ class RecordedRuns(TrainerChoice):
             identity=recording.identity,
             open_trainer=lambda: ReplayTrainer(recording, deck_seed=request.seed),
             reference=recording.reference,
-            settings=tuple(recording.settings),
+            switch_points=tuple(recording.switch_points),
         )
 
     def conditions(

@@ -14,8 +14,8 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
-from syncswitch.searcher.cli.rule_options import RULE_OPTIONS, rule_options
-from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.cli.strategy_options import RULE_OPTIONS, strategy_options
+from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import (
@@ -31,7 +31,7 @@ from syncswitch.trainers.cli.console import (
 if TYPE_CHECKING:
     from syncswitch.searcher.simulation.cost import CostSummary
     from syncswitch.searcher.simulation.replays import PlayedRecording
-    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.trainers.replay.recording import Recording
 
 __all__ = ["cost"]
@@ -50,10 +50,10 @@ class _Row:
     """A search that is simulated.
 
     Attributes:
-        strategy: Name of its rule.
+        strategy: Name of its strategy.
         recurring: Whether A is known.
         runs: R.
-        options: Of the rule, beside.
+        options: Of the strategy, beside.
     """
 
     strategy: str
@@ -72,7 +72,7 @@ class _Row:
     help="How often the range of switch points may be halved (M). Default: as deep as runs are"
     " recorded.",
 )
-@rule_options
+@strategy_options
 @click.option(
     "--recurring",
     is_flag=True,
@@ -91,7 +91,7 @@ class _Row:
 @click.option(
     "--table",
     is_flag=True,
-    help="All rows of the paper's Tables IV to VI, and the adaptive rule beside them.",
+    help="All rows of the paper's Tables IV to VI, and the adaptive strategy beside them.",
 )
 @common_options
 def cost(
@@ -112,7 +112,7 @@ def cost(
 ) -> int:
     """Says what a search for WORKLOAD costs, by replaying its recorded runs.
 
-    Each simulated search draws among the recorded runs of a setting without replacement, and
+    Each simulated search draws among the recorded runs of a switch point without replacement, and
     anew once all are drawn. A run that is stopped costs the time up to there, and one that starts
     from a checkpoint what comes after it. The search cost is in trainings with the first protocol
     alone; it is a success where the search answers what the paper's search would answer if it knew
@@ -125,25 +125,25 @@ def cost(
     _refuse_together("--table", table, ("strategy", "runs", "recurring", *RULE_OPTIONS))
     _refuse_together("--recurring", recurring, ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
-    first = _rule_of(rows[0], settings or 1, threshold)
+    first = _strategy_of(rows[0], settings or 1, threshold)
     SearchPlan(first).check()
     _check_most_runs(runs, options["baseline_runs"])
     recording = _read(storage_url, reference, workers, protocols)
     _check_baseline(reference, recording)
     stop = StopRule.of(first, recording.identity.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
-    depth = settings or _deepest_settings(reference, threshold, played)
-    rules = [
-        _knowing(rule, recording) if row.recurring else rule
+    depth = settings or _deepest_switch_points(reference, threshold, played)
+    strategies = [
+        _knowing(strategy, recording) if row.recurring else strategy
         for row in rows
-        for rule in [_rule_of(row, depth, threshold).among(played.means)]
+        for strategy in [_strategy_of(row, depth, threshold).among(played.means)]
     ]
-    summaries = _simulated(rules, played, simulations, seed)
+    summaries = _simulated(strategies, played, simulations, seed)
     if as_json:
-        answers = [summary_as_json(*one) for one in zip(rules, summaries, strict=True)]
+        answers = [summary_as_json(*one) for one in zip(strategies, summaries, strict=True)]
         print_json(answers if table else answers[0])
     else:
-        print_summaries(rules, summaries, recording)
+        print_summaries(strategies, summaries, recording)
     return EXIT_OK
 
 
@@ -170,8 +170,8 @@ def _table_rows() -> list[_Row]:
     ]
 
 
-def _rule_of(row: _Row, settings: int, threshold: float) -> Rule:
-    return make_rule(
+def _strategy_of(row: _Row, settings: int, threshold: float) -> Strategy:
+    return make_strategy(
         row.strategy,
         settings=settings,
         runs=row.runs,
@@ -181,15 +181,15 @@ def _rule_of(row: _Row, settings: int, threshold: float) -> Rule:
     )
 
 
-def _knowing(rule: Rule, recording: Recording) -> Rule:
-    """The same rule where A is known from the recorded runs of the first protocol alone."""
+def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
+    """The same strategy where A is known from the recorded runs of the first protocol alone."""
     from syncswitch.searcher.simulation.cost import BASELINE_PERCENT
 
     accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
     known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
-    if any(field.name == "target_runs" for field in dataclasses.fields(rule)):
+    if any(field.name == "target_runs" for field in dataclasses.fields(strategy)):
         known["target_runs"] = len(accuracies)
-    return dataclasses.replace(rule, **known)
+    return dataclasses.replace(strategy, **known)
 
 
 def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
@@ -209,8 +209,8 @@ def _check_baseline(reference: str, recording: Recording) -> None:
     baseline = recording.at(BASELINE_PERCENT)
     if not baseline:
         raise UserError(
-            f"{reference}: no run of the first protocol alone (setting 100 %) is recorded, and its"
-            " time is the unit of the cost; record or import such runs"
+            f"{reference}: no run of the first protocol alone (switch point 100 %) is recorded,"
+            " and its time is the unit of the cost; record or import such runs"
         )
     if any(run.diverged for run in baseline):
         raise UserError(
@@ -219,10 +219,10 @@ def _check_baseline(reference: str, recording: Recording) -> None:
         )
 
 
-def _deepest_settings(reference: str, threshold: float, runs: PlayedRecording) -> int:
-    from syncswitch.searcher.simulation.cost import deepest_settings
+def _deepest_switch_points(reference: str, threshold: float, runs: PlayedRecording) -> int:
+    from syncswitch.searcher.simulation.cost import deepest_switch_points
 
-    settings = deepest_settings(threshold, runs)
+    settings = deepest_switch_points(threshold, runs)
     if not settings:
         raise UserError(
             f"{reference}: no run at the first candidate, 50 %, is recorded; a search cannot be"
@@ -232,17 +232,17 @@ def _deepest_settings(reference: str, threshold: float, runs: PlayedRecording) -
 
 
 def _simulated(
-    rules: Sequence[Rule], runs: PlayedRecording, simulations: int, seed: int
+    strategies: Sequence[Strategy], runs: PlayedRecording, simulations: int, seed: int
 ) -> list[CostSummary]:
     from syncswitch.searcher.simulation.cost import reference, summarize
     from syncswitch.searcher.simulation.replays import simulate
 
-    expected = [reference(rule, runs) for rule in rules]
+    expected = [reference(strategy, runs) for strategy in strategies]
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
-    with _bar(simulations * len(rules)) as on_done:
+    with _bar(simulations * len(strategies)) as on_done:
         searches = [
-            simulate(rule, runs, simulations, seed, processes=processes, on_done=on_done)
-            for rule in rules
+            simulate(strategy, runs, simulations, seed, processes=processes, on_done=on_done)
+            for strategy in strategies
         ]
     return [summarize(found, runs, known) for found, known in zip(searches, expected, strict=True)]
 

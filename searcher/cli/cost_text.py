@@ -11,13 +11,13 @@ from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
     from syncswitch.searcher.simulation.cost import CostSummary
-    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.trainers.replay.recording import Recording
 
 __all__ = ["print_summaries", "summary_as_json"]
 
 
-def summary_as_json(rule: Rule, summary: CostSummary) -> dict[str, Any]:
+def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
     """One row of `cost --json`."""
     measures = dataclasses.asdict(summary)
     intervals = {
@@ -30,19 +30,19 @@ def summary_as_json(rule: Rule, summary: CostSummary) -> dict[str, Any]:
         for name, value in measures.items()
     }
     return {
-        "strategy": rule.name,
-        "recurring": _is_recurring(rule),
-        "baseline_runs": _baseline_runs(rule),
-        "runs": rule.runs,
+        "strategy": strategy.name,
+        "recurring": _is_recurring(strategy),
+        "baseline_runs": _baseline_runs(strategy),
+        "runs": strategy.runs,
         **values,
         **intervals,
     }
 
 
 def print_summaries(
-    rules: Sequence[Rule], summaries: Sequence[CostSummary], recording: Recording
+    strategies: Sequence[Strategy], summaries: Sequence[CostSummary], recording: Recording
 ) -> None:
-    """A table with a row for each rule, and what to know of its figures."""
+    """A table with a row for each strategy, and what to know of its figures."""
     first_protocol = recording.identity.first_protocol.upper()
     print_table(
         [
@@ -58,18 +58,21 @@ def print_summaries(
             "kept %",
             "sure %",
         ],
-        [_cells(rule, summary) for rule, summary in zip(rules, summaries, strict=True)],
+        [
+            _cells(strategy, summary)
+            for strategy, summary in zip(strategies, summaries, strict=True)
+        ],
     )
     echo()
     summary = summaries[0]
     print_text(
-        f"{summary.simulations:,} searches with M = {rules[0].settings}, replayed on"
+        f"{summary.simulations:,} searches with M = {strategies[0].settings}, replayed on"
         f" {len(recording.runs)} recorded runs; paid back after so many trainings; success: the"
         f" answer is {summary.reference_percent:g} % (95 % interval in brackets); kept: of 100"
-        f" later runs with the answer so many lose at most {rules[0].threshold:g}"
+        f" later runs with the answer so many lose at most {strategies[0].threshold:g}"
         f"{_usual(summary, first_protocol)}."
     )
-    for note in _notes(rules, summary.reference_percent, recording):
+    for note in _notes(strategies, summary.reference_percent, recording):
         print_text(note)
 
 
@@ -79,27 +82,27 @@ def _usual(summary: CostSummary, first_protocol: str) -> str:
     return f", of those with {first_protocol} alone {summary.baseline_kept_percent:.0f}"
 
 
-def _is_recurring(rule: Rule) -> bool:
-    return rule.target_accuracy is not None
+def _is_recurring(strategy: Strategy) -> bool:
+    return strategy.target_accuracy is not None
 
 
-def _baseline_runs(rule: Rule) -> int | None:
-    """How often the baseline is run; None where the rule decides that itself."""
-    from syncswitch.searcher.strategies.halving import HalvingRule
+def _baseline_runs(strategy: Strategy) -> int | None:
+    """How often the baseline is run; None where the strategy decides that itself."""
+    from syncswitch.searcher.strategies.halving import HalvingStrategy
 
-    if not isinstance(rule, HalvingRule):
+    if not isinstance(strategy, HalvingStrategy):
         return None
-    return 0 if _is_recurring(rule) else rule.runs_at(rule.highest_percent)
+    return 0 if _is_recurring(strategy) else strategy.runs_at(strategy.highest_percent)
 
 
-def _cells(rule: Rule, summary: CostSummary) -> list[str]:
-    baseline_runs = _baseline_runs(rule)
+def _cells(strategy: Strategy, summary: CostSummary) -> list[str]:
+    baseline_runs = _baseline_runs(strategy)
     success, confidence = summary.success_percent, summary.confidence
     return [
-        rule.name,
-        "recurring" if _is_recurring(rule) else "new",
+        strategy.name,
+        "recurring" if _is_recurring(strategy) else "new",
         "-" if baseline_runs is None else str(baseline_runs),
-        str(rule.runs),
+        str(strategy.runs),
         f"{summary.mean_runs:.1f}",
         f"{summary.search_cost.value:.2f}",
         f"{summary.amortized_recurrences.value:.2f}",
@@ -110,11 +113,15 @@ def _cells(rule: Rule, summary: CostSummary) -> list[str]:
     ]
 
 
-def _notes(rules: Sequence[Rule], answer_percent: float, recording: Recording) -> Iterator[str]:
+def _notes(
+    strategies: Sequence[Strategy], answer_percent: float, recording: Recording
+) -> Iterator[str]:
     """What makes the figures other than they look."""
-    from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 
-    adaptive = next((rule for rule in rules if isinstance(rule, AdaptiveRule)), None)
+    adaptive = next(
+        (strategy for strategy in strategies if isinstance(strategy, AdaptiveStrategy)), None
+    )
     if adaptive is not None and answer_percent not in adaptive.grid():
         tried = ", ".join(f"{percent:g}" for percent in reversed(adaptive.grid()))
         yield (

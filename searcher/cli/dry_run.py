@@ -13,7 +13,7 @@ from syncswitch.trainers.cli.console import echo, print_json, print_table, print
 
 if TYPE_CHECKING:
     from syncswitch.searcher.simulation.forecast import Forecast
-    from syncswitch.searcher.strategies.base import Rule
+    from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.trial import PhaseRecord
 
@@ -21,7 +21,7 @@ __all__ = ["print_forecast"]
 
 
 def print_forecast(
-    rule: Rule,
+    strategy: Strategy,
     identity: WorkloadIdentity,
     given_seconds: tuple[float | None, float | None],
     storage_url: str,
@@ -31,7 +31,7 @@ def print_forecast(
     """Prints the cost of the search for each answer that it may find; see `forecast`.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         identity: The job.
         given_seconds: One training with the first, and one with the second protocol alone; None
             to derive it from the throughput in the recorded runs of this very job.
@@ -53,7 +53,7 @@ def print_forecast(
             "no recorded run of this job says how long a training takes with each protocol alone;"
             " give --first-seconds and --second-seconds"
         )
-    answers = forecast(rule, first, second)
+    answers = forecast(strategy, first, second)
     if as_json:
         print_json([_as_json(answer) for answer in answers])
         return
@@ -65,12 +65,12 @@ def print_forecast(
     echo()
     print_text(
         f"From {first:,.1f} s of a training with {name} alone and {second:,.1f} s with"
-        f" {identity.second_protocol.upper()} alone; {_caveat(rule)} Nothing was trained."
+        f" {identity.second_protocol.upper()} alone; {_caveat(strategy)} Nothing was trained."
     )
 
 
-def _caveat(rule: Rule) -> str:
-    if rule.repeats is not None:
+def _caveat(strategy: Strategy) -> str:
+    if strategy.repeats is not None:
         return "an unlucky search costs more."
     return (
         "runs and costs are means over searches on generated accuracies, in which no run ends early"

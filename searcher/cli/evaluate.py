@@ -45,7 +45,7 @@ from syncswitch.trainers.cli.options import (
 
 if TYPE_CHECKING:
     from syncswitch.searcher.results.speed_up import SpeedUp
-    from syncswitch.searcher.results.transfer import EvaluatedSetting, EvaluationResult
+    from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
 
 __all__ = ["evaluate"]
 
@@ -63,7 +63,7 @@ __all__ = ["evaluate"]
     type=click.IntRange(1, 10_000),
     default=3,
     show_default=True,
-    help="Runs of each setting, recorded ones included.",
+    help="Runs of each switch point, recorded ones included.",
 )
 @click.option(
     "--seed",
@@ -151,7 +151,7 @@ def _check_chief(injections: Iterable[str]) -> None:
             )
 
 
-def _settings(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSetting]]:
+def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSwitchPoint]]:
     """Role, name for people, and runs of each row."""
     policy, own = result.policy, result.own_policy
     rows = [("policy", f"{policy.workload} version {policy.version}", result.foreign)]
@@ -181,14 +181,14 @@ def _as_json(result: EvaluationResult) -> dict[str, Any]:
         "own_policy_version": None if own is None else own.version,
         "study": result.study,
         "new_runs": result.new_runs,
-        "settings": [
+        "switch_points": [
             {
                 "role": role,
-                **dataclasses.asdict(setting),
-                "kept_runs": result.kept_runs(setting),
-                **_speed_up_as_json(result.measured_speed_up(setting)),
+                **dataclasses.asdict(switch_point),
+                "kept_runs": result.kept_runs(switch_point),
+                **_speed_up_as_json(result.measured_speed_up(switch_point)),
             }
-            for role, _, setting in _settings(result)
+            for role, _, switch_point in _switch_points(result)
         ],
         "keeps_accuracy": result.keeps_accuracy,
         "share_of_own_speed_up": result.share_of_own_speed_up,
@@ -208,7 +208,7 @@ def _print(result: EvaluationResult) -> None:
     """The table, then the verdict."""
     print_table(
         ["policy", "switch at", "runs", "diverged", "kept", "accuracy", "seconds", "times as fast"],
-        [[name, *_cells(setting, result)] for _, name, setting in _settings(result)],
+        [[name, *_cells(switch_point, result)] for _, name, switch_point in _switch_points(result)],
     )
     echo()
     print_text(_verdict(result))
@@ -220,18 +220,18 @@ def _print(result: EvaluationResult) -> None:
         print_text(f"All runs trained under these conditions: {text}.")
 
 
-def _cells(setting: EvaluatedSetting, result: EvaluationResult) -> list[str]:
-    accuracy, half = setting.mean_accuracy, setting.accuracy_half_width
-    speed_up = result.speed_up(setting)
+def _cells(switch_point: EvaluatedSwitchPoint, result: EvaluationResult) -> list[str]:
+    accuracy, half = switch_point.mean_accuracy, switch_point.accuracy_half_width
+    speed_up = result.speed_up(switch_point)
     low = None if accuracy is None or half is None else max(0.0, accuracy - half)
     high = None if accuracy is None or half is None else min(1.0, accuracy + half)
     return [
-        f"{setting.switch_percent:g} %",
-        str(setting.runs),
-        str(setting.diverged_runs),
-        str(result.kept_runs(setting)),
+        f"{switch_point.switch_percent:g} %",
+        str(switch_point.runs),
+        str(switch_point.diverged_runs),
+        str(result.kept_runs(switch_point)),
         "-" if accuracy is None else accuracy_interval(accuracy, low, high),
-        "-" if setting.training_seconds is None else f"{setting.training_seconds:.1f}",
+        "-" if switch_point.training_seconds is None else f"{switch_point.training_seconds:.1f}",
         "-" if speed_up is None else f"{speed_up:.2f}",
     ]
 

@@ -45,9 +45,9 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
     MANIFEST is a CSV file with one run per row and the columns setup (name of the workload),
     run_dir (folder with acc.csv and perhaps loss.csv, as TensorBoard exports them),
     first_protocol, second_protocol, switch_percent, replicate, workers and total_worker_steps;
-    also, where known, stands_for_percent (the setting that the run counts for, empty for none),
-    diverged (yes or no), model, data_set, loss, optimizer, batch_size, learning_rate, momentum and
-    metric.
+    also, where known, stands_for_percent (the switch point that the run counts for, empty for
+    none), diverged (yes or no), model, data_set, loss, optimizer, batch_size, learning_rate,
+    momentum and metric.
 
     A run is known by its setup and run_dir, and imported once: the command may be repeated, and
     goes on where it was killed. Rows that cannot be used are listed with the reason, and the exit

@@ -17,8 +17,8 @@ from syncswitch.searcher.cli.policy import policy
 from syncswitch.searcher.cli.profile import profile
 from syncswitch.searcher.cli.report import report
 from syncswitch.searcher.cli.run import run
-from syncswitch.searcher.cli.settings import settings
 from syncswitch.searcher.cli.status import status
+from syncswitch.searcher.cli.switch_points import switch_points
 from syncswitch.searcher.cli.trials import trials
 from syncswitch.trainers.cli.console import ProgramGroup
 
@@ -47,7 +47,7 @@ for _command in (
     status,
     report,
     trials,
-    settings,
+    switch_points,
     policy,
     import_runs,
     cost,

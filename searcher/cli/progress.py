@@ -70,7 +70,7 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         """Nothing, as above."""
 
     def on_event(self, run: Run, event: RunEvent) -> None:
-        """The reason, unless it is only the switch that the setting says."""
+        """The reason, unless it is only the switch that the switch point says."""
         if is_remarkable(event):
             self.tell(f"{label_of(run)}: {event_line(event)}")
 
@@ -95,7 +95,7 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         self.tell(f"{label_of(run)} failed and is run again: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
-        """Once per setting."""
+        """Once per switch point."""
         if self._waiting_for != switch_percent and not is_further_job():
             self._waiting_for = switch_percent
             self.tell(f"waiting for other searches that measure {switch_percent:g} %")

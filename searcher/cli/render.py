@@ -12,7 +12,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.results.result import SearchCost, SearchResult, SettingResult
+    from syncswitch.searcher.results.result import SearchCost, SearchResult, SwitchPointResult
 
 __all__ = [
     "finite",
@@ -51,12 +51,12 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
             "wall_seconds": cost.wall_seconds,
             "speed_up": speed_up.value if speed_up else None,
         },
-        "settings": [
+        "switch_points": [
             {
-                **dataclasses.asdict(setting.summary),
-                "training_seconds": setting.training_seconds,
+                **dataclasses.asdict(switch_point.summary),
+                "training_seconds": switch_point.training_seconds,
             }
-            for setting in result.settings
+            for switch_point in result.switch_points
         ],
     }
 
@@ -67,7 +67,10 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
     baseline_title = "time / BSP" if policy.first_protocol == "bsp" else "time / first"
     print_table(
         ["switch at", "runs", "accuracy", "spread", "accepted", "seconds", baseline_title],
-        [_setting_cells(setting, cost, policy.first_protocol) for setting in result.settings],
+        [
+            _switch_point_cells(switch_point, cost, policy.first_protocol)
+            for switch_point in result.switch_points
+        ],
     )
     echo()
     print_text(policy_sentence(policy, cost))
@@ -78,11 +81,13 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
     echo(f"  {how_to_use}")
 
 
-def _setting_cells(setting: SettingResult, cost: SearchCost, first_protocol: str) -> list[str]:
-    summary = setting.summary
+def _switch_point_cells(
+    switch_point: SwitchPointResult, cost: SearchCost, first_protocol: str
+) -> list[str]:
+    summary = switch_point.summary
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
-    seconds, baseline = setting.training_seconds, cost.baseline_seconds
+    seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
     accuracy = "-" if summary.mean_accuracy is None else f"{summary.mean_accuracy:.4f}"
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"

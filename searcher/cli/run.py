@@ -13,9 +13,9 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.jobs import jobs_option
-from syncswitch.searcher.cli.rule_options import rule_options
 from syncswitch.searcher.cli.searching import search_for_policy
-from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.cli.strategy_options import strategy_options
+from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.text.command_lines import use_words
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
@@ -63,7 +63,7 @@ __all__ = ["run"]
     show_default=True,
     help="How often the range of switch points may be halved (M).",
 )
-@rule_options
+@strategy_options
 @click.option(
     "--target-accuracy",
     type=float,
@@ -83,7 +83,7 @@ __all__ = ["run"]
     "--two-sided",
     is_flag=True,
     default=None,
-    help="Also reject a setting that is better than the target by more than the threshold,"
+    help="Also reject a switch point that is better than the target by more than the threshold,"
     " as printed in the paper (paper).",
 )
 @click.option(
@@ -145,7 +145,7 @@ def run(
     The same command goes on where an interrupted search stopped, and answers at once when the
     search is finished. Several of them on one database share the work.
     """
-    rule = make_rule(
+    decides = make_strategy(
         strategy,
         settings=settings,
         runs=runs,
@@ -162,7 +162,7 @@ def run(
     plan, job = plan_search(
         trainer,
         request,
-        rule,
+        decides,
         chosen,
         warm_start=warm_start,
         forks_are_wanted=is_given("share_prefix"),
@@ -170,7 +170,7 @@ def run(
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(
-            plan.rule, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
+            plan.strategy, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
         )
         return EXIT_OK
     if first_seconds is not None or second_seconds is not None:

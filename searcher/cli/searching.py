@@ -87,7 +87,7 @@ def evaluate_policy(
         job: What is trained.
         reference: What the user called it.
         policy: With this.
-        runs: How many runs of each setting there are to be.
+        runs: How many runs of each switch point there are to be.
         trainer: Kind of trainer.
         base_seed: The seeds of all runs derive from it.
         storage_url: Where everything is recorded.

@@ -53,8 +53,8 @@ def status(
     """Shows how far each search and evaluation is, of WORKLOAD or of all.
 
     Of each that is under way, and of those of a WORKLOAD that are not done: its runs and who makes
-    them, what is known of each setting and how likely it is the answer, what it cost and what is
-    to come. The others have a line each. What is to come is found by playing the search on with
+    them, what is known of each switch point and how likely it is the answer, what it cost and what
+    is to come. The others have a line each. What is to come is found by playing the search on with
     likely results, as one searcher alone would go on; in brackets the range of eight cases of ten.
 
     On a terminal this goes on until all is decided, or until Ctrl-C. It only reads the database;

@@ -16,7 +16,7 @@ from syncswitch.storage.trials.events import condition_values
 
 if TYPE_CHECKING:
     from syncswitch.searcher.status.summary import SearchStatus
-    from syncswitch.searcher.status.switch_point_status import SettingStatus
+    from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
     from syncswitch.searcher.status.trial_status import RunStatus
 
 __all__ = ["Screen", "details", "search_table"]
@@ -97,8 +97,8 @@ def _ranked(search: SearchStatus, width: int) -> Iterator[tuple[int, RenderableT
     if search.in_flight:
         yield 1, _run_table(search, width)
     yield 2, _outlook(search)
-    if search.settings:
-        yield 3, _setting_table(search, width)
+    if search.switch_points:
+        yield 3, _switch_point_table(search, width)
     if search.last_failure:
         yield 4, _plain(f"last failure: {search.last_failure}", "red")
 
@@ -223,10 +223,12 @@ def _maker(run: RunStatus) -> str:
     return f"{who}, in advance" if run.speculative else who
 
 
-def _setting_table(search: SearchStatus, width: int) -> Table:
-    """What was measured at each setting, and what is believed of it."""
-    settings = [setting for setting in search.settings if _is_of_interest(setting)]
-    has_answers = any(setting.answer_probability is not None for setting in settings)
+def _switch_point_table(search: SearchStatus, width: int) -> Table:
+    """What was measured at each switch point, and what is believed of it."""
+    settings = [
+        switch_point for switch_point in search.switch_points if _is_of_interest(switch_point)
+    ]
+    has_answers = any(switch_point.answer_probability is not None for switch_point in settings)
     table = _table()
     table.add_column("switch at", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
@@ -236,45 +238,51 @@ def _setting_table(search: SearchStatus, width: int) -> Table:
     table.add_column("verdict", justify="right", no_wrap=True)
     if has_answers:
         table.add_column("the answer?", no_wrap=True)
-    for setting in settings:
-        cells = [_setting_name(setting, search), _run_count(setting), _accuracy(setting)]
+    for switch_point in settings:
+        cells = [
+            _switch_point_name(switch_point, search),
+            _run_count(switch_point),
+            _accuracy(switch_point),
+        ]
         if width >= _USUAL:
-            spread = setting.standard_deviation
-            has_spread = spread is not None and not setting.diverged_runs
+            spread = switch_point.standard_deviation
+            has_spread = spread is not None and not switch_point.diverged_runs
             cells.append(f"{spread:.4f}" if has_spread else "-")
-        cells.append(_verdict(setting))
+        cells.append(_verdict(switch_point))
         if has_answers:
-            probability = setting.answer_probability or 0.0
+            probability = switch_point.answer_probability or 0.0
             bars = _bar(probability, 30 if width >= _WIDE else 12, is_open=True)
             cells.append(f"{_percent(probability)} {bars}")
-        is_open = setting.switch_percent == search.open_percent
+        is_open = switch_point.switch_percent == search.open_percent
         table.add_row(*cells, style="bold" if is_open else None)
     return table
 
 
-def _is_of_interest(setting: SettingStatus) -> bool:
-    was_tried = setting.runs or setting.in_flight_runs
-    return bool(was_tried) or (setting.answer_probability or 0.0) >= _LEAST_PROBABILITY
+def _is_of_interest(switch_point: SwitchPointStatus) -> bool:
+    was_tried = switch_point.runs or switch_point.in_flight_runs
+    return bool(was_tried) or (switch_point.answer_probability or 0.0) >= _LEAST_PROBABILITY
 
 
-def _setting_name(setting: SettingStatus, search: SearchStatus) -> str:
-    is_baseline = setting.switch_percent == 100
+def _switch_point_name(switch_point: SwitchPointStatus, search: SearchStatus) -> str:
+    is_baseline = switch_point.switch_percent == 100
     name = f" ({search.first_protocol.upper()})" if is_baseline else ""
-    return f"{setting.switch_percent:g} %{name}"
+    return f"{switch_point.switch_percent:g} %{name}"
 
 
-def _run_count(setting: SettingStatus) -> str:
-    return f"{setting.runs}" + (f" + {setting.in_flight_runs}" if setting.in_flight_runs else "")
+def _run_count(switch_point: SwitchPointStatus) -> str:
+    return f"{switch_point.runs}" + (
+        f" + {switch_point.in_flight_runs}" if switch_point.in_flight_runs else ""
+    )
 
 
-def _accuracy(setting: SettingStatus) -> str:
-    if setting.diverged_runs:
-        return f"{setting.diverged_runs} diverged"
-    return "-" if setting.mean_accuracy is None else f"{setting.mean_accuracy:.4f}"
+def _accuracy(switch_point: SwitchPointStatus) -> str:
+    if switch_point.diverged_runs:
+        return f"{switch_point.diverged_runs} diverged"
+    return "-" if switch_point.mean_accuracy is None else f"{switch_point.mean_accuracy:.4f}"
 
 
-def _verdict(setting: SettingStatus) -> str:
-    return "target" if setting.switch_percent == 100 else _VERDICTS[setting.accepted]
+def _verdict(switch_point: SwitchPointStatus) -> str:
+    return "target" if switch_point.switch_percent == 100 else _VERDICTS[switch_point.accepted]
 
 
 def search_table(searches: Sequence[SearchStatus]) -> Table:

@@ -222,7 +222,7 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
     return {
         "run": facts["source"] or number,
         "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
-        "setting": _setting(facts["setting_percent"], facts["switch_percent"]),
+        "switch point": _switch_point(facts["candidate_percent"], facts["switch_percent"]),
         "in advance": "yes" if facts["speculative"] else "-",
         "from": _origin(trial.fork),
         "end": trial.end or state_of(trial),
@@ -241,9 +241,9 @@ def _origin(fork: Fork | None) -> str:
     return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
 
 
-def _setting(setting_percent: float | None, switch_percent: float) -> str:
-    """The setting; where the run switched elsewhere, that too."""
-    if setting_percent == switch_percent:
-        return f"{setting_percent:g} %"
-    counts_for = "none" if setting_percent is None else f"{setting_percent:g} %"
+def _switch_point(candidate_percent: float | None, switch_percent: float) -> str:
+    """The switch point; where the run switched elsewhere, that too."""
+    if candidate_percent == switch_percent:
+        return f"{candidate_percent:g} %"
+    counts_for = "none" if candidate_percent is None else f"{candidate_percent:g} %"
     return f"{counts_for} (at {switch_percent:g} %)"

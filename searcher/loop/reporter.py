@@ -17,8 +17,8 @@ class Run:
 
     Attributes:
         number: Number of the trial in its study.
-        switch_percent: The setting.
-        repeat: Number of this repeat of the setting, from 1.
+        switch_percent: The switch point.
+        repeat: Number of this repeat of the switch point, from 1.
         repeats: R; None where nobody can say how many there will be.
         total_worker_steps: W.
         first_protocol: Protocol before the switch.

@@ -15,9 +15,9 @@ from typing import TypeVar
 from syncswitch.searcher.loop.reporter import Reporter, SilentReporter
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefixes
 from syncswitch.searcher.loop.trial_runner import RunMaker
-from syncswitch.searcher.strategies.base import Decided, Rule, Wait
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.planner import PlannedRun, course_of
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.repair import Patience, Repairer
 from syncswitch.searcher.study.study import SearchStudy
@@ -39,7 +39,7 @@ class RunLoop:
     Attributes:
         study: Optuna's account.
         store: Ours.
-        rule: Of the study: what its first writer registered, which a later one cannot change.
+        strategy: Of the study: what its first writer registered, which a later one cannot change.
         prefixes: The checkpoints that its runs share.
     """
 
@@ -48,7 +48,7 @@ class RunLoop:
         database: Database,
         identity: WorkloadIdentity,
         plan: SearchPlan,
-        rule: Rule,
+        strategy: Strategy,
         open_trainer: Callable[[], Trainer],
         *,
         reference: str | None = None,
@@ -64,7 +64,7 @@ class RunLoop:
             database: Holds Optuna's tables and ours.
             identity: What is trained.
             plan: Names the study.
-            rule: The plan's, with what its first writer adds from the database.
+            strategy: The plan's, with what its first writer adds from the database.
             open_trainer: Called when the first run is needed, and again after a failure.
             reference: Normal form of what the user called the workload.
             reporter: Is told how it goes on.
@@ -84,12 +84,12 @@ class RunLoop:
         self.store = TrialStore(database)
         name = study_name(identity, plan)
         known = self.store.register(
-            identity, reference or identity.name, _info(name, identity, plan, rule)
+            identity, reference or identity.name, _info(name, identity, plan, strategy)
         )
-        self.rule = stored_rule(known)
+        self.strategy = stored_strategy(known)
         # A budget is kept by the runs that are needed; others would come on top of it.
-        self._in_advance = in_advance and "budget" not in self.rule.options
-        self.study = SearchStudy.open(database.url, name, self.rule, plan.base_seed)
+        self._in_advance = in_advance and "budget" not in self.strategy.options
+        self.study = SearchStudy.open(database.url, name, self.strategy, plan.base_seed)
         digest = identity.simulated_cluster
         self.study.describe(
             {
@@ -98,7 +98,7 @@ class RunLoop:
                 "workload": identity.name,
                 "workers": identity.workers,
                 "protocols": f"{identity.first_protocol},{identity.second_protocol}",
-                "strategy": self.rule.name,
+                "strategy": self.strategy.name,
             }
         )
         # Equal studies of two databases have equal names.
@@ -106,7 +106,7 @@ class RunLoop:
         self.prefixes = Prefixes(
             self.store,
             name,
-            self.rule,
+            self.strategy,
             checkpoints / place,
             # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
             may_share=plan.conditions.is_undisturbed,
@@ -114,7 +114,7 @@ class RunLoop:
         self._maker = RunMaker(
             identity,
             plan.conditions,
-            self.rule,
+            self.strategy,
             self.study,
             self.store,
             self.prefixes,
@@ -165,8 +165,8 @@ class RunLoop:
             UserError: The baseline diverged.
         """
         finished = self.study.finished()
-        progress = self.rule.progress(course_of(self.rule, finished).runs)
-        most_runs = self.rule.most_runs if self.rule.repeats else None
+        progress = self.strategy.progress(course_of(self.strategy, finished).runs)
+        most_runs = self.strategy.most_runs if self.strategy.repeats else None
         self._reporter.on_state(len(finished), most_runs, progress)
 
     def plan(self) -> PlannedRun | Wait | Decided:
@@ -246,16 +246,18 @@ def _unusual(conditions: RunConditions) -> dict[str, str]:
     return {name: text for name, text in shown.items() if text is not None and text != usual[name]}
 
 
-def _info(name: str, identity: WorkloadIdentity, plan: SearchPlan, rule: Rule) -> SearchInfo:
+def _info(
+    name: str, identity: WorkloadIdentity, plan: SearchPlan, strategy: Strategy
+) -> SearchInfo:
     return SearchInfo(
         study=name,
         fingerprint=identity.fingerprint,
-        strategy=rule.name,
-        settings=rule.settings,
-        runs=rule.runs,
-        threshold=rule.threshold,
-        target_accuracy=rule.target_accuracy,
+        strategy=strategy.name,
+        settings=strategy.settings,
+        runs=strategy.runs,
+        threshold=strategy.threshold,
+        target_accuracy=strategy.target_accuracy,
         trainer=plan.trainer,
         base_seed=plan.base_seed,
-        options=rule.options,
+        options=strategy.options,
     )

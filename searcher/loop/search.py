@@ -1,4 +1,4 @@
-"""A search: makes runs until the rule has its answer, and publishes that as a policy."""
+"""A search: makes runs until the strategy has its answer, and publishes that as a policy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from syncswitch.searcher.loop.run_loop import RunLoop
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.results.result import (
     SearchResult,
-    SettingResult,
+    SwitchPointResult,
     cost_of,
     draft_policy,
-    settings_of,
+    switch_points_of,
 )
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Decided, Rule, Wait
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.planner import PlannedRun
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
@@ -77,7 +77,7 @@ class Search:
             database,
             identity,
             plan,
-            _first_rule(database, identity, plan),
+            _first_strategy(database, identity, plan),
             open_trainer,
             reference=reference,
             reporter=reporter,
@@ -100,8 +100,8 @@ class Search:
         return self._loop.run(self._move)
 
     def _move(self) -> SearchResult | PlannedRun | Wait:
-        """What came of the search, if it is decided; else what the rule wants."""
-        # A run that ended after the decision may make a rule doubt it; the answer stands.
+        """What came of the search, if it is decided; else what the strategy wants."""
+        # A run that ended after the decision may make a strategy doubt it; the answer stands.
         published = self._published()
         # Not even a baseline that diverged since then takes it away.
         with contextlib.suppress(UserError) if published else contextlib.nullcontext():
@@ -119,7 +119,7 @@ class Search:
         loop = self._loop
         rows = loop.store.numbered(self.study_name)
         runs = loop.study.course().runs
-        draft = draft_policy(loop.rule, self._identity, self.study_name, decided, runs, rows)
+        draft = draft_policy(loop.strategy, self._identity, self.study_name, decided, runs, rows)
         return self._registry.publish(draft)
 
     def _end(self, policy: TimingPolicy) -> SearchResult:
@@ -129,19 +129,19 @@ class Search:
         loop.prefixes.remove()
         loop.study.describe({"policy_switch_percent": policy.switch_percent})
         rows = loop.store.numbered(self.study_name)
-        settings: tuple[SettingResult, ...] = ()
+        switch_points: tuple[SwitchPointResult, ...] = ()
         with contextlib.suppress(UserError):
-            settings = settings_of(loop.rule, loop.study.course().runs, rows)
+            switch_points = switch_points_of(loop.strategy, loop.study.course().runs, rows)
         return SearchResult(
             policy=policy,
-            settings=settings,
-            cost=cost_of(loop.rule, self._identity, loop.study.finished(), rows),
+            switch_points=switch_points,
+            cost=cost_of(loop.strategy, self._identity, loop.study.finished(), rows),
         )
 
 
-def _first_rule(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Rule:
-    """The rule as it is registered where nobody has begun this search."""
-    rule = plan.rule
-    if plan.warm_start and isinstance(rule, AdaptiveRule):
-        return replace(rule, related=related_switches(database, identity))
-    return rule
+def _first_strategy(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Strategy:
+    """The strategy as it is registered where nobody has begun this search."""
+    strategy = plan.strategy
+    if plan.warm_start and isinstance(strategy, AdaptiveStrategy):
+        return replace(strategy, related=related_switches(database, identity))
+    return strategy

@@ -1,8 +1,8 @@
 """Shared prefixes: where a run starts, and which checkpoints it leaves for those after it.
 
-All settings of a replicate have the same seed, so up to the earlier switch two of its runs are the
-same training. A run therefore starts from the latest checkpoint of its replicate that is not beyond
-its switch, and leaves one at each setting that it passes.
+All switch points of a replicate have the same seed, so up to the earlier switch two of its runs are
+the same training. A run therefore starts from the latest checkpoint of its replicate that is not
+beyond its switch, and leaves one at each switch point that it passes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import Fork, TrialStore
@@ -46,21 +46,27 @@ class Prefixes:
     """The checkpoints of one search."""
 
     def __init__(
-        self, store: TrialStore, study: str, rule: Rule, directory: Path, *, may_share: bool = True
+        self,
+        store: TrialStore,
+        study: str,
+        strategy: Strategy,
+        directory: Path,
+        *,
+        may_share: bool = True,
     ) -> None:
         """Writes nothing.
 
         Args:
             store: Knows the checkpoints that there are.
             study: Of the search.
-            rule: Its rule; where that shares no prefixes, there are none.
+            strategy: Its strategy; where that shares no prefixes, there are none.
             directory: Where new checkpoints go; those of the search get a folder of its own.
             may_share: Whether two runs of a replicate are the same training up to a switch.
         """
         self._store = store
         self._study = study
-        self._rule = rule
-        self._is_shared = rule.share_prefix and may_share
+        self._strategy = strategy
+        self._is_shared = strategy.share_prefix and may_share
         self._directory = directory.absolute() / study
         self._unreadable: set[Path] = set()
 
@@ -87,7 +93,9 @@ class Prefixes:
             fork=fork,
             path=best.path if best else None,
             checkpoint_percents=tuple(
-                percent for percent in self._rule.grid()[:-1] if start < percent <= switch_percent
+                percent
+                for percent in self._strategy.grid()[:-1]
+                if start < percent <= switch_percent
             ),
             checkpoint_directory=self._directory / str(number),
             evaluations=self.evaluations(fork.trial_number, fork.percent) if fork else (),

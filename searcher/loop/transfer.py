@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.run_loop import RunLoop
-from syncswitch.searcher.results.transfer import EvaluationResult, evaluated_setting
+from syncswitch.searcher.results.transfer import EvaluationResult, evaluated_switch_point
 from syncswitch.searcher.strategies.base import Observation, Wait
-from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.halving import check_baseline
 from syncswitch.searcher.strategies.planner import PlannedRun
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
@@ -68,7 +68,7 @@ class Evaluation:
             identity: The job.
             policy: What it is trained with.
             open_trainer: Called when the first run is needed, and again after a failure.
-            runs: R, how many runs of each setting there are to be.
+            runs: R, how many runs of each switch point there are to be.
             trainer: Kind of trainer: runs of other kinds do not count.
             base_seed: The seeds of all runs derive from it.
             conditions: Under which the job trains: runs under other ones do not count.
@@ -83,18 +83,18 @@ class Evaluation:
         self._policy, self._identity = policy, identity
         self._trainer, self._conditions = trainer, conditions
         self._own_policy = _own_policy(PolicyRegistry(database), identity, policy)
-        rule = _rule(policy, self._own_policy, runs)
-        plan = SearchPlan(rule, trainer=trainer, base_seed=base_seed, conditions=conditions)
+        strategy = _strategy(policy, self._own_policy, runs)
+        plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
         plan.check()
         check_switch(identity, policy)
         recorded = usable_runs(TrialStore(database), identity, trainer, conditions)
         _check_baseline(recorded)
-        wanted = missing_runs(recorded, rule.percents, runs, base_seed)
+        wanted = missing_runs(recorded, strategy.percents, runs, base_seed)
         self._loop = RunLoop(
             database,
             identity,
             plan,
-            replace(rule, wanted=wanted),
+            replace(strategy, wanted=wanted),
             open_trainer,
             reference=reference,
             reporter=reporter,
@@ -123,20 +123,20 @@ class Evaluation:
             conditions=self._conditions,
             study=self._loop.study.name,
             new_runs=new_runs,
-            foreign=evaluated_setting(self._policy.switch_percent, recorded),
-            baseline=evaluated_setting(_BASELINE_PERCENT, recorded),
+            foreign=evaluated_switch_point(self._policy.switch_percent, recorded),
+            baseline=evaluated_switch_point(_BASELINE_PERCENT, recorded),
             own_policy=own,
-            own=None if own is None else evaluated_setting(own.switch_percent, recorded),
+            own=None if own is None else evaluated_switch_point(own.switch_percent, recorded),
         )
 
     def _move(self) -> EvaluationResult | PlannedRun | Wait:
         """The comparison, once all runs are made; else what is missing."""
         self._loop.report_state()
         finished = self._loop.study.finished()
-        if self._loop.rule.progress(finished).open_percent is None:
+        if self._loop.strategy.progress(finished).open_percent is None:
             return self._result(len(finished))
         planned = self._loop.plan()
-        assert isinstance(planned, PlannedRun | Wait)  # see `ComparisonRule`
+        assert isinstance(planned, PlannedRun | Wait)  # see `ComparisonStrategy`
         return planned
 
 
@@ -165,8 +165,8 @@ def usable_runs(
     """The recorded runs of a job that may be compared with each other.
 
     They are of searches and evaluations, by the same kind of trainer, under the same conditions,
-    made to their end: how accurate a stopped run would have become is not known. Of a setting's
-    runs with the same seed, which may be one and the same training, the first counts.
+    made to their end: how accurate a stopped run would have become is not known. Of a switch
+    point's runs with the same seed, which may be one and the same training, the first counts.
     """
     searches = store.searches(workload=identity.fingerprint)
     studies = {search.study for search in searches if search.trainer == trainer}
@@ -181,11 +181,11 @@ def usable_runs(
 def missing_runs(
     recorded: Sequence[StoredTrial], percents: Iterable[float], runs: int, base_seed: int
 ) -> tuple[tuple[float, int], ...]:
-    """Setting and replicate of each run that is to be made.
+    """Switch point and replicate of each run that is to be made.
 
     Args:
-        recorded: Those that there are, of different seeds at each setting.
-        percents: The settings.
+        recorded: Those that there are, of different seeds at each switch point.
+        percents: The switch points.
         runs: How many there are to be of each.
         base_seed: The seeds derive from it; what has the seed of a recorded run is not made.
     """
@@ -198,12 +198,12 @@ def missing_runs(
     return tuple(wanted)
 
 
-def _rule(policy: TimingPolicy, own: TimingPolicy | None, runs: int) -> ComparisonRule:
+def _strategy(policy: TimingPolicy, own: TimingPolicy | None, runs: int) -> ComparisonStrategy:
     percents = [_BASELINE_PERCENT, policy.switch_percent]
     if own is not None:
         percents.append(own.switch_percent)
     different = tuple(dict.fromkeys(percents))
-    return ComparisonRule(len(different), runs, policy.threshold, percents=different)
+    return ComparisonStrategy(len(different), runs, policy.threshold, percents=different)
 
 
 def _own_policy(

@@ -10,7 +10,7 @@ from typing import Any
 from syncswitch.searcher.loop.observer import RunObserver
 from syncswitch.searcher.loop.reporter import Reporter, Run
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.study.observations import (
     measures,
@@ -43,7 +43,7 @@ class RunMaker:
         self,
         identity: WorkloadIdentity,
         conditions: RunConditions,
-        rule: Rule,
+        strategy: Strategy,
         study: SearchStudy,
         store: TrialStore,
         prefixes: Prefixes,
@@ -56,7 +56,7 @@ class RunMaker:
         Args:
             identity: The job.
             conditions: Under which its runs train.
-            rule: Says whether runs share prefixes and may be stopped.
+            strategy: Says whether runs share prefixes and may be stopped.
             study: Is told the results.
             store: Records them.
             prefixes: The checkpoints of the search.
@@ -66,7 +66,7 @@ class RunMaker:
         """
         self._identity = identity
         self._conditions = conditions
-        self._rule = rule
+        self._strategy = strategy
         self._study = study
         self._store = store
         self._prefixes = prefixes
@@ -163,12 +163,12 @@ class RunMaker:
         # What else is known would not be, to a search without company.
         finished = self._study.course().runs
         stop = None
-        if may_stop(self._rule, spec.switch_percent, finished):
-            is_candidate = spec.switch_percent < self._rule.highest_percent
-            target = self._rule.progress(finished).target_accuracy
+        if may_stop(self._strategy, spec.switch_percent, finished):
+            is_candidate = spec.switch_percent < self._strategy.highest_percent
+            target = self._strategy.progress(finished).target_accuracy
             # What measures the target is never hopeless.
             boundaries = self._identity.learning_rate_boundaries
-            stop = StopRule.of(self._rule, boundaries, target if is_candidate else None)
+            stop = StopRule.of(self._strategy, boundaries, target if is_candidate else None)
         return RunObserver(
             run,
             self._reporter,
@@ -183,16 +183,16 @@ class RunMaker:
     def measured(self, number: int) -> dict[str, Any]:
         """What the study keeps of a recorded run: read again, as all see it who look later."""
         rows = self._store.numbered(self._study.name)
-        whole = read_whole_runs(self._store, self._rule, self._study.name, rows)
+        whole = read_whole_runs(self._store, self._strategy, self._study.name, rows)
         row = rows[number]
-        return measures(self._rule, self._identity, row, whole.get(row.trial_id))
+        return measures(self._strategy, self._identity, row, whole.get(row.trial_id))
 
     def _run_of(self, claim: Claim) -> Run:
         return Run(
             number=claim.number,
             switch_percent=claim.switch_percent,
             repeat=claim.replicate + 1,
-            repeats=self._rule.repeats,
+            repeats=self._strategy.repeats,
             total_worker_steps=self._identity.total_worker_steps,
             first_protocol=self._identity.first_protocol,
             is_speculative=claim.is_speculative,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
@@ -93,7 +93,7 @@ def shown_search(
         return searches[study]
     if policy is not None and policy.imported_at is None and policy.policy.study in searches:
         return searches[policy.policy.study]
-    real = [one for one in searches.values() if one.strategy != ComparisonRule().name]
+    real = [one for one in searches.values() if one.strategy != ComparisonStrategy().name]
     return real[-1] if real else None
 
 

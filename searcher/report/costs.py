@@ -1,4 +1,4 @@
-"""Where the training time of a search went, setting by setting; pure."""
+"""Where the training time of a search went, switch point by switch point; pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.report.data import ReportData, ReportRun
 
-__all__ = ["SettingCost", "setting_costs"]
+__all__ = ["SwitchPointCost", "switch_point_costs"]
 
 
 @dataclass(frozen=True, slots=True)
-class SettingCost:
-    """The runs of a search at one setting.
+class SwitchPointCost:
+    """The runs of a search at one switch point.
 
     Attributes:
-        setting_percent: The setting.
+        candidate_percent: The switch point.
         runs: How many were begun.
         needed_seconds: Training time of runs that the search asked for.
         vain_seconds: Of runs made in advance that the answer did not need, cancelled ones included.
@@ -26,7 +26,7 @@ class SettingCost:
         lost_runs: That failed or whose process died; nobody counted their time.
     """
 
-    setting_percent: float
+    candidate_percent: float
     runs: int
     needed_seconds: float
     vain_seconds: float
@@ -40,25 +40,26 @@ class SettingCost:
         return self.needed_seconds + self.vain_seconds
 
 
-def setting_costs(data: ReportData) -> tuple[SettingCost, ...]:
+def switch_point_costs(data: ReportData) -> tuple[SwitchPointCost, ...]:
     """Of the search that is shown, the longest first protocol first."""
-    by_setting: dict[float, list[ReportRun]] = {}
+    by_switch_point: dict[float, list[ReportRun]] = {}
     for run in data.search_runs:
-        by_setting.setdefault(run.trial.switch_percent, []).append(run)
+        by_switch_point.setdefault(run.trial.switch_percent, []).append(run)
     # Until the answer is known, what was made in advance may still be asked for.
     unasked = {step.trial_number for step in data.path if not step.is_needed}
     in_vain = unasked if data.is_found_here else set()
     return tuple(
-        _cost(percent, by_setting[percent], in_vain) for percent in sorted(by_setting, reverse=True)
+        _cost(percent, by_switch_point[percent], in_vain)
+        for percent in sorted(by_switch_point, reverse=True)
     )
 
 
-def _cost(percent: float, runs: list[ReportRun], in_vain: set[int]) -> SettingCost:
+def _cost(percent: float, runs: list[ReportRun], in_vain: set[int]) -> SwitchPointCost:
     def is_in_vain(run: ReportRun) -> bool:
         return run.outcome == "cancelled" or run.trial.trial_number in in_vain
 
-    return SettingCost(
-        setting_percent=percent,
+    return SwitchPointCost(
+        candidate_percent=percent,
         runs=len(runs),
         needed_seconds=_sum(run.trial.paid_seconds for run in runs if not is_in_vain(run)),
         vain_seconds=_sum(run.trial.paid_seconds for run in runs if is_in_vain(run)),

@@ -14,19 +14,19 @@ from syncswitch.trainers.replay.recording import RecordedRun
 __all__ = ["DrawnCurve", "drawn_curves"]
 
 _MOST_POINTS = 300
-_MOST_RUNS = 5  # of a setting
+_MOST_RUNS = 5  # of a switch point
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnCurve:
-    """One run of one of the settings that are compared.
+    """One run of one of the switch points that are compared.
 
     Attributes:
         role: `first` (the first protocol alone), `policy` (or what may become it), or `early` (the
             earliest switch tried).
-        setting_percent: Of the run.
+        candidate_percent: Of the run.
         name: Of the run.
-        is_typical: It has the median accuracy of its setting.
+        is_typical: It has the median accuracy of its switch point.
         diverged: The training blew up.
         seconds: Training time of each test.
         accuracies: What was measured then.
@@ -34,7 +34,7 @@ class DrawnCurve:
     """
 
     role: str
-    setting_percent: float
+    candidate_percent: float
     name: str
     is_typical: bool
     diverged: bool
@@ -44,21 +44,21 @@ class DrawnCurve:
 
 
 def drawn_curves(data: ReportData) -> list[DrawnCurve]:
-    """Of each setting that is compared at most 5 runs, the typical one last."""
-    by_setting: dict[float, list[tuple[ReportRun, RecordedRun]]] = {}
+    """Of each switch point that is compared at most 5 runs, the typical one last."""
+    by_switch_point: dict[float, list[tuple[ReportRun, RecordedRun]]] = {}
     for run in data.compared:
         if run.whole is not None and len(run.whole.evaluations) > 1:
-            percent = run.trial.setting_percent or 0.0
-            by_setting.setdefault(percent, []).append((run, run.whole))
+            percent = run.trial.candidate_percent or 0.0
+            by_switch_point.setdefault(percent, []).append((run, run.whole))
     return [
         curve
-        for role, percent in _roles(data, sorted(by_setting))
-        for curve in _curves(role, percent, by_setting[percent])
+        for role, percent in _roles(data, sorted(by_switch_point))
+        for curve in _curves(role, percent, by_switch_point[percent])
     ]
 
 
 def _roles(data: ReportData, percents: Sequence[float]) -> list[tuple[str, float]]:
-    """What is compared, of the settings that have curves."""
+    """What is compared, of the switch points that have curves."""
     middle = _middle(data)
     roles: dict[float, str] = {}
     if BASELINE_PERCENT in percents:
@@ -76,8 +76,8 @@ def _middle(data: ReportData) -> float | None:
         return data.answer.switch_percent
     least = math.inf if data.acceptance is None else data.acceptance.least_accuracy
     kept = (
-        one.setting_percent
-        for one in data.settings
+        one.candidate_percent
+        for one in data.switch_points
         if not one.diverged_runs and (one.mean_accuracy or 0.0) >= least
     )
     return min(kept, default=None)
@@ -103,7 +103,7 @@ def _curve(
     shown = [*tests[:-1:every], *tests[-1:]]
     return DrawnCurve(
         role=role,
-        setting_percent=percent,
+        candidate_percent=percent,
         name=run.name,
         is_typical=is_typical,
         diverged=whole.diverged,

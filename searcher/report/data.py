@@ -11,10 +11,10 @@ from syncswitch.searcher.report.search_path import PathStep
 from syncswitch.searcher.results.estimates import mean
 from syncswitch.searcher.results.result import SearchCost
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
-from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
-from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SettingStatistics
+from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SwitchPointStatistics
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import RunEvent
@@ -65,7 +65,7 @@ class ReportRun:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What a setting has to keep.
+    """What a switch point has to keep.
 
     Attributes:
         target_accuracy: A, 0 to 1.
@@ -114,9 +114,9 @@ class ReportData:
         trouble: Why the search has no answer; None where nothing is wrong.
         conditions: Under which the runs trained that the figures compare.
         runs: All runs of the job, in the order in which they were added.
-        settings: Statistics of the settings, of completed runs under `conditions`.
+        switch_points: Statistics of the switch points, of completed runs under `conditions`.
         path: The runs of the search in their order, and what was known after each.
-        acceptance: What a setting has to keep; None as long as nothing was measured.
+        acceptance: What a switch point has to keep; None as long as nothing was measured.
         cost: Of the search; None where there is none.
         software: Version by name of distribution.
     """
@@ -133,7 +133,7 @@ class ReportData:
     trouble: str | None
     conditions: RunConditions
     runs: tuple[ReportRun, ...]
-    settings: tuple[SettingStatistics, ...]
+    switch_points: tuple[SwitchPointStatistics, ...]
     path: tuple[PathStep, ...]
     acceptance: Acceptance | None
     cost: SearchCost | None
@@ -164,21 +164,21 @@ class ReportData:
     @property
     def is_evaluation(self) -> bool:
         """What is shown compares switch points and looks for none."""
-        return self.search is not None and self.search.strategy == ComparisonRule().name
+        return self.search is not None and self.search.strategy == ComparisonStrategy().name
 
     @property
     def unplaced_runs(self) -> int:
-        """Completed runs that count for no setting, so that no figure compares them."""
-        return sum(run.is_complete and run.trial.setting_percent is None for run in self.runs)
+        """Completed runs that count for no switch point, so that no figure compares them."""
+        return sum(run.is_complete and run.trial.candidate_percent is None for run in self.runs)
 
     @property
     def compared(self) -> tuple[ReportRun, ...]:
-        """The completed runs that count for a setting, under the conditions of the report."""
+        """The completed runs that count for a switch point, under the conditions of the report."""
         return tuple(
             run
             for run in self.runs
             if run.is_complete
-            and run.trial.setting_percent is not None
+            and run.trial.candidate_percent is not None
             and run.trial.conditions == self.conditions
         )
 
@@ -189,17 +189,19 @@ class ReportData:
             return ()
         return tuple(run for run in self.runs if run.trial.study == self.search.study)
 
-    def at(self, setting_percent: float) -> tuple[ReportRun, ...]:
-        """The compared runs of one setting."""
-        return tuple(run for run in self.compared if run.trial.setting_percent == setting_percent)
+    def at(self, candidate_percent: float) -> tuple[ReportRun, ...]:
+        """The compared runs of one switch point."""
+        return tuple(
+            run for run in self.compared if run.trial.candidate_percent == candidate_percent
+        )
 
-    def whole_seconds(self, setting_percent: float) -> MeanSeconds | None:
-        """Training time of a whole run at a setting.
+    def whole_seconds(self, candidate_percent: float) -> MeanSeconds | None:
+        """Training time of a whole run at a switch point.
 
         Of a run that was stopped early it is what the whole would have taken; diverged runs are
         left out. None where no time is known.
         """
-        return _mean_of(run.trial.whole_run_seconds for run in self.at(setting_percent))
+        return _mean_of(run.trial.whole_run_seconds for run in self.at(candidate_percent))
 
     @property
     def baseline_seconds(self) -> float | None:

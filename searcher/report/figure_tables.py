@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.costs import switch_point_costs
 from syncswitch.searcher.report.curves import drawn_curves
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
-from syncswitch.searcher.report.phases import setting_phases
+from syncswitch.searcher.report.phases import switch_point_phases
 from syncswitch.searcher.report.search_path import kind_of
 from syncswitch.searcher.report.table import (
     NONE,
@@ -41,12 +41,12 @@ _VERDICTS = {
 
 
 def accuracy_table(data: ReportData) -> Table:
-    """Accuracy of each setting."""
+    """Accuracy of each switch point."""
     rows = []
-    for one in data.settings:
+    for one in data.switch_points:
         rows.append(
             (
-                percent_text(one.setting_percent),
+                percent_text(one.candidate_percent),
                 str(one.runs),
                 str(one.diverged_runs),
                 accuracy_text(one.mean_accuracy),
@@ -55,25 +55,25 @@ def accuracy_table(data: ReportData) -> Table:
             )
         )
     columns = ("switch at", "runs", "diverged", "accuracy", "from (95 %)", "to (95 %)")
-    return table_of("Accuracy of the settings", columns, rows)
+    return table_of("Accuracy of the switch points", columns, rows)
 
 
 def time_table(data: ReportData) -> Table:
-    """Training time of each setting."""
+    """Training time of each switch point."""
     rows = []
     baseline = data.baseline_seconds
-    for one in data.settings:
-        seconds = data.whole_seconds(one.setting_percent)
+    for one in data.switch_points:
+        seconds = data.whole_seconds(one.candidate_percent)
         rows.append(
             (
-                percent_text(one.setting_percent),
+                percent_text(one.candidate_percent),
                 seconds_text(seconds.value if seconds else None),
                 seconds_text(seconds.half if seconds else None),
                 NONE if seconds is None or not baseline else f"{seconds.value / baseline:.2f}",
             )
         )
     columns = ("switch at", "seconds", "± (95 %)", f"time / {data.first}")
-    return table_of("Training time of the settings", columns, rows)
+    return table_of("Training time of the switch points", columns, rows)
 
 
 def path_table(data: ReportData) -> Table:
@@ -111,7 +111,7 @@ def curve_table(data: ReportData) -> Table:
         [
             (
                 curve.name,
-                percent_text(curve.setting_percent),
+                percent_text(curve.candidate_percent),
                 str(len(curve.seconds)),
                 seconds_text(curve.switch[0] if curve.switch else None),
                 seconds_text(curve.seconds[-1]),
@@ -124,7 +124,7 @@ def curve_table(data: ReportData) -> Table:
 
 
 def cost_table(data: ReportData) -> Table:
-    """What the search cost, by setting."""
+    """What the search cost, by switch point."""
     columns = (
         "switch at",
         "runs",
@@ -139,7 +139,7 @@ def cost_table(data: ReportData) -> Table:
         columns,
         [
             (
-                percent_text(one.setting_percent),
+                percent_text(one.candidate_percent),
                 str(one.runs),
                 seconds_text(one.needed_seconds),
                 seconds_text(one.vain_seconds),
@@ -147,7 +147,7 @@ def cost_table(data: ReportData) -> Table:
                 seconds_text(one.stopped_seconds),
                 str(one.lost_runs),
             )
-            for one in setting_costs(data)
+            for one in switch_point_costs(data)
         ],
     )
 
@@ -173,14 +173,14 @@ def phase_table(data: ReportData) -> Table:
         columns,
         [
             (
-                percent_text(one.setting_percent),
+                percent_text(one.candidate_percent),
                 one.protocol.upper(),
                 str(one.runs),
                 value_text(one.worker_steps_per_second, ",.1f"),
                 value_text(one.mean_staleness, ".2f"),
                 NONE if one.max_staleness is None else str(one.max_staleness),
             )
-            for one in setting_phases(data)
+            for one in switch_point_phases(data)
         ],
     )
 

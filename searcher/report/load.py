@@ -14,8 +14,8 @@ from syncswitch.searcher.report.choice import (
 )
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.search_path import SearchHistory, history_of
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, opened
@@ -26,8 +26,8 @@ from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import (
     BASELINE_PERCENT,
-    SettingStatistics,
-    setting_statistics,
+    SwitchPointStatistics,
+    switch_point_statistics,
 )
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -75,8 +75,8 @@ def load_report(
         complete = [trial for trial in trials if trial.state == "complete"]
         whole = whole_runs(complete, store.curves(fingerprint))
         conditions = shown_conditions(trials, search)
-        statistics = setting_statistics(read, fingerprint=fingerprint)
-        settings = tuple(one for one in statistics if _is_under(one, conditions))
+        statistics = switch_point_statistics(read, fingerprint=fingerprint)
+        switch_points = tuple(one for one in statistics if _is_under(one, conditions))
         history = _history(read, search, job.identity, trials) if search else None
         happened = _events(read, fingerprint)
         return ReportData(
@@ -92,10 +92,10 @@ def load_report(
             trouble=history.trouble if history and policy is None else None,
             conditions=conditions,
             runs=tuple(_run(trial, whole, happened) for trial in trials),
-            settings=settings,
+            switch_points=switch_points,
             path=history.steps if history else (),
             acceptance=_acceptance(
-                policy, search, history.target_accuracy if history else None, settings
+                policy, search, history.target_accuracy if history else None, switch_points
             ),
             cost=history.cost if history else None,
             software=policy.policy.software if policy else _software(read, complete),
@@ -113,7 +113,7 @@ def _history(
         for trial in trials
         if trial.study == search.study and trial.trial_number is not None
     }
-    finished = read_observations(database, stored_rule(search), identity, search.study, rows)
+    finished = read_observations(database, stored_strategy(search), identity, search.study, rows)
     return history_of(search, identity, rows, finished)
 
 
@@ -141,9 +141,9 @@ def _software(database: Database, complete: Sequence[StoredTrial]) -> Mapping[st
     return {}
 
 
-def _is_under(setting: SettingStatistics, conditions: RunConditions) -> bool:
+def _is_under(switch_point: SwitchPointStatistics, conditions: RunConditions) -> bool:
     values = condition_values(conditions)
-    return all(getattr(setting, name) == value for name, value in values.items())
+    return all(getattr(switch_point, name) == value for name, value in values.items())
 
 
 def _run(
@@ -173,7 +173,7 @@ def _acceptance(
     policy: PolicyEntry | None,
     search: SearchInfo | None,
     measured_target: float | None,
-    settings: Sequence[SettingStatistics],
+    switch_points: Sequence[SwitchPointStatistics],
 ) -> Acceptance | None:
     """Of the policy, else of the search as far as it is, else of the recorded baseline."""
     if policy is not None:
@@ -184,8 +184,11 @@ def _acceptance(
             return None
         origin = "as given to the search" if search.target_accuracy else "as measured so far"
         return Acceptance(measured_target, search.threshold, origin)
-    for setting in settings:
-        if setting.setting_percent == BASELINE_PERCENT and setting.mean_accuracy is not None:
+    for switch_point in switch_points:
+        if (
+            switch_point.candidate_percent == BASELINE_PERCENT
+            and switch_point.mean_accuracy is not None
+        ):
             origin = "mean of the first protocol alone, and what a search lets be lost by default"
-            return Acceptance(setting.mean_accuracy, AdaptiveRule().threshold, origin)
+            return Acceptance(switch_point.mean_accuracy, AdaptiveStrategy().threshold, origin)
     return None

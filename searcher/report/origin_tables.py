@@ -138,7 +138,7 @@ def evidence_table(data: ReportData) -> Table:
 
 def search_table(data: ReportData) -> Table:
     """All searches and evaluations of the job."""
-    columns = ("search", "rule", "trainer", "complete", "failed", "cancelled", "running")
+    columns = ("search", "strategy", "trainer", "complete", "failed", "cancelled", "running")
     return table_of(
         "Searches and evaluations",
         (*columns, "trained s", "wall time s", "version"),

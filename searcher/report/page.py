@@ -89,10 +89,10 @@ def _replay(data: ReportData) -> tuple[str, str] | None:
     """A search among the recorded runs; None where they do not suffice."""
     replays = {one.study for one in data.searches if one.trainer == REPLAY}
     recorded = {
-        run.trial.setting_percent
+        run.trial.candidate_percent
         for run in data.runs
         if run.whole is not None
-        and run.trial.setting_percent is not None
+        and run.trial.candidate_percent is not None
         and run.trial.conditions.is_undisturbed
         and run.trial.study not in replays
     }

@@ -1,4 +1,4 @@
-"""Throughput and staleness of each phase, setting by setting; pure."""
+"""Throughput and staleness of each phase, switch point by switch point; pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.storage.records.trial import PhaseRecord
 
-__all__ = ["SettingPhase", "setting_phases"]
+__all__ = ["SwitchPointPhase", "switch_point_phases"]
 
 
 @dataclass(frozen=True, slots=True)
-class SettingPhase:
-    """What the runs of one setting measured in one protocol.
+class SwitchPointPhase:
+    """What the runs of one switch point measured in one protocol.
 
     Attributes:
-        setting_percent: The setting.
+        candidate_percent: The switch point.
         protocol: The protocol.
         runs: That used it for worker-steps of their own.
         worker_steps_per_second: All their worker-steps in it over all their seconds; None where
@@ -26,7 +26,7 @@ class SettingPhase:
         max_staleness: The largest; None where nobody counted.
     """
 
-    setting_percent: float
+    candidate_percent: float
     protocol: str
     runs: int
     worker_steps_per_second: float | None
@@ -34,28 +34,28 @@ class SettingPhase:
     max_staleness: int | None
 
 
-def setting_phases(data: ReportData) -> tuple[SettingPhase, ...]:
+def switch_point_phases(data: ReportData) -> tuple[SwitchPointPhase, ...]:
     """Of the completed runs, the longest first protocol first; without what forks inherited."""
     found: dict[tuple[float, str], list[PhaseRecord]] = {}
     for run in data.compared:
         for phase in run.trial.phases:
             if phase.end_worker_step > phase.start_worker_step:
-                key = (run.trial.setting_percent or 0.0, phase.protocol)
+                key = (run.trial.candidate_percent or 0.0, phase.protocol)
                 found.setdefault(key, []).append(phase)
     order = {data.identity.first_protocol: 0, data.identity.second_protocol: 1}
     keys = sorted(found, key=lambda key: (-key[0], order.get(key[1], 2)))
     return tuple(_summary(*key, found[key]) for key in keys)
 
 
-def _summary(percent: float, protocol: str, phases: Sequence[PhaseRecord]) -> SettingPhase:
+def _summary(percent: float, protocol: str, phases: Sequence[PhaseRecord]) -> SwitchPointPhase:
     seconds = math.fsum(phase.seconds for phase in phases)
     counted = [(p, p.mean_staleness) for p in phases if p.mean_staleness is not None]
     most = [phase.max_staleness for phase in phases if phase.max_staleness is not None]
     steps = sum(map(_steps, phases))
     counted_steps = sum(_steps(phase) for phase, _ in counted)
     mean = math.fsum(_steps(phase) * staleness for phase, staleness in counted)
-    return SettingPhase(
-        setting_percent=percent,
+    return SwitchPointPhase(
+        candidate_percent=percent,
         protocol=protocol,
         runs=len(phases),
         worker_steps_per_second=steps / seconds if seconds > 0 else None,

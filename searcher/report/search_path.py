@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.results.result import SearchCost, cost_of
-from syncswitch.searcher.strategies.base import Observation, Rule
+from syncswitch.searcher.strategies.base import Observation, Strategy
 from syncswitch.searcher.strategies.planner import course_of
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -23,14 +23,14 @@ class PathStep:
 
     Attributes:
         trial_number: In the search.
-        switch_percent: Its setting.
-        replicate: Number of this repeat of the setting, from 0.
+        switch_percent: Its switch point.
+        replicate: Number of this repeat of the switch point, from 0.
         accuracy: Converged accuracy.
         diverged: Whether the training blew up.
         stopped_early: It was not made to its end.
-        accepted: What the rule thought of the setting now; None while that was open.
-        lower_percent: The highest setting known to switch too early, or the lower end.
-        upper_percent: The lowest setting known to be acceptable.
+        accepted: What the strategy thought of the switch point now; None while that was open.
+        lower_percent: The highest switch point known to switch too early, or the lower end.
+        upper_percent: The lowest switch point known to be acceptable.
         is_needed: The search asked for it; else it was made in advance, and not asked for so far.
     """
 
@@ -77,40 +77,40 @@ def history_of(
         rows: Its trials by their number in it.
         finished: What the search completed, as `read_observations` has it.
     """
-    rule = stored_rule(search)
+    strategy = stored_strategy(search)
     trouble, target = None, search.target_accuracy
     try:
-        needed = course_of(rule, finished).runs
-        target = rule.progress(needed).target_accuracy
+        needed = course_of(strategy, finished).runs
+        target = strategy.progress(needed).target_accuracy
     except UserError as error:
         needed, trouble = tuple(finished), str(error)
     return SearchHistory(
-        steps=_steps(rule, finished, needed),
+        steps=_steps(strategy, finished, needed),
         trouble=trouble,
         target_accuracy=target,
-        cost=cost_of(rule, identity, finished, rows),
+        cost=cost_of(strategy, identity, finished, rows),
     )
 
 
 def _steps(
-    rule: Rule, finished: Iterable[Observation], needed: tuple[Observation, ...]
+    strategy: Strategy, finished: Iterable[Observation], needed: tuple[Observation, ...]
 ) -> tuple[PathStep, ...]:
     """The runs in the order in which the search asked for them, then those made in advance."""
     asked = {run.trial_number for run in needed}
     in_advance = [run for run in finished if run.trial_number not in asked]
     return (
-        *(_step(rule, needed[: n + 1], run, is_needed=True) for n, run in enumerate(needed)),
-        *(_step(rule, needed, run, is_needed=False) for run in in_advance),
+        *(_step(strategy, needed[: n + 1], run, is_needed=True) for n, run in enumerate(needed)),
+        *(_step(strategy, needed, run, is_needed=False) for run in in_advance),
     )
 
 
 def _step(
-    rule: Rule, known: tuple[Observation, ...], run: Observation, *, is_needed: bool
+    strategy: Strategy, known: tuple[Observation, ...], run: Observation, *, is_needed: bool
 ) -> PathStep:
     try:
-        progress = rule.progress(known)
+        progress = strategy.progress(known)
     except UserError:  # the baseline diverged: nothing is known, and nothing will be
-        accepted, bracket = None, (rule.lowest_percent, rule.highest_percent)
+        accepted, bracket = None, (strategy.lowest_percent, strategy.highest_percent)
     else:
         verdicts = {one.switch_percent: one.accepted for one in progress.summaries}
         accepted = verdicts.get(run.switch_percent)

@@ -64,7 +64,7 @@ def conditions_words(conditions: RunConditions) -> str:
 
 
 def percent_text(percent: float) -> str:
-    """A setting, for example `12.5 %`."""
+    """A switch point, for example `12.5 %`."""
     return f"{percent:.6g} %"
 
 

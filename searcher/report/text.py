@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.costs import switch_point_costs
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.happened import eventful_runs
-from syncswitch.searcher.report.phases import setting_phases
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.report.phases import switch_point_phases
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.policy import TimingPolicy
@@ -55,13 +55,13 @@ def headline(data: ReportData) -> str:
 
 
 def _evaluation_headline(data: ReportData, evaluation: SearchInfo) -> str:
-    """An evaluation has runs at given settings, and neither bracket nor answer."""
+    """An evaluation has runs at given switch points, and neither bracket nor answer."""
     complete = sum(run.is_complete for run in data.search_runs)
     running = sum(run.outcome == "running" for run in data.search_runs)
     under_way = f", {running} under way" if running else ""
     return (
         f"An evaluation of a policy for {data.identity.name} at"
-        f" {_points(stored_rule(evaluation).grid())}, which looks for no switch point:"
+        f" {_points(stored_strategy(evaluation).grid())}, which looks for no switch point:"
         f" {counted(complete, 'run')} complete{under_way}."
     )
 
@@ -117,8 +117,8 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
 def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
     """Where there is no policy."""
     figures = [(f"{sum(run.is_complete for run in data.runs)}", "complete runs")]
-    for one in data.settings:
-        if one.setting_percent == BASELINE_PERCENT and one.mean_accuracy is not None:
+    for one in data.switch_points:
+        if one.candidate_percent == BASELINE_PERCENT and one.mean_accuracy is not None:
             figures.append((f"{one.mean_accuracy:.4f}", f"accuracy with {data.first} alone"))
     if data.baseline_seconds is not None:
         about = "about " if data.baseline_is_estimated else ""
@@ -205,7 +205,7 @@ def cost_sentence(data: ReportData) -> str:
     """For the cost of the search."""
     if data.cost is None:
         return ""
-    costs = setting_costs(data)
+    costs = switch_point_costs(data)
     spared = sum(one.shared_seconds + one.stopped_seconds for one in costs)
     vain, lost = sum(one.vain_seconds for one in costs), sum(one.lost_runs for one in costs)
     about = "about " if data.cost.is_estimated else ""
@@ -239,7 +239,7 @@ def payback_sentence(data: ReportData) -> str:
 
 def phases_sentence(data: ReportData) -> str:
     """For throughput and staleness."""
-    found = setting_phases(data)
+    found = switch_point_phases(data)
     means = {
         protocol: [one.worker_steps_per_second or 0.0 for one in found if one.protocol == protocol]
         for protocol in (data.identity.first_protocol, data.identity.second_protocol)
@@ -272,7 +272,7 @@ def events_sentence(data: ReportData) -> str:
 def _criterion(data: ReportData) -> str:
     if data.answer is not None:
         return data.answer.criterion
-    return "mean" if data.search is None else stored_rule(data.search).criterion
+    return "mean" if data.search is None else stored_strategy(data.search).criterion
 
 
 def _what(data: ReportData) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.base import Decided, Observation, Rule, SettingSummary
+from syncswitch.searcher.strategies.base import Decided, Observation, Strategy, SwitchPointSummary
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import covered_seconds, span_of
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -19,10 +19,10 @@ from syncswitch.storage.trials.store import StoredTrial
 __all__ = [
     "SearchCost",
     "SearchResult",
-    "SettingResult",
+    "SwitchPointResult",
     "cost_of",
     "draft_policy",
-    "settings_of",
+    "switch_points_of",
     "wall_seconds_of",
 ]
 
@@ -32,7 +32,7 @@ _LONG_PHASE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class SettingResult:
+class SwitchPointResult:
     """One row of the closing table.
 
     Attributes:
@@ -40,7 +40,7 @@ class SettingResult:
         training_seconds: Mean over the runs that did not diverge; None without such a run.
     """
 
-    summary: SettingSummary
+    summary: SwitchPointSummary
     training_seconds: float | None
 
 
@@ -82,28 +82,28 @@ class SearchResult:
     """The end of a search."""
 
     policy: TimingPolicy
-    settings: tuple[SettingResult, ...]
+    switch_points: tuple[SwitchPointResult, ...]
     cost: SearchCost
 
 
-def settings_of(
-    rule: Rule, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
-) -> tuple[SettingResult, ...]:
-    """The table of settings, in the order in which they were tried.
+def switch_points_of(
+    strategy: Strategy, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
+) -> tuple[SwitchPointResult, ...]:
+    """The table of switch points, in the order in which they were tried.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         finished: Its completed runs.
         rows: What the store has of them, by trial number.
     """
     return tuple(
-        SettingResult(summary, _mean_seconds(summary.switch_percent, finished, rows))
-        for summary in rule.progress(finished).summaries
+        SwitchPointResult(summary, _mean_seconds(summary.switch_percent, finished, rows))
+        for summary in strategy.progress(finished).summaries
     )
 
 
 def cost_of(
-    rule: Rule,
+    strategy: Strategy,
     identity: WorkloadIdentity,
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
@@ -112,7 +112,7 @@ def cost_of(
     completed = [rows[run.trial_number] for run in finished]
     cancelled = [row for row in rows.values() if row.is_cancelled]
     paid = math.fsum(row.paid_seconds or 0.0 for row in [*completed, *cancelled])
-    baseline = _mean_seconds(rule.highest_percent, finished, rows)
+    baseline = _mean_seconds(strategy.highest_percent, finished, rows)
     is_estimated = baseline is None
     if baseline is None:
         baseline = _estimated_baseline_seconds(identity, completed)
@@ -135,7 +135,7 @@ def wall_seconds_of(rows: Iterable[StoredTrial]) -> float:
 
 
 def draft_policy(
-    rule: Rule,
+    strategy: Strategy,
     identity: WorkloadIdentity,
     study: str,
     decided: Decided,
@@ -145,10 +145,12 @@ def draft_policy(
     """The policy to publish; its version is given by the registry."""
     chosen = [
         summary
-        for summary in rule.progress(finished).summaries
+        for summary in strategy.progress(finished).summaries
         if summary.switch_percent == decided.switch_percent
     ]
-    speed_up = _speed_up((decided.switch_percent, rule.highest_percent), identity, finished, rows)
+    speed_up = _speed_up(
+        (decided.switch_percent, strategy.highest_percent), identity, finished, rows
+    )
     return TimingPolicy(
         fingerprint=identity.fingerprint,
         version=1,
@@ -159,11 +161,11 @@ def draft_policy(
         second_protocol=identity.second_protocol,
         switch_percent=decided.switch_percent,
         target_accuracy=decided.target_accuracy,
-        threshold=rule.threshold,
+        threshold=strategy.threshold,
         mean_accuracy=chosen[0].mean_accuracy if chosen else None,
         training_seconds=_mean_seconds(decided.switch_percent, finished, rows),
-        baseline_seconds=_mean_seconds(rule.highest_percent, finished, rows),
-        strategy=rule.name,
+        baseline_seconds=_mean_seconds(strategy.highest_percent, finished, rows),
+        strategy=strategy.name,
         study=study,
         evidence=tuple(
             _evidence(study, run, rows[run.trial_number])
@@ -172,8 +174,8 @@ def draft_policy(
         created_at=datetime.now(timezone.utc).isoformat(),
         software=software_versions(),
         confidence=decided.confidence,
-        criterion=rule.criterion,
-        keep=getattr(rule, "keep", None) if rule.criterion == "kept" else None,
+        criterion=strategy.criterion,
+        keep=getattr(strategy, "keep", None) if strategy.criterion == "kept" else None,
         kept_share=decided.kept_share,
         baseline_kept_share=decided.baseline_kept_share,
         speed_up_low=speed_up.low if speed_up else None,
@@ -204,7 +206,7 @@ def _mean_seconds(
 def _seconds(
     percent: float, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
 ) -> list[float]:
-    """Times of whole trainings at a setting, as far as they are known."""
+    """Times of whole trainings at a switch point, as far as they are known."""
     seconds = (
         rows[run.trial_number].whole_run_seconds
         for run in finished
@@ -219,8 +221,10 @@ def _speed_up(
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
 ) -> SpeedUp | None:
-    settings = {run.switch_percent for run in finished}
-    seconds = {setting: _seconds(setting, finished, rows) for setting in settings}
+    switch_points = {run.switch_percent for run in finished}
+    seconds = {
+        switch_point: _seconds(switch_point, finished, rows) for switch_point in switch_points
+    }
     completed = [rows[run.trial_number] for run in finished if not run.diverged]
     paces = [
         _paces(identity, protocol, completed)

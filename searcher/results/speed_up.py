@@ -41,23 +41,24 @@ def measured_speed_up(
     baseline_percent: float,
     paces: Sequence[Sequence[float]] = (),
 ) -> SpeedUp | None:
-    """The ratio of the mean times of two settings, with a 90 % interval.
+    """The ratio of the mean times of two switch points, with a 90 % interval.
 
     The interval is Student's, of the difference of the logarithms. Times are taken to spread
-    alike, in proportion, at all settings: with a run or two at each, no setting alone could say how
-    much. Load that lasted for all runs of a setting shows in the paces of a protocol, which are
-    compared across settings; where these spread more, they count.
+    alike, in proportion, at all switch points: with a run or two at each, no switch point alone
+    could say how much. Load that lasted for all runs of a switch point shows in the paces of a
+    protocol, which are compared across switch points; where these spread more, they count.
 
     Args:
-        seconds: Times of whole trainings, by setting; any settings help to say how times spread.
-        percent: Setting of the policy.
+        seconds: Times of whole trainings, by switch point; any switch points help to say how times
+            spread.
+        percent: Switch point of the policy.
         baseline_percent: Of the first protocol alone.
         paces: Of each protocol the times that runs took for equally many worker-steps.
 
     Returns:
         None where one of the two was not timed.
     """
-    timed = {setting: [t for t in times if t > 0] for setting, times in seconds.items()}
+    timed = {switch_point: [t for t in times if t > 0] for switch_point, times in seconds.items()}
     mine, usual = timed.get(percent, []), timed.get(baseline_percent, [])
     if not mine or not usual:
         return None

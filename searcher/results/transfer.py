@@ -13,15 +13,15 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial
 
-__all__ = ["EvaluatedSetting", "EvaluationResult", "evaluated_setting"]
+__all__ = ["EvaluatedSwitchPoint", "EvaluationResult", "evaluated_switch_point"]
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluatedSetting:
-    """What the runs of a setting measured; means are over those that did not diverge.
+class EvaluatedSwitchPoint:
+    """What the runs of a switch point measured; means are over those that did not diverge.
 
     Attributes:
-        switch_percent: The setting.
+        switch_percent: The switch point.
         runs: Those that count.
         diverged_runs: How many of them diverged.
         mean_accuracy: Mean converged accuracy; None where all diverged.
@@ -63,10 +63,10 @@ class EvaluationResult:
     conditions: RunConditions
     study: str
     new_runs: int
-    foreign: EvaluatedSetting
-    baseline: EvaluatedSetting
+    foreign: EvaluatedSwitchPoint
+    baseline: EvaluatedSwitchPoint
     own_policy: TimingPolicy | None
-    own: EvaluatedSetting | None
+    own: EvaluatedSwitchPoint | None
 
     @property
     def keeps_accuracy(self) -> bool:
@@ -78,24 +78,24 @@ class EvaluationResult:
         assert target is not None  # such a job is refused
         return accuracy - target >= -self.policy.threshold - ROUNDING
 
-    def kept_runs(self, setting: EvaluatedSetting) -> int:
+    def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int:
         """Runs that lose at most the policy's threshold against the baseline's mean."""
         target = self.baseline.mean_accuracy
         assert target is not None  # such a job is refused
         least = target - self.policy.threshold - ROUNDING
-        return sum(accuracy >= least for accuracy in setting.accuracies)
+        return sum(accuracy >= least for accuracy in switch_point.accuracies)
 
-    def measured_speed_up(self, setting: EvaluatedSetting | None) -> SpeedUp | None:
+    def measured_speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> SpeedUp | None:
         """Times as fast as the first protocol alone; None where all runs diverged."""
-        if setting is None:
+        if switch_point is None:
             return None
-        settings = filter(None, (self.foreign, self.own, self.baseline))
-        seconds = {one.switch_percent: one.seconds for one in settings}
-        return measured_speed_up(seconds, setting.switch_percent, self.baseline.switch_percent)
+        switch_points = filter(None, (self.foreign, self.own, self.baseline))
+        seconds = {one.switch_percent: one.seconds for one in switch_points}
+        return measured_speed_up(seconds, switch_point.switch_percent, self.baseline.switch_percent)
 
-    def speed_up(self, setting: EvaluatedSetting | None) -> float | None:
+    def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> float | None:
         """The same without its interval."""
-        found = self.measured_speed_up(setting)
+        found = self.measured_speed_up(switch_point)
         return found.value if found else None
 
     @property
@@ -105,19 +105,19 @@ class EvaluationResult:
         return None if mine is None or own is None else mine / own
 
 
-def evaluated_setting(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSetting:
-    """What the complete runs of a setting measured.
+def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
+    """What the complete runs of a switch point measured.
 
     Args:
-        percent: The setting.
-        recorded: Runs of a job, at any settings.
+        percent: The switch point.
+        recorded: Runs of a job, at any switch points.
     """
     runs = [row for row in recorded if row.switch_percent == percent]
     sound = [row for row in runs if not row.diverged]
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
     seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
     accuracy = mean(accuracies) if accuracies else None
-    return EvaluatedSetting(
+    return EvaluatedSwitchPoint(
         switch_percent=percent,
         runs=len(runs),
         diverged_runs=len(runs) - len(sound),

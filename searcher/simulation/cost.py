@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means, share
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.halving import ROUNDING
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 
 __all__ = [
     "BASELINE_PERCENT",
     "CostSummary",
     "Reference",
-    "deepest_settings",
+    "deepest_switch_points",
     "ratio_or_infinity",
     "reference",
     "summarize",
@@ -33,17 +33,17 @@ BASELINE_PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How the paper's search goes in which each setting's mean over all recorded runs is known.
+    """How the paper's search goes where each switch point's mean over all its runs is known.
 
     It is the same for every strategy.
 
     Attributes:
         switch_percent: Its answer: the one that counts as success.
-        accepted_percents: The settings that it accepts, the first protocol alone among them.
+        accepted_percents: The switch points that it accepts, the first protocol alone among them.
         usable_runs: Runs that a search makes at these, where their number is fixed; None where it
             varies from search to search.
-        kept_shares: By setting, the share of its recorded runs that lose at most beta against the
-            mean of the first protocol alone; of none that diverged.
+        kept_shares: By switch point, the share of its recorded runs that lose at most beta against
+            the mean of the first protocol alone; of none that diverged.
     """
 
     switch_percent: float
@@ -62,15 +62,16 @@ class CostSummary:
         amortized_recurrences: After so many trainings with the reference's policy the search is
             paid back; infinite where it saves nothing.
         effective_training: Runs whose models can be used, per unit of search cost. They are those
-            of the baseline and of settings that the reference accepts. Of the paper's rule it is
-            the number that a search without luck makes, as in the paper; where the number of runs
-            varies or runs are stopped, it is the mean number of those that were made to their end.
+            of the baseline and of switch points that the reference accepts. Of the paper's strategy
+            it is the number that a search without luck makes, as in the paper; where the number of
+            runs varies or runs are stopped, it is the mean number of those that were made to their
+            end.
         success_percent: How often the answer was the reference's.
         kept_percent: Of 100 later runs with the answer, how many lose at most beta, by the recorded
             runs; None where the answer of a search has none.
         baseline_kept_percent: The same of the first protocol alone.
         mean_runs: Runs of a search.
-        confidence: What the rule said of its answers, on average; None where it says nothing.
+        confidence: What the strategy said of its answers, on average; None where it says nothing.
         simulations: Number of searches.
         reference_percent: The reference's answer.
     """
@@ -87,17 +88,17 @@ class CostSummary:
     reference_percent: float
 
 
-def reference(rule: Rule, runs: PlayedRecording) -> Reference:
+def reference(strategy: Strategy, runs: PlayedRecording) -> Reference:
     """The search without luck.
 
     Args:
-        rule: Of which M, beta and A are used.
+        strategy: Of which M, beta and A are used.
         runs: The recorded runs.
 
     Raises:
-        UserError: The search asks for a setting of which there is no run.
+        UserError: The search asks for a switch point of which there is no run.
     """
-    walk = _walk_on_means(rule, runs)
+    walk = _walk_on_means(strategy, runs)
     if walk.missing_percent is not None:
         recorded = ", ".join(f"{known:g}" for known in sorted(runs.means, reverse=True)) or "none"
         raise UserError(
@@ -107,20 +108,20 @@ def reference(rule: Rule, runs: PlayedRecording) -> Reference:
     # Halving goes below what is accepted, and never below what is not.
     accepted = [percent for percent in walk.percents if percent >= walk.answer_percent]
     usable_runs = None
-    if isinstance(rule, PaperRule) and not rule.early_stop:
-        usable_runs = sum(map(rule.runs_at, accepted))
+    if isinstance(strategy, PaperStrategy) and not strategy.early_stop:
+        usable_runs = sum(map(strategy.runs_at, accepted))
     return Reference(
         switch_percent=walk.answer_percent,
-        accepted_percents=tuple(sorted({rule.highest_percent, *accepted}, reverse=True)),
+        accepted_percents=tuple(sorted({strategy.highest_percent, *accepted}, reverse=True)),
         usable_runs=usable_runs,
-        kept_shares=_kept_shares(rule.threshold, runs),
+        kept_shares=_kept_shares(strategy.threshold, runs),
     )
 
 
-def deepest_settings(threshold: float, runs: PlayedRecording) -> int:
+def deepest_switch_points(threshold: float, runs: PlayedRecording) -> int:
     """M of the deepest binary search of which every candidate was recorded; 0 for none."""
     settings = 0
-    while _walk_on_means(PaperRule(settings + 1, 1, threshold), runs).missing_percent is None:
+    while _walk_on_means(PaperStrategy(settings + 1, 1, threshold), runs).missing_percent is None:
         settings += 1
     return settings
 
@@ -141,8 +142,8 @@ def summarize(
     baseline = runs.means.get(BASELINE_PERCENT)
     if baseline is None or not baseline.seconds:
         raise UserError(
-            "no recorded run used the first protocol alone (setting 100 %), so there is no unit for"
-            " the cost; record or import such runs"
+            "no recorded run used the first protocol alone (switch point 100 %): cost has no unit;"
+            " record or import such runs"
         )
     costs = [search.seconds / baseline.seconds for search in searches]
     cost = _not_negative(mean(costs))
@@ -178,7 +179,7 @@ def _kept_shares(threshold: float, runs: PlayedRecording) -> dict[float, float]:
         return {}
     least = baseline.accuracy - threshold - ROUNDING
     shares = {}
-    for percent in runs.recording.settings:
+    for percent in runs.recording.switch_points:
         recorded = runs.recording.at(percent)
         kept = sum(run.accuracy >= least and not run.diverged for run in recorded)
         shares[percent] = kept / len(recorded)
@@ -210,21 +211,21 @@ def _not_negative(estimate: Estimate) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """The settings that a search without luck looked at, its answer, and where it had no run."""
+    """What a search without luck looked at, its answer, and where it had no run."""
 
     percents: tuple[float, ...]
     answer_percent: float
     missing_percent: float | None
 
 
-def _walk_on_means(rule: Rule, runs: PlayedRecording) -> _Walk:
+def _walk_on_means(strategy: Strategy, runs: PlayedRecording) -> _Walk:
     seen: list[float] = []
 
     def mean_at(percent: float, _: int) -> PlayedRun | None:
         seen.append(percent)
         return runs.means.get(percent)
 
-    plain = PaperRule(rule.settings, 1, rule.threshold, rule.target_accuracy)
+    plain = PaperStrategy(strategy.settings, 1, strategy.threshold, strategy.target_accuracy)
     search = search_with(plain, mean_at)
     missing = next((percent for percent in seen if percent not in runs.means), None)
     return _Walk(tuple(seen), search.switch_percent, missing)

@@ -11,7 +11,7 @@ import numpy as np
 
 from syncswitch.searcher.simulation.cost import ratio_or_infinity
 from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 
 __all__ = ["Forecast", "forecast"]
@@ -46,19 +46,19 @@ class Forecast:
     speed_up: float
 
 
-def forecast(rule: Rule, first_seconds: float, second_seconds: float) -> list[Forecast]:
+def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) -> list[Forecast]:
     """The cost of a search for each answer that halving leads to, earliest switch last.
 
     A run at s % is taken to need s % of the time of the first protocol alone, and for the rest the
     time of the second; none is taken to end early.
 
-    A rule with a fixed number of repeats is taken to have neither luck nor bad luck. Others make as
-    many runs as the noise of accuracies asks for, so 20 searches are made on generated ones, and
-    runs and costs are their means: from the answer on nothing is lost, every halving below it costs
-    3 beta, and runs differ with a standard deviation of beta / 2.
+    A strategy with a fixed number of repeats is taken to have neither luck nor bad luck. Others
+    make as many runs as the noise of accuracies asks for, so 20 searches are made on generated
+    ones, and runs and costs are their means: from the answer on nothing is lost, every halving
+    below it costs 3 beta, and runs differ with a standard deviation of beta / 2.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         first_seconds: One training with the first protocol alone.
         second_seconds: One training with the second protocol alone.
 
@@ -68,21 +68,23 @@ def forecast(rule: Rule, first_seconds: float, second_seconds: float) -> list[Fo
     for name, value in (("first", first_seconds), ("second", second_seconds)):
         if not (math.isfinite(value) and value > 0):
             raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
-    knees = [rule.highest_percent / 2**halvings for halvings in range(rule.settings + 1)]
-    return [_foreseen(rule, _Job(rule, knee, first_seconds, second_seconds)) for knee in knees]
+    knees = [strategy.highest_percent / 2**halvings for halvings in range(strategy.settings + 1)]
+    return [
+        _foreseen(strategy, _Job(strategy, knee, first_seconds, second_seconds)) for knee in knees
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
     """A job whose curve has its knee at the answer."""
 
-    rule: Rule
+    strategy: Strategy
     knee_percent: float
     first_seconds: float
     second_seconds: float
 
     def seconds(self, percent: float) -> float:
-        share = percent / self.rule.highest_percent
+        share = percent / self.strategy.highest_percent
         return share * self.first_seconds + (1 - share) * self.second_seconds
 
     def run_without_luck(self, percent: float, _: int) -> PlayedRun:
@@ -93,20 +95,20 @@ class _Job:
         chance = np.random.default_rng([_STREAM, search, round(percent * 1e6), replicate])
         below = max(0.0, math.log2(self.knee_percent / percent))
         noise = _STANDARD_DEVIATION * float(chance.standard_normal())
-        return self._run(percent, self.rule.threshold * (_SLOPE * below + noise))
+        return self._run(percent, self.strategy.threshold * (_SLOPE * below + noise))
 
     def _run(self, percent: float, loss: float) -> PlayedRun:
-        target = _TARGET if self.rule.target_accuracy is None else self.rule.target_accuracy
-        first_seconds = percent / self.rule.highest_percent * self.first_seconds
+        target = _TARGET if self.strategy.target_accuracy is None else self.strategy.target_accuracy
+        first_seconds = percent / self.strategy.highest_percent * self.first_seconds
         return PlayedRun(target - loss, False, self.seconds(percent), first_seconds)
 
 
-def _foreseen(rule: Rule, job: _Job) -> Forecast:
-    if rule.repeats is not None:
-        searches = [search_with(rule, job.run_without_luck)]
+def _foreseen(strategy: Strategy, job: _Job) -> Forecast:
+    if strategy.repeats is not None:
+        searches = [search_with(strategy, job.run_without_luck)]
     else:
         runs_of = [functools.partial(job.run_at, search=number) for number in range(_SEARCHES)]
-        searches = [search_with(rule, run_at) for run_at in runs_of]
+        searches = [search_with(strategy, run_at) for run_at in runs_of]
     paid = statistics.fmean(search.seconds for search in searches) / job.first_seconds
     policy = job.seconds(job.knee_percent) / job.first_seconds
     return Forecast(

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 
 from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch, StartedRun
-from syncswitch.searcher.strategies.base import Decided, NextRun, Rule
+from syncswitch.searcher.strategies.base import Decided, NextRun, Strategy
 from syncswitch.searcher.strategies.planner import (
     Course,
     Key,
@@ -37,28 +37,28 @@ class ParallelSearch:
     cancelled_runs: int
 
 
-def search_in_parallel(rule: Rule, run_at: RunAt, clusters: int) -> ParallelSearch:
-    """Lets a rule search with as many runs at once as there are clusters.
+def search_in_parallel(strategy: Strategy, run_at: RunAt, clusters: int) -> ParallelSearch:
+    """Lets a strategy search with as many runs at once as there are clusters.
 
     A run that shares a prefix starts from a checkpoint of a run that is finished. Where nobody
     recorded a run that is needed, the search ends as in `search_with`.
 
     Args:
-        rule: Decides.
+        strategy: Decides.
         run_at: As in `search_with`.
         clusters: How many runs there may be at once.
     """
-    return _Replay(rule, run_at, clusters).search()
+    return _Replay(strategy, run_at, clusters).search()
 
 
 class _Replay:
     """A virtual clock, and the runs under way on it."""
 
-    def __init__(self, rule: Rule, run_at: RunAt, clusters: int) -> None:
-        self._rule = rule
+    def __init__(self, strategy: Strategy, run_at: RunAt, clusters: int) -> None:
+        self._strategy = strategy
         self._run_at = run_at
         self._clusters = clusters
-        self._ledger = Ledger(rule)
+        self._ledger = Ledger(strategy)
         self._now_seconds = 0.0
         # End and beginning of each run under way, its place in line, and the run.
         self._under_way: list[tuple[float, float, int, StartedRun]] = []
@@ -68,11 +68,11 @@ class _Replay:
 
     def search(self) -> ParallelSearch:
         while True:
-            course = course_of(self._rule, self._ledger.observations())
+            course = course_of(self._strategy, self._ledger.observations())
             if isinstance(course.decision, Decided):
                 return self._ended(course.decision.switch_percent, course.decision.confidence)
             if self._is_stuck(course):
-                progress = self._rule.progress(course.runs)
+                progress = self._strategy.progress(course.runs)
                 return self._ended(progress.upper_percent)
             while len(self._under_way) < self._clusters and self._start_one(course):
                 pass
@@ -85,7 +85,7 @@ class _Replay:
         decision = course.decision
         if not isinstance(decision, NextRun):
             return True
-        return asked_runs(self._rule, course.runs, decision)[0] in self._absent
+        return asked_runs(self._strategy, course.runs, decision)[0] in self._absent
 
     def _start_one(self, course: Course) -> bool:
         """Starts a run, where one is wanted."""
@@ -94,7 +94,7 @@ class _Replay:
             for *_, run in self._under_way
         }
         planned = plan_run(
-            self._rule,
+            self._strategy,
             self._ledger.observations(),
             under_way | self._absent,
             in_advance=self._clusters > 1,

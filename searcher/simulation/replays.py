@@ -20,7 +20,7 @@ from syncswitch.searcher.simulation.simulator import (
     played_run,
     search_with,
 )
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -41,7 +41,7 @@ class PlayedRecording:
     Attributes:
         recording: The runs, at least one, without their learning curves.
         played: What a simulation needs of each run, by its name.
-        means: By setting, what its runs are on average; diverged where one of them did.
+        means: By switch point, what its runs are on average; diverged where one of them did.
     """
 
     recording: Recording
@@ -54,7 +54,7 @@ class PlayedRecording:
         played = {run.name: _played(run, recording.identity, stop) for run in recording.runs}
         means = {
             percent: _mean_run([played[run.name] for run in recording.at(percent)])
-            for percent in recording.settings
+            for percent in recording.switch_points
         }
         # Other processes are told as well, and need the names alone.
         bare = tuple(replace(run, evaluations=(), phases=()) for run in recording.runs)
@@ -95,7 +95,7 @@ def _mean_run(runs: Sequence[PlayedRun]) -> PlayedRun:
 
 
 def simulate(
-    rule: Rule,
+    strategy: Strategy,
     runs: PlayedRecording,
     simulations: int,
     seed: int = 0,
@@ -105,18 +105,18 @@ def simulate(
 ) -> list[SimulatedSearch]:
     """Replays a search many times.
 
-    Each simulation draws among the runs of a setting without replacement, and anew once all are
-    drawn. Its draws depend on the seed and its number alone.
+    Each simulation draws among the runs of a switch point without replacement, and anew once all
+    are drawn. Its draws depend on the seed and its number alone.
 
     Args:
-        rule: Decides; it is asked as in a real search.
+        strategy: Decides; it is asked as in a real search.
         runs: What is drawn from.
         simulations: How many searches.
         seed: Of the draws, 0 or more.
         processes: The most that may work on it; they are started where that saves time.
         on_done: Told how many searches were made since it was told before.
     """
-    part = functools.partial(_searches, rule.among(runs.means), runs, seed)
+    part = functools.partial(_searches, strategy.among(runs.means), runs, seed)
     chunks = [range(i, min(i + _CHUNK, simulations)) for i in range(0, simulations, _CHUNK)]
     searches: list[SimulatedSearch] = []
     for found in _parts(part, chunks, processes):
@@ -127,11 +127,11 @@ def simulate(
 
 
 def _searches(
-    rule: Rule, runs: PlayedRecording, seed: int, numbers: Iterable[int]
+    strategy: Strategy, runs: PlayedRecording, seed: int, numbers: Iterable[int]
 ) -> list[SimulatedSearch]:
     # Seeds do not share decks, and the first seed has those of the plain numbers.
     decks = ((seed << 32) + number for number in numbers)
-    return [search_with(rule, functools.partial(runs.run_at, deck_seed=deck)) for deck in decks]
+    return [search_with(strategy, functools.partial(runs.run_at, deck_seed=deck)) for deck in decks]
 
 
 _Part = Callable[[Iterable[int]], list[SimulatedSearch]]

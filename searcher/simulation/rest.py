@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.strategies.base import NextRun, Observation, Rule
+from syncswitch.searcher.strategies.base import NextRun, Observation, Strategy
 from syncswitch.searcher.strategies.planner import asked_runs, course_of
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 
@@ -44,27 +44,27 @@ class RestOfSearch:
         return RestOfSearch(self.runs, *left)
 
 
-def rest_of_search(rule: Rule, finished: Iterable[Observation]) -> RestOfSearch:
+def rest_of_search(strategy: Strategy, finished: Iterable[Observation]) -> RestOfSearch:
     """Plays a search on to its end 20 times.
 
-    Every run measures one of the values that `Rule.outcomes` holds for likely after all before it,
-    and costs what `RunCosts` expects. That a run may diverge is left out. The same history has the
-    same answer.
+    Every run measures one of the values that `Strategy.outcomes` holds for likely after all before
+    it, and costs what `RunCosts` expects. That a run may diverge is left out. The same history has
+    the same answer.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         finished: Its completed runs in any order; also such as were made in advance.
 
     Raises:
         UserError: The baseline diverged.
     """
     runs = tuple(sorted(finished, key=lambda run: run.trial_number))
-    return _rest(rule, runs)
+    return _rest(strategy, runs)
 
 
 @functools.lru_cache(maxsize=64)
-def _rest(rule: Rule, finished: tuple[Observation, ...]) -> RestOfSearch:
-    played = [_play_on(rule, finished, search) for search in range(_SEARCHES)]
+def _rest(strategy: Strategy, finished: tuple[Observation, ...]) -> RestOfSearch:
+    played = [_play_on(strategy, finished, search) for search in range(_SEARCHES)]
     costs = [cost for _, cost in played]
     low, high = np.quantile(costs, [_LOW, _HIGH])
     return RestOfSearch(
@@ -75,20 +75,22 @@ def _rest(rule: Rule, finished: tuple[Observation, ...]) -> RestOfSearch:
     )
 
 
-def _play_on(rule: Rule, finished: tuple[Observation, ...], search: int) -> tuple[int, float]:
+def _play_on(
+    strategy: Strategy, finished: tuple[Observation, ...], search: int
+) -> tuple[int, float]:
     """Number and cost of the runs until the answer."""
     chance = np.random.default_rng([_STREAM, search])
     numbers = itertools.count(max((run.trial_number for run in finished), default=-1) + 1)
     made, cost = list(finished), 0.0
-    # A rule ends by itself; an evaluation of another kind waits for ever.
+    # A strategy ends by itself; an evaluation of another kind waits for ever.
     for _ in range(_MOST_STEPS):
-        course = course_of(rule, made)
+        course = course_of(strategy, made)
         if not isinstance(course.decision, NextRun):
             break
         percent = course.decision.switch_percent
-        accuracy = _drawn(rule.outcomes(course.runs, percent), float(chance.random()))
-        for _, replicate in asked_runs(rule, course.runs, course.decision):
-            prices = RunCosts.of(made, rule.highest_percent, rule.share_prefix)
+        accuracy = _drawn(strategy.outcomes(course.runs, percent), float(chance.random()))
+        for _, replicate in asked_runs(strategy, course.runs, course.decision):
+            prices = RunCosts.of(made, strategy.highest_percent, strategy.share_prefix)
             cost += prices.next(percent, replicate)
             number = next(numbers)
             made.append(Observation(percent, accuracy, False, number, replicate))

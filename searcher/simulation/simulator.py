@@ -17,8 +17,8 @@ from syncswitch.searcher.strategies.base import (
     Decision,
     NextRun,
     Observation,
-    Rule,
     RunCost,
+    Strategy,
 )
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.storage.metrics import converged_accuracy
@@ -64,9 +64,9 @@ class SimulatedSearch:
         switch_percent: Its answer.
         seconds: Training time of all its runs.
         runs: How many they were.
-        confidence: Of the answer, as the rule said; None where it does not say.
-        kept_share: Of later runs with it, as the rule expects; None as above.
-        whole_percents: Setting of each run that was made to its end without diverging.
+        confidence: Of the answer, as the strategy said; None where it does not say.
+        kept_share: Of later runs with it, as the strategy expects; None as above.
+        whole_percents: Switch point of each run that was made to its end without diverging.
     """
 
     switch_percent: float
@@ -98,23 +98,23 @@ def played_run(run: RecordedRun, stop: StopRule | None) -> PlayedRun:
 RunAt = Callable[[float, int], PlayedRun | None]
 
 
-def search_with(rule: Rule, run_at: RunAt) -> SimulatedSearch:
-    """Lets a rule search.
+def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
+    """Lets a strategy search.
 
-    A search that unlucky draws lead to a setting without a recorded run ends there, with what it
-    has accepted so far: its answer is wrong anyway.
+    A search that unlucky draws lead to a switch point without a recorded run ends there, with what
+    it has accepted so far: its answer is wrong anyway.
 
     Args:
-        rule: Decides; it is asked as in a real search.
-        run_at: A run at a setting and of a replicate; None where nobody recorded one.
+        strategy: Decides; it is asked as in a real search.
+        run_at: A run at a switch point and of a replicate; None where nobody recorded one.
     """
-    ledger = Ledger(rule)
-    while isinstance(decision := _decision(rule, ledger.observations()), NextRun):
+    ledger = Ledger(strategy)
+    while isinstance(decision := _decision(strategy, ledger.observations()), NextRun):
         for _ in range(decision.repeats):
             replicate = ledger.made(decision.switch_percent)
             run = run_at(decision.switch_percent, replicate)
             if run is None:
-                answer = rule.progress(ledger.observations()).upper_percent
+                answer = strategy.progress(ledger.observations()).upper_percent
                 return ledger.ended_with(answer)
             known = ledger.observations()
             ledger.finish(ledger.start(decision.switch_percent, replicate, run, known))
@@ -127,10 +127,10 @@ def search_with(rule: Rule, run_at: RunAt) -> SimulatedSearch:
     )
 
 
-# Searches on few recorded runs often begin alike, and a rule is a pure function.
+# Searches on few recorded runs often begin alike, and a strategy is a pure function.
 @functools.lru_cache(maxsize=20_000)
-def _decision(rule: Rule, observations: tuple[Observation, ...]) -> Decision:
-    return rule.decide(observations)
+def _decision(strategy: Strategy, observations: tuple[Observation, ...]) -> Decision:
+    return strategy.decide(observations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +149,15 @@ class StartedRun:
 class Ledger:
     """The runs of one replayed search: what was measured and paid, and which prefixes there are."""
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
         self._observations: list[Observation] = []
         self._made: dict[float, int] = defaultdict(int)
         self._prefixes: dict[int, float] = defaultdict(float)
         self._paid_seconds = 0.0
 
     def made(self, percent: float) -> int:
-        """How many runs of a setting there are."""
+        """How many runs of a switch point there are."""
         return self._made[percent]
 
     def observations(self) -> tuple[Observation, ...]:
@@ -188,15 +188,15 @@ class Ledger:
         """Plays a run to its end, or to where it may be stopped.
 
         Args:
-            percent: Its setting.
-            replicate: Its number at that setting.
+            percent: Its switch point.
+            replicate: Its number at that switch point.
             run: As recorded.
             known: What the search knows when it starts.
         """
-        share = percent / self._rule.highest_percent
+        share = percent / self._strategy.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0
-        inherited = run.first_seconds * min(1.0, have) if self._rule.share_prefix else 0.0
-        is_stopped = may_stop(self._rule, percent, known) and run.stopped_seconds > inherited
+        inherited = run.first_seconds * min(1.0, have) if self._strategy.share_prefix else 0.0
+        is_stopped = may_stop(self._strategy, percent, known) and run.stopped_seconds > inherited
         seconds = run.stopped_seconds if is_stopped else run.seconds
         paid = max(0.0, seconds - inherited)
         plateau = run.plateau_accuracy if is_stopped else None
@@ -215,7 +215,7 @@ class Ledger:
         """Writes down a run that came to its end."""
         run = replace(started.observation, trial_number=len(self._observations))
         self._made[run.switch_percent] += 1
-        if self._rule.share_prefix and run.cost is not None:
+        if self._strategy.share_prefix and run.cost is not None:
             reached = min(run.switch_percent, run.cost.reached_percent)
             self._prefixes[run.replicate] = max(self._prefixes[run.replicate], reached)
         self._paid_seconds += started.seconds

@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 
 from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
 from syncswitch.searcher.status.summary import SearchStatus, search_status
-from syncswitch.searcher.strategies.base import Observation, Rule
-from syncswitch.searcher.strategies.comparison import ComparisonRule
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.base import Observation, Strategy
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, open_database
@@ -20,7 +20,7 @@ from syncswitch.storage.trials.store import SearchInfo, TrialStore
 __all__ = ["LEAST_RUNS", "StatusReader"]
 
 LEAST_RUNS = 3
-"""Before so many, a rule that makes as many runs as it needs foresees far too few of them."""
+"""Before so many, a strategy that makes as many runs as it needs foresees far too few of them."""
 
 
 class StatusReader:
@@ -47,8 +47,8 @@ class StatusReader:
         Args:
             with_rest: Whether to say what is to come of those under way, which takes a second for
                 each new result.
-            is_brief: Whether to leave out the settings and the bracket of searches that have their
-                policy, which take long where there are many.
+            is_brief: Whether to leave out the switch points and the bracket of searches that have
+                their policy, which take long where there are many.
 
         Raises:
             SyncSwitchError: The database cannot be read; the class says whether to try again.
@@ -86,8 +86,8 @@ def _read(
     rows = store.numbered(search.study)
     states = {number: state_of(row) for number, row in rows.items()}
     is_running = "running" in states.values()
-    rule = stored_rule(search)
-    finished = read_observations(database, rule, workload.identity, search.study, rows)
+    strategy = stored_strategy(search)
+    finished = read_observations(database, strategy, workload.identity, search.study, rows)
     return search_status(
         search,
         workload.identity,
@@ -99,17 +99,17 @@ def _read(
         policy=policy,
         is_brief=is_brief,
         accuracies=running_accuracies(database, search.study) if is_running else {},
-        rest=_rest(rule, finished) if with_rest and is_running and policy is None else None,
+        rest=_rest(strategy, finished) if with_rest and is_running and policy is None else None,
     )
 
 
-def _rest(rule: Rule, finished: list[Observation]) -> RestOfSearch | None:
+def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
     """None for an evaluation, before it can be foreseen, and where the baseline diverged."""
-    if isinstance(rule, ComparisonRule):
+    if isinstance(strategy, ComparisonStrategy):
         return None
-    if rule.repeats is None and len(finished) < LEAST_RUNS:
+    if strategy.repeats is None and len(finished) < LEAST_RUNS:
         return None
     try:
-        return rest_of_search(rule, finished)
+        return rest_of_search(strategy, finished)
     except UserError:
         return None

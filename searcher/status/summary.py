@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from syncswitch.searcher.results.result import cost_of, wall_seconds_of
 from syncswitch.searcher.simulation.rest import RestOfSearch
-from syncswitch.searcher.status.switch_point_status import SettingStatus, setting_statuses
+from syncswitch.searcher.status.switch_point_status import SwitchPointStatus, switch_point_statuses
 from syncswitch.searcher.status.trial_status import RunStatus, last_failure, last_sign, run_status
-from syncswitch.searcher.strategies.base import Observation, Progress, Rule
-from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.base import Observation, Progress, Strategy
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.planner import course_of
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 from syncswitch.searcher.text.sentences import metric_name
 from syncswitch.storage.errors import UserError
@@ -47,25 +47,25 @@ class SearchStatus:
         second_protocol: After it.
         conditions: Under which its runs train.
         study: Name of the search.
-        strategy: Name of its rule.
+        strategy: Name of its strategy.
         state: `starting`, `running`, `stopped`, `done` or `baseline diverged`.
         is_under_way: Somebody makes it, or did a minute ago.
         finished_runs: Completed.
-        most_runs: Of the longest search; None where the rule cannot say.
+        most_runs: Of the longest search; None where the strategy cannot say.
         failed_runs: Lost ones included.
         interrupted_runs: Given back because somebody pressed Ctrl-C.
         cancelled_runs: Stopped when the search was decided.
         speculative_runs: Begun when they were only likely to be needed.
         last_failure: Why a run failed last; None where none did.
-        lower_percent: The highest setting known to be too early.
-        upper_percent: The lowest setting known to be acceptable.
-        open_percent: The setting that is measured now.
+        lower_percent: The highest switch point known to be too early.
+        upper_percent: The lowest switch point known to be acceptable.
+        open_percent: The switch point that is measured now.
         target_accuracy: A; None until it is measured.
         threshold: beta.
         policy_version: Of the policy that it found.
         switch_percent: The answer.
         criterion: What makes a switch point good, `kept` or `mean`.
-        confidence: Of the answer, 0 to 1; None where the rule gives none.
+        confidence: Of the answer, 0 to 1; None where the strategy gives none.
         kept_share: Expected share of later runs with the policy that keep the accuracy.
         baseline_kept_share: The same of the first protocol alone.
         speed_up: Of a training with the policy; None where it is not measured.
@@ -76,7 +76,7 @@ class SearchStatus:
         wall_seconds: While at least one run was under way, as far as was reported.
         rest: What is to come, of runs under way too; None where nobody asked, or none can say.
         remaining_wall_seconds: The same at the pace of the completed runs.
-        settings: Those that were tried or may be the answer, the latest switch first.
+        switch_points: Those that were tried or may be the answer, the latest switch first.
         in_flight: The runs under way.
     """
 
@@ -118,7 +118,7 @@ class SearchStatus:
     wall_seconds: float
     rest: RestOfSearch | None
     remaining_wall_seconds: float | None
-    settings: tuple[SettingStatus, ...]
+    switch_points: tuple[SwitchPointStatus, ...]
     in_flight: tuple[RunStatus, ...]
 
     @property
@@ -144,7 +144,7 @@ def search_status(
     """What the database has of a search, in the words that people need.
 
     Args:
-        search: Its settings.
+        search: Its switch points.
         identity: Of the workload.
         rows: Its trials by their number.
         finished: Those that are completed, as `observations_of` has them.
@@ -154,21 +154,21 @@ def search_status(
         policy: What it published; None as long as it has not.
         accuracies: Of the last test of runs under way.
         rest: What is to come after the completed runs, as `rest_of_search` has it.
-        is_brief: Leaves out the settings and the bracket of a search that has its policy.
+        is_brief: Leaves out the switch points and the bracket of a search that has its policy.
     """
-    rule = stored_rule(search)
+    strategy = stored_strategy(search)
     living = [number for number in rows if states[number] in _LIVING]
     running = [number for number in living if states[number] == "running"]
-    needed = None if is_brief and policy else _needed(rule, finished)
-    progress = None if needed is None else rule.progress(needed)
+    needed = None if is_brief and policy else _needed(strategy, finished)
+    progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
-    state = _state(rule, progress, policy, is_running=bool(running), is_new=is_new)
-    spent = cost_of(rule, identity, finished, rows)
-    costs = RunCosts.of(finished, rule.highest_percent, rule.share_prefix)
+    state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
+    spent = cost_of(strategy, identity, finished, rows)
+    costs = RunCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(states[n] == "failed" and row.is_interrupted for n, row in rows.items())
     completed_seconds = wall_seconds_of(rows[run.trial_number] for run in finished)
     pace = completed_seconds / costs.paid if finished and costs.paid else None
-    is_search = progress is not None and not isinstance(rule, ComparisonRule)
+    is_search = progress is not None and not isinstance(strategy, ComparisonStrategy)
     bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
     in_flight = tuple(
         run_status(rows[n], states[n], now, costs, pace, (accuracies or {}).get(n)) for n in living
@@ -194,7 +194,7 @@ def search_status(
         state=state,
         is_under_way=not is_over and (bool(running) or is_recent or is_new),
         finished_runs=len(finished),
-        most_runs=rule.most_runs if rule.repeats else None,
+        most_runs=strategy.most_runs if strategy.repeats else None,
         failed_runs=spent.failed_trials - len(running) - interrupted,
         interrupted_runs=interrupted,
         cancelled_runs=spent.cancelled_trials,
@@ -207,7 +207,7 @@ def search_status(
         threshold=search.threshold,
         policy_version=policy.version if policy else None,
         switch_percent=policy.switch_percent if policy else None,
-        criterion=policy.criterion if policy else rule.criterion,
+        criterion=policy.criterion if policy else strategy.criterion,
         confidence=policy.confidence if policy else None,
         kept_share=policy.kept_share if policy else None,
         baseline_kept_share=policy.baseline_kept_share if policy else None,
@@ -219,24 +219,26 @@ def search_status(
         wall_seconds=spent.wall_seconds,
         rest=rest,
         remaining_wall_seconds=rest.cost * pace if rest and pace else None,
-        settings=setting_statuses(rule, needed or (), progress, in_flight, is_over=is_over),
+        switch_points=switch_point_statuses(
+            strategy, needed or (), progress, in_flight, is_over=is_over
+        ),
         in_flight=in_flight,
     )
 
 
-def _needed(rule: Rule, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
+def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
     """The runs that the search asked for; None where its baseline diverged.
 
     Others were made in advance, and it does not look at them.
     """
     try:
-        return course_of(rule, finished).runs
+        return course_of(strategy, finished).runs
     except UserError:
         return None
 
 
 def _state(
-    rule: Rule,
+    strategy: Strategy,
     progress: Progress | None,
     policy: TimingPolicy | None,
     *,
@@ -247,8 +249,8 @@ def _state(
         return "done"
     if progress is None:
         return "baseline diverged"
-    # An evaluation looks for no setting and publishes nothing.
-    if isinstance(rule, ComparisonRule) and progress.open_percent is None:
+    # An evaluation looks for no switch point and publishes nothing.
+    if isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
         return "done"
     if is_new:
         return "starting"

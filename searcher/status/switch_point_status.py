@@ -1,4 +1,4 @@
-"""What is known of each setting of a search; pure."""
+"""What is known of each switch point of a search; pure."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.status.trial_status import RunStatus
-from syncswitch.searcher.strategies.base import Observation, Progress, Rule
+from syncswitch.searcher.strategies.base import Observation, Progress, Strategy
 
-__all__ = ["SettingStatus", "setting_statuses"]
+__all__ = ["SwitchPointStatus", "switch_point_statuses"]
 
 
 @dataclass(frozen=True, slots=True)
-class SettingStatus:
-    """What is known of one setting.
+class SwitchPointStatus:
+    """What is known of one switch point.
 
     Attributes:
-        switch_percent: The setting.
+        switch_percent: The switch point.
         runs: Completed runs that count.
         diverged_runs: How many of them diverged.
         in_flight_runs: Runs under way.
         mean_accuracy: None without a completed run.
         standard_deviation: Of the accuracies; None for fewer than two runs.
         accepted: Whether it keeps the accuracy; None as long as that is open.
-        answer_probability: How likely it is the answer, 0 to 1; None where the rule does not say.
+        answer_probability: How likely it is the answer, 0 to 1; None where the strategy does not
+            say.
     """
 
     switch_percent: float
@@ -37,26 +38,26 @@ class SettingStatus:
     answer_probability: float | None
 
 
-def setting_statuses(
-    rule: Rule,
+def switch_point_statuses(
+    strategy: Strategy,
     needed: Sequence[Observation],
     progress: Progress | None,
     in_flight: Sequence[RunStatus],
     *,
     is_over: bool,
-) -> tuple[SettingStatus, ...]:
+) -> tuple[SwitchPointStatus, ...]:
     """Those that were tried, are being tried, or may be the answer."""
     if progress is None:
         return ()
     summaries = {summary.switch_percent: summary for summary in progress.summaries}
     # What a search has decided is no question of belief any more.
-    answers = {} if is_over else rule.answers(needed)
+    answers = {} if is_over else strategy.answers(needed)
     under_way = Counter(run.switch_percent for run in in_flight if run.state == "running")
     found = []
     for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
         summary = summaries.get(percent)
         found.append(
-            SettingStatus(
+            SwitchPointStatus(
                 switch_percent=percent,
                 runs=summary.runs if summary else 0,
                 diverged_runs=summary.diverged_runs if summary else 0,

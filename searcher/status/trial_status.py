@@ -22,8 +22,8 @@ class RunStatus:
 
     Attributes:
         trial_number: In its search.
-        switch_percent: The setting.
-        replicate: Number of this repeat of the setting, from 0.
+        switch_percent: The switch point.
+        replicate: Number of this repeat of the switch point, from 0.
         state: `running`, or `lost` where its process is dead: it will be made again.
         speculative: It is only likely to be needed.
         host: The machine of its searcher.

@@ -1,1 +1,1 @@
-"""Strategies: which trial is next, and when the answer is known. See `base.Rule`."""
+"""Strategies: which trial is next, and when the answer is known. See `base.Strategy`."""

@@ -1,9 +1,9 @@
-"""The adaptive rule: a binary search in which every run is chosen for what it is worth.
+"""The adaptive strategy: a binary search in which every run is chosen for what it is worth.
 
 The grid is that of halving from the top: 100 %, 50 %, 25 %, ... A belief over the whole curve says
-how likely each setting is good. By the criterion `kept` the next run is the one that saves most in
-later trainings for its price, and the search ends when none pays for itself (see `kept/`); by
-`mean` it is the one that tells most of the earliest acceptable setting (see `mean/`).
+how likely each switch point is good. By the criterion `kept` the next run is the one that saves
+most in later trainings for its price, and the search ends when none pays for itself (see `kept/`);
+by `mean` it is the one that tells most of the earliest acceptable switch point (see `mean/`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.strategies.base import Decision, Observation, Progress, Rule
+from syncswitch.searcher.strategies.base import Decision, Observation, Progress, Strategy
 from syncswitch.searcher.strategies.grids import halvings
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.assessment import Assessment
 
-__all__ = ["AdaptiveRule"]
+__all__ = ["AdaptiveStrategy"]
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveRule(Rule):
+class AdaptiveStrategy(Strategy):
     """As many runs as the answer needs, and no more.
 
     Attributes:
@@ -37,7 +37,7 @@ class AdaptiveRule(Rule):
         budget: The most that the search may cost, in trainings with the first protocol alone;
             None for no limit. After the first run none is begun that would go beyond.
         related: Switch points of related jobs, for a warm start.
-        switch_points: The settings to choose from, in percent of the range; empty for those of
+        switch_points: The switch points to choose from, in percent of the range; empty for those of
             halving and, by the criterion `kept`, 75 %: what is gained there is worth a look.
     """
 
@@ -54,7 +54,7 @@ class AdaptiveRule(Rule):
 
     @property
     def name(self) -> str:
-        """What policies and studies call this rule."""
+        """What policies and studies call this strategy."""
         return "adaptive"
 
     @property
@@ -69,7 +69,7 @@ class AdaptiveRule(Rule):
         return usual if self.least_runs is None else self.least_runs
 
     def grid(self) -> tuple[float, ...]:
-        """See `Rule.grid`."""
+        """See `Strategy.grid`."""
         percents = {*self.switch_points, 100.0} if self.switch_points else self._usual_percents()
         width = self.highest_percent - self.lowest_percent
         return tuple(self.lowest_percent + width * percent / 100 for percent in sorted(percents))
@@ -78,32 +78,32 @@ class AdaptiveRule(Rule):
         usual = set(halvings(self.settings))
         return usual if self.criterion == "mean" else {*usual, 75.0}
 
-    def among(self, percents: Iterable[float]) -> AdaptiveRule:
-        """See `Rule.among`."""
+    def among(self, percents: Iterable[float]) -> AdaptiveStrategy:
+        """See `Strategy.among`."""
         if self.switch_points or set(self.grid()) <= set(percents):
             return self
         return replace(self, switch_points=halvings(self.settings)[:0:-1])
 
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """See `Rule.decide`."""
+        """See `Strategy.decide`."""
         return self._assessment(finished).decision()
 
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """See `Rule.outcomes`; as likely as is believed."""
+        """See `Strategy.outcomes`; as likely as is believed."""
         return self._assessment(finished).outcomes(percent)
 
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """See `Rule.answers`; as is believed."""
+        """See `Strategy.answers`; as is believed."""
         return self._assessment(finished).answers()
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
-        """See `Rule.progress`; a setting is accepted or rejected as soon as that is sure."""
+        """See `Strategy.progress`; accepted or rejected is what is sure."""
         return self._assessment(finished).progress()
 
     def _assessment(self, finished: Iterable[Observation]) -> Assessment:
-        # NumPy takes a while to import, and the command line offers this rule's options.
+        # NumPy takes a while to import, and the command line offers this strategy's options.
         if self.criterion == "mean":
             from syncswitch.searcher.strategies.mean.assessment import MeanAssessment
 

@@ -1,4 +1,4 @@
-"""What the adaptive rule makes of a history, whatever its criterion is."""
+"""What the adaptive strategy makes of a history, whatever its criterion is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncswitch.searcher.strategies.base import (
     NextRun,
     Observation,
     Progress,
-    SettingSummary,
+    SwitchPointSummary,
     summary_of,
 )
 from syncswitch.searcher.strategies.halving import check_baseline
@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 
 __all__ = ["Assessment"]
 
@@ -31,22 +31,24 @@ _ANY_ACCURACY = 0.5
 
 
 class Assessment(ABC):
-    """A rule, a history, and what is believed after it."""
+    """A strategy, a history, and what is believed after it."""
 
-    def __init__(self, rule: AdaptiveRule, finished: Iterable[Observation]) -> None:
+    def __init__(self, strategy: AdaptiveStrategy, finished: Iterable[Observation]) -> None:
         """Looks at what was measured and paid.
 
         Raises:
             UserError: The baseline diverged.
         """
-        self._rule = rule
-        self._grid = rule.grid()
+        self._strategy = strategy
+        self._grid = strategy.grid()
         self._last = len(self._grid) - 1
         self._history = History.of(finished, self._grid)
         baseline = self._history.at(self._last)
         check_baseline(baseline)
-        self._costs = RunCosts.of(self._history.runs, rule.highest_percent, rule.share_prefix)
-        self._has_target = rule.target_accuracy is not None or any(
+        self._costs = RunCosts.of(
+            self._history.runs, strategy.highest_percent, strategy.share_prefix
+        )
+        self._has_target = strategy.target_accuracy is not None or any(
             not run.diverged for run in baseline
         )
 
@@ -57,14 +59,14 @@ class Assessment(ABC):
         return self._decided() if index is None else NextRun(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
-        """What a run at a setting may measure, as `Rule.outcomes`."""
+        """What a run at a switch point may measure, as `Strategy.outcomes`."""
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._predicted(self._grid.index(percent), _QUANTILES)
         return [(1 / len(_QUANTILES), accuracy) for accuracy in accuracies]
 
     def answers(self) -> dict[float, float]:
-        """How likely each setting is to be the answer, as `Rule.answers`."""
+        """How likely each switch point is to be the answer, as `Strategy.answers`."""
         if not self._has_target:
             return {}
         return dict(zip(self._grid, map(float, self._answer_probabilities()), strict=True))
@@ -76,7 +78,7 @@ class Assessment(ABC):
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
         return Progress(
             summaries=self._summaries(verdicts),
-            lower_percent=max(rejected, default=self._rule.lowest_percent),
+            lower_percent=max(rejected, default=self._strategy.lowest_percent),
             upper_percent=min(percent for percent, verdict in verdicts.items() if verdict),
             target_accuracy=self._target() if self._has_target else None,
             open_percent=None if isinstance(decision, Decided) else decision.switch_percent,
@@ -84,7 +86,7 @@ class Assessment(ABC):
 
     @abstractmethod
     def _next_index(self) -> int | None:
-        """Setting of the run to make, once there is a target; None where none is needed."""
+        """Switch point of the run to make, once there is a target; None where none is needed."""
 
     @abstractmethod
     def _decided(self) -> Decided:
@@ -96,41 +98,41 @@ class Assessment(ABC):
 
     @abstractmethod
     def _acceptable(self) -> Iterable[float]:
-        """How likely each setting, and all later ones, is acceptable, once there is a target."""
+        """How likely each switch point and all later ones are acceptable, given a target."""
 
     @abstractmethod
     def _answer_probabilities(self) -> Iterable[float]:
-        """How likely each setting is the earliest of these."""
+        """How likely each switch point is the earliest of these."""
 
     @abstractmethod
     def _predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
-        """Quantiles of the accuracy that a run at a setting would measure."""
+        """Quantiles of the accuracy that a run at a switch point would measure."""
 
     @property
     @abstractmethod
     def _doubt(self) -> float:
-        """While a search goes on, a setting is accepted or rejected with less doubt than this."""
+        """A search under way accepts or rejects a switch point with less doubt than this."""
 
     def _may_run(self, index: int) -> bool:
         """Whether one more run is within R and the budget."""
-        if self._history.made(index) >= self._rule.runs:
+        if self._history.made(index) >= self._strategy.runs:
             return False
-        if self._rule.budget is None:
+        if self._strategy.budget is None:
             return True
-        return self._costs.paid + self._next_cost(index) <= self._rule.budget
+        return self._costs.paid + self._next_cost(index) <= self._strategy.budget
 
     def _next_cost(self, index: int) -> float:
         return self._costs.next(self._grid[index], self._history.next_replicate(index))
 
-    def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SettingSummary, ...]:
-        """In the order in which the settings were first tried."""
+    def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SwitchPointSummary, ...]:
+        """In the order in which the switch points were first tried."""
         return tuple(
             summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
             for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
         )
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
-        """Of each setting: acceptable, not, or open."""
+        """Of each switch point: acceptable, not, or open."""
         if isinstance(decision, Decided):
             answer = self._grid.index(decision.switch_percent)
             return [index >= answer for index in range(len(self._grid))]

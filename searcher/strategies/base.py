@@ -1,8 +1,8 @@
-"""What a rule sees and what it answers.
+"""What a strategy sees and what it answers.
 
-A rule is the offline timing policy as a pure function: from observations to the next run or the
+A strategy is the offline timing policy as a pure function: from observations to the next run or the
 answer. It has no state: it looks at the whole history on every call, so whoever holds the history
-can go on with the search. `rules/` has those that there are.
+can go on with the search. `strategies/` has those that there are.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = [
     "NextRun",
     "Observation",
     "Progress",
-    "Rule",
     "RunCost",
-    "SettingSummary",
+    "Strategy",
+    "SwitchPointSummary",
     "Wait",
     "mean_accuracy",
     "summary_of",
 ]
 
 CRITERIA = ("kept", "mean")
-"""See `Rule.criterion`."""
+"""See `Strategy.criterion`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class RunCost:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One completed training run, as a rule sees it.
+    """One completed training run, as a strategy sees it.
 
     Attributes:
         switch_percent: Percent of W worker-steps in the first protocol.
         accuracy: Converged accuracy, 0 to 1.
         diverged: Whether the training blew up.
-        trial_number: Says which runs of a setting were first.
+        trial_number: Says which runs of a switch point were first.
         replicate: Runs of one replicate have the same seed, and may share the start of the
             training.
         stopped_early: The run was not made to its end.
@@ -80,10 +80,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """Runs at this setting are needed now.
+    """Runs at this switch point are needed now.
 
     Attributes:
-        switch_percent: The setting.
+        switch_percent: The switch point.
         repeats: So many are needed whatever they measure, unless one diverges.
     """
 
@@ -93,7 +93,7 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """No run is needed now; those of this setting are under way, or are all that was wanted."""
+    """No run is needed now; those of this switch point are under way, or all that was wanted."""
 
     switch_percent: float
 
@@ -105,9 +105,9 @@ class Decided:
     Attributes:
         switch_percent: The timing policy.
         target_accuracy: A, what candidates were compared with.
-        confidence: Where the rule's criterion is `kept`, the probability that this setting keeps
-            the accuracy often enough; else that it is the earliest acceptable one. None where the
-            rule does not say.
+        confidence: Where the strategy's criterion is `kept`, the probability that this switch point
+            keeps the accuracy often enough; else that it is the earliest acceptable one. None where
+            the strategy does not say.
         kept_share: Expected share of later runs with this policy that lose at most beta.
         baseline_kept_share: The same of the first protocol alone.
         reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
@@ -126,11 +126,11 @@ Decision = NextRun | Wait | Decided
 
 
 @dataclass(frozen=True, slots=True)
-class SettingSummary:
-    """What is known of one setting.
+class SwitchPointSummary:
+    """What is known of one switch point.
 
     Attributes:
-        switch_percent: The setting.
+        switch_percent: The switch point.
         runs: Completed runs that count.
         diverged_runs: How many of them diverged.
         mean_accuracy: None without a run.
@@ -151,14 +151,14 @@ class Progress:
     """How far a search is.
 
     Attributes:
-        summaries: One for each setting reached, in the order of the search.
-        lower_percent: The highest setting known to be too early, or the lower end.
-        upper_percent: The lowest setting known to be acceptable.
+        summaries: One for each switch point reached, in the order of the search.
+        lower_percent: The highest switch point known to be too early, or the lower end.
+        upper_percent: The lowest switch point known to be acceptable.
         target_accuracy: A; None until the baseline is measured.
-        open_percent: The setting being measured; None once decided.
+        open_percent: The switch point being measured; None once decided.
     """
 
-    summaries: tuple[SettingSummary, ...]
+    summaries: tuple[SwitchPointSummary, ...]
     lower_percent: float
     upper_percent: float
     target_accuracy: float | None
@@ -166,12 +166,12 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(ABC):
+class Strategy(ABC):
     """Decides on the runs of a search.
 
     Attributes:
         settings: M, how often the range of switch points may be halved.
-        runs: R, the most runs of a setting.
+        runs: R, the most runs of a switch point.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: A; None to measure it with runs of the first protocol alone.
         share_prefix: Runs start from checkpoints of other runs of their replicate.
@@ -192,7 +192,7 @@ class Rule(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What policies and studies call this rule."""
+        """What policies and studies call this strategy."""
 
     @property
     @abstractmethod
@@ -201,7 +201,7 @@ class Rule(ABC):
 
     @property
     def criterion(self) -> str:
-        """What makes a setting acceptable.
+        """What makes a switch point acceptable.
 
         `mean`: its mean accuracy loses at most beta, as in the paper. `kept`: a later run loses at
         most beta with enough probability.
@@ -210,7 +210,7 @@ class Rule(ABC):
 
     @property
     def repeats(self) -> int | None:
-        """Runs that every setting gets; None where that depends on what they measure."""
+        """Runs that every switch point gets; None where that depends on what they measure."""
         return None
 
     @property
@@ -227,20 +227,20 @@ class Rule(ABC):
 
     @abstractmethod
     def grid(self) -> tuple[float, ...]:
-        """All settings that may be asked for, ascending."""
+        """All switch points that may be asked for, ascending."""
 
     def replicates(self, percent: float) -> Iterable[int]:
-        """Numbers that runs of a setting may have, the first that is free first."""
+        """Numbers that runs of a switch point may have, the first that is free first."""
         return itertools.count()
 
-    def between(self, lowest_percent: float, highest_percent: float) -> Rule:
-        """The same rule on another range of switch points."""
+    def between(self, lowest_percent: float, highest_percent: float) -> Strategy:
+        """The same strategy on another range of switch points."""
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
 
-    def among(self, percents: Iterable[float]) -> Rule:
-        """The same rule where only some settings can be run, as in a recording.
+    def among(self, percents: Iterable[float]) -> Strategy:
+        """The same strategy where only some switch points can be run, as in a recording.
 
-        Settings of repeated halving are asked for all the same.
+        Switch points of repeated halving are asked for all the same.
         """
         return self
 
@@ -249,7 +249,7 @@ class Rule(ABC):
         """Says what to do next; `course.plan_run` does so where runs are under way.
 
         Args:
-            finished: Completed runs in any order; those at other settings are ignored.
+            finished: Completed runs in any order; those at other switch points are ignored.
 
         Raises:
             UserError: The baseline diverged, so there is nothing to compare with.
@@ -262,7 +262,7 @@ class Rule(ABC):
 
         Args:
             finished: The runs so far.
-            percent: Setting of the run.
+            percent: Switch point of the run.
         """
         target = self.progress(finished).target_accuracy
         if target is None or percent == self.highest_percent:
@@ -271,7 +271,7 @@ class Rule(ABC):
         return [(0.5, target), (0.5, target - 2 * self.threshold)]
 
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """How likely each setting is to be the answer; empty where the rule does not say.
+        """How likely each switch point is to be the answer; empty where the strategy does not say.
 
         Args:
             finished: The runs so far.
@@ -312,17 +312,18 @@ def mean_accuracy(runs: Sequence[Observation]) -> float:
 def _standard_deviation(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
-    # `statistics.stdev` works with fractions; a rule is asked a hundred thousand times in a replay.
+    # `statistics.stdev` works with fractions; a strategy is asked a hundred thousand times in a
+    # replay.
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def summary_of(
     percent: float, runs: Sequence[Observation], accepted: bool | None
-) -> SettingSummary:
-    """What some runs of a setting say of it; `accepted` is what the rule says."""
+) -> SwitchPointSummary:
+    """What some runs of a switch point say of it; `accepted` is what the strategy says."""
     accuracies = [run.accuracy for run in runs]
-    return SettingSummary(
+    return SwitchPointSummary(
         switch_percent=percent,
         runs=len(runs),
         diverged_runs=sum(run.diverged for run in runs),

@@ -1,4 +1,4 @@
-"""Runs that are known in advance: to compare settings, not to find one."""
+"""Runs that are known in advance: to compare switch points, not to find one."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from syncswitch.searcher.strategies.base import (
     NextRun,
     Observation,
     Progress,
-    Rule,
+    Strategy,
     Wait,
     summary_of,
 )
 from syncswitch.searcher.strategies.halving import check_baseline
 
-__all__ = ["ComparisonRule"]
+__all__ = ["ComparisonStrategy"]
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonRule(Rule):
-    """Has given runs made, in the order of their settings; it never decides anything.
+class ComparisonStrategy(Strategy):
+    """Has given runs made, in the order of their switch points; it never decides anything.
 
-    R is how many runs of each setting there are in the end, those of other studies included.
+    R is how many runs of each switch point there are in the end, those of other studies included.
 
     Attributes:
-        percents: The settings that are compared, the first protocol alone before the others: if
-            that diverges, the rest is not worth its time.
-        wanted: Setting and replicate of each run to make.
+        percents: The switch points that are compared, the first protocol alone before the others:
+            if that diverges, the rest is not worth its time.
+        wanted: Switch point and replicate of each run to make.
     """
 
     percents: tuple[float, ...] = ()
@@ -36,7 +36,7 @@ class ComparisonRule(Rule):
 
     @property
     def name(self) -> str:
-        """What studies call this rule."""
+        """What studies call this strategy."""
         return "comparison"
 
     @property
@@ -50,12 +50,12 @@ class ComparisonRule(Rule):
         return self.runs
 
     def grid(self) -> tuple[float, ...]:
-        """See `Rule.grid`."""
+        """See `Strategy.grid`."""
         return tuple(sorted(self.percents))
 
     def replicates(self, percent: float) -> Sequence[int]:
-        """Those that are wanted: others of the setting were made elsewhere."""
-        return [replicate for setting, replicate in self.wanted if setting == percent]
+        """Those that are wanted: others of the switch point were made elsewhere."""
+        return [replicate for switch_point, replicate in self.wanted if switch_point == percent]
 
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """The next run, or to wait where everything is made, for there is no answer.
@@ -73,11 +73,11 @@ class ComparisonRule(Rule):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """See `Rule.outcomes`: nothing depends on them."""
+        """See `Strategy.outcomes`: nothing depends on them."""
         return [(1.0, 0.5)]
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
-        """See `Rule.progress`; no setting is ever accepted or rejected."""
+        """See `Strategy.progress`; no switch point is ever accepted or rejected."""
         runs: dict[float, list[Observation]] = {percent: [] for percent in self.percents}
         for run in finished:
             if run.switch_percent in runs:

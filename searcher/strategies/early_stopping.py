@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.strategies.base import Observation, Rule
+from syncswitch.searcher.strategies.base import Observation, Strategy
 from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
 from syncswitch.storage.records.trial import Evaluation
 
@@ -47,24 +47,27 @@ class StopRule:
 
     @classmethod
     def of(
-        cls, rule: Rule, boundaries: Sequence[tuple[int, float]] | None, target: float | None = None
+        cls,
+        strategy: Strategy,
+        boundaries: Sequence[tuple[int, float]] | None,
+        target: float | None = None,
     ) -> StopRule:
         """The rule for the runs of a search.
 
         Args:
-            rule: Of the search.
+            strategy: Of the search.
             boundaries: Of the learning rate, as in `WorkloadIdentity`; None where unknown.
             target: A, as far as it is known.
         """
         decays = [step for step, _ in boundaries or ()]
         return cls(
             # Half of the threshold: the decision still has to see a difference of that size.
-            precision=rule.threshold / 2,
+            precision=strategy.threshold / 2,
             not_before_worker_step=max(decays, default=0),
-            hopeless_below=None if target is None else target - rule.threshold,
+            hopeless_below=None if target is None else target - strategy.threshold,
             # Some runs fail late. Where nobody knows a decay that is behind them, a rest of theirs
             # promises nothing, and failures are what `kept` counts.
-            trusts_rest=bool(decays) or rule.criterion == "mean",
+            trusts_rest=bool(decays) or strategy.criterion == "mean",
         )
 
     def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
@@ -119,14 +122,14 @@ class StopRule:
         return None if number is None else converged_accuracy(evaluations[:number])
 
 
-def may_stop(rule: Rule, percent: float, observations: Iterable[Observation]) -> bool:
+def may_stop(strategy: Strategy, percent: float, observations: Iterable[Observation]) -> bool:
     """Whether a new run may be stopped.
 
     One of the first protocol alone always; a candidate once a run showed what stopping changes.
     """
-    if not rule.early_stop:
+    if not strategy.early_stop:
         return False
-    return percent == rule.highest_percent or correction(observations) is not None
+    return percent == strategy.highest_percent or correction(observations) is not None
 
 
 def correction(observations: Iterable[Observation]) -> float | None:

@@ -1,4 +1,4 @@
-"""Settings to choose from, as users say them."""
+"""Switch points to choose from, as users say them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def halvings(settings: int) -> tuple[float, ...]:
 
 
 def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
-    """Settings in percent, ascending, without the first protocol alone.
+    """Switch points in percent, ascending, without the first protocol alone.
 
     Args:
-        text: `halving`; `fine`, with a setting in the middle between each two of these; or percents
-            with commas between.
+        text: `halving`; `fine`, with a switch point in the middle between each two of these; or
+            percents with commas between.
         settings: M, how often the range is halved.
 
     Raises:

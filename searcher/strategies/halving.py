@@ -1,4 +1,4 @@
-"""Binary search over the range of switch points; how many runs a setting takes is the rule's."""
+"""Binary search over the switch points; how many runs each takes is the strategy's."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from syncswitch.searcher.strategies.base import (
     NextRun,
     Observation,
     Progress,
-    Rule,
+    Strategy,
     mean_accuracy,
     summary_of,
 )
 from syncswitch.searcher.strategies.early_stopping import corrected
 from syncswitch.storage.errors import UserError
 
-__all__ = ["ROUNDING", "HalvingRule", "check_baseline"]
+__all__ = ["ROUNDING", "HalvingStrategy", "check_baseline"]
 
 ROUNDING = 1e-9
 """Means of accuracies such as 0.95 are not exact in binary; a tie must not depend on that."""
@@ -30,7 +30,7 @@ _DIVERGED_BASELINES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class HalvingRule(Rule):
+class HalvingStrategy(Strategy):
     """Measures A, then halves the range M times.
 
     Attributes:
@@ -46,7 +46,7 @@ class HalvingRule(Rule):
 
     @property
     def most_runs(self) -> int:
-        """See `Rule.most_runs`."""
+        """See `Strategy.most_runs`."""
         is_measured = self.target_accuracy is None
         baselines = self.runs_at(self.highest_percent) if is_measured else 0
         return baselines + self.settings * self.runs
@@ -62,15 +62,15 @@ class HalvingRule(Rule):
 
     @abstractmethod
     def least_runs_at(self, percent: float) -> int:
-        """Runs without which a setting is not decided on, unless one diverges."""
+        """Runs without which a switch point is not decided on, unless one diverges."""
 
     @abstractmethod
     def verdict(self, reached: Sequence[Sequence[Observation]], target: float) -> bool | None:
         """Whether a candidate is acceptable.
 
         Args:
-            reached: The runs that count of each setting up to this one, in the order of the search;
-                the candidate's own are the last.
+            reached: The runs that count of each switch point up to this one, in the order of the
+                search; the candidate's own are the last.
             target: A.
 
         Returns:
@@ -78,13 +78,13 @@ class HalvingRule(Rule):
         """
 
     def runs_at(self, percent: float) -> int:
-        """The most runs that decide on a setting."""
+        """The most runs that decide on a switch point."""
         if percent == self.highest_percent:
             return self.baseline_runs or self.usual_baseline_runs
         return self.runs
 
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """See `Rule.decide`."""
+        """See `Strategy.decide`."""
         finished = list(finished)
         progress = self.progress(finished)
         percent = progress.open_percent
@@ -96,7 +96,7 @@ class HalvingRule(Rule):
         return NextRun(percent, max(self.least_runs_at(percent) - made, 1))
 
     def progress(self, finished: Iterable[Observation]) -> Progress:
-        """Walks through the search as far as the observations lead; see `Rule.progress`."""
+        """Walks through the search as far as the observations lead; see `Strategy.progress`."""
         finished = list(finished)
         lower, upper = self.lowest_percent, self.highest_percent
         percents: list[float] = []
@@ -141,7 +141,7 @@ class HalvingRule(Rule):
 
 def _corrected(reached: Sequence[Sequence[Observation]]) -> list[list[Observation]]:
     runs = iter(corrected(itertools.chain.from_iterable(reached)))
-    return [list(itertools.islice(runs, len(setting))) for setting in reached]
+    return [list(itertools.islice(runs, len(switch_point))) for switch_point in reached]
 
 
 def check_baseline(runs: Iterable[Observation]) -> None:

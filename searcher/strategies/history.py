@@ -1,4 +1,4 @@
-"""The runs of a search that count, on the settings of a grid."""
+"""The runs of a search that count, on the switch points of a grid."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class History:
     """What was measured.
 
     Attributes:
-        grid: Settings in percent, ascending.
-        runs: Completed ones in the order in which they were made: one for each setting and
+        grid: Switch points in percent, ascending.
+        runs: Completed ones in the order in which they were made: one for each switch point and
             replicate, as another with the same seed and the same start says little new.
     """
 
@@ -35,7 +35,7 @@ class History:
         return cls(grid, tuple(corrected(runs.values())))
 
     def at(self, index: int) -> list[Observation]:
-        """The completed runs of a setting."""
+        """The completed runs of a switch point."""
         return [run for run in self.runs if run.switch_percent == self.grid[index]]
 
     def made(self, index: int) -> int:
@@ -43,7 +43,7 @@ class History:
         return len(self.at(index))
 
     def next_replicate(self, index: int) -> int:
-        """Of a further run at a setting: the lowest that it does not have."""
+        """Of a further run at a switch point: the lowest that it does not have."""
         used = {run.replicate for run in self.at(index)}
         return next(number for number in itertools.count() if number not in used)
 

@@ -1,4 +1,4 @@
-"""The paper's rule: a binary search with a fixed number of runs at each setting."""
+"""The paper's strategy: a binary search with a fixed number of runs at each switch point."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import Observation, mean_accuracy
-from syncswitch.searcher.strategies.halving import ROUNDING, HalvingRule
+from syncswitch.searcher.strategies.halving import ROUNDING, HalvingStrategy
 
-__all__ = ["PaperRule"]
+__all__ = ["PaperStrategy"]
 
 
 @dataclass(frozen=True, slots=True)
-class PaperRule(HalvingRule):
+class PaperStrategy(HalvingStrategy):
     """Binary search for the earliest acceptable switch (Sync-Switch, ICDCS 2021, Algorithm 1).
 
     The paper's pseudo-code leaves some points open, which are settled here: the sum of accuracies
-    starts anew at each setting, and the answer is the lowest accepted setting. A setting is
-    rejected by one diverged run, whatever the mean, so its remaining runs are not made.
+    starts anew at each switch point, and the answer is the lowest accepted switch point. A switch
+    point is rejected by one diverged run, whatever the mean, so its remaining runs are not made.
 
     Attributes:
         two_sided: Accept only within [A - beta, A + beta], as printed in the paper, which rejects
@@ -28,7 +28,7 @@ class PaperRule(HalvingRule):
 
     @property
     def name(self) -> str:
-        """What policies and studies call this rule."""
+        """What policies and studies call this strategy."""
         return "paper-two-sided" if self.two_sided else "paper"
 
     @property

@@ -1,10 +1,10 @@
 """The course of a search: the runs that it needs one after the other, whoever makes them and when.
 
 Several searchers may make the runs of one search. So that they find what one alone would have found
-with the same seeds, the rule is walked through from the start: it is told a result only once it has
-asked for it. While results are missing, the walk goes on with results that are likely, and whoever
-has nothing better to do makes a run that this shows to be needed soon (a speculative one). Runs
-that turn out not to be needed cost time, and change nothing.
+with the same seeds, the strategy is walked through from the start: it is told a result only once it
+has asked for it. While results are missing, the walk goes on with results that are likely, and
+whoever has nothing better to do makes a run that this shows to be needed soon (a speculative one).
+Runs that turn out not to be needed cost time, and change nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.strategies.base import Decided, Decision, NextRun, Observation, Rule, Wait
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Decision,
+    NextRun,
+    Observation,
+    Strategy,
+    Wait,
+)
 from syncswitch.searcher.strategies.early_stopping import may_stop
 
 __all__ = ["Course", "Key", "PlannedRun", "asked_runs", "course_of", "plan_run"]
 
 Key = tuple[float, int]
-"""Setting and replicate of a run."""
+"""Switch point and replicate of a run."""
 
 # A run that is needed with less is not worth a cluster.
 _LEAST_PROBABILITY = 0.2
@@ -36,7 +43,7 @@ class Course:
 
     Attributes:
         runs: The completed runs that it needed, in the order in which it asked for them.
-        decision: What the rule says after them.
+        decision: What the strategy says after them.
     """
 
     runs: tuple[Observation, ...]
@@ -48,8 +55,8 @@ class PlannedRun:
     """A run that may begin now.
 
     Attributes:
-        switch_percent: Its setting.
-        replicate: Its number at this setting, from 0.
+        switch_percent: Its switch point.
+        replicate: Its number at this switch point, from 0.
         is_speculative: It is only likely to be needed.
     """
 
@@ -58,21 +65,21 @@ class PlannedRun:
     is_speculative: bool = False
 
 
-def course_of(rule: Rule, finished: Iterable[Observation]) -> Course:
+def course_of(strategy: Strategy, finished: Iterable[Observation]) -> Course:
     """Walks through a search as far as its completed runs lead.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         finished: Completed runs in any order, also such as were made in advance.
 
     Raises:
         UserError: The baseline diverged.
     """
-    return _walk(rule, (), _by_key(finished))
+    return _walk(strategy, (), _by_key(finished))
 
 
 def plan_run(
-    rule: Rule,
+    strategy: Strategy,
     finished: Iterable[Observation],
     in_flight: Iterable[Key] = (),
     *,
@@ -81,7 +88,7 @@ def plan_run(
     """What a searcher that is free does now.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         finished: As in `course_of`.
         in_flight: The runs under way.
         in_advance: Whether runs may be made that are only likely to be needed.
@@ -90,15 +97,15 @@ def plan_run(
         UserError: The baseline diverged.
     """
     results, under_way = _by_key(finished), frozenset(in_flight)
-    course = _walk(rule, (), results)
+    course = _walk(strategy, (), results)
     decision = course.decision
     if not isinstance(decision, NextRun):
         return decision
-    free = [key for key in asked_runs(rule, course.runs, decision) if key not in under_way]
+    free = [key for key in asked_runs(strategy, course.runs, decision) if key not in under_way]
     missing = [key for key in free if key not in results]
     if missing:
         return PlannedRun(*missing[0])
-    likely = _likely_runs(rule, course, results, under_way) if in_advance else {}
+    likely = _likely_runs(strategy, course, results, under_way) if in_advance else {}
     if likely:
         # Of equally likely ones the first of each side, and then the cheaper one.
         key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))
@@ -108,46 +115,48 @@ def plan_run(
 
 
 def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
-    """The first run of each setting and replicate: another has the same seed."""
+    """The first run of each switch point and replicate: another has the same seed."""
     found: dict[Key, Observation] = {}
     for run in sorted(finished, key=lambda run: run.trial_number):
         found.setdefault((run.switch_percent, run.replicate), run)
     return found
 
 
-def _walk(rule: Rule, runs: tuple[Observation, ...], results: Mapping[Key, Observation]) -> Course:
-    """Goes on from some runs, as long as there is a result for what the rule asks for."""
+def _walk(
+    strategy: Strategy, runs: tuple[Observation, ...], results: Mapping[Key, Observation]
+) -> Course:
+    """Goes on from some runs, as long as there is a result for what the strategy asks for."""
     while True:
-        decision = _decision(rule, runs)
+        decision = _decision(strategy, runs)
         if not isinstance(decision, NextRun):
             return Course(runs, decision)
-        asked = asked_runs(rule, runs, decision)
-        # In their order: one that diverges may end the setting before those after it.
+        asked = asked_runs(strategy, runs, decision)
+        # In their order: one that diverges may end the switch point before those after it.
         run = results.get(asked[0]) if asked else None
         if run is None:
             return Course(runs, decision)
-        runs = (*runs, _as_alone(rule, runs, run))
+        runs = (*runs, _as_alone(strategy, runs, run))
 
 
-def asked_runs(rule: Rule, runs: Iterable[Observation], wanted: NextRun) -> list[Key]:
-    """The runs that a rule asks for: the lowest replicates that it has not seen."""
+def asked_runs(strategy: Strategy, runs: Iterable[Observation], wanted: NextRun) -> list[Key]:
+    """The runs that a strategy asks for: the lowest replicates that it has not seen."""
     percent = wanted.switch_percent
     seen = {run.replicate for run in runs if run.switch_percent == percent}
-    unseen: Iterator[int] = (n for n in rule.replicates(percent) if n not in seen)
+    unseen: Iterator[int] = (n for n in strategy.replicates(percent) if n not in seen)
     return [(percent, replicate) for replicate in itertools.islice(unseen, wanted.repeats)]
 
 
-def _as_alone(rule: Rule, before: tuple[Observation, ...], run: Observation) -> Observation:
+def _as_alone(strategy: Strategy, before: tuple[Observation, ...], run: Observation) -> Observation:
     """A run as a search without company would have made it, which might have stopped it."""
     if run.stopped_early or run.plateau_accuracy is None or run.diverged:
         return run
-    if not may_stop(rule, run.switch_percent, before):
+    if not may_stop(strategy, run.switch_percent, before):
         return run
     return replace(run, accuracy=run.plateau_accuracy, plateau_accuracy=None, stopped_early=True)
 
 
 def _likely_runs(
-    rule: Rule,
+    strategy: Strategy,
     course: Course,
     results: Mapping[Key, Observation],
     under_way: frozenset[Key],
@@ -166,7 +175,7 @@ def _likely_runs(
         minus_probability, _, branch = heapq.heappop(branches)
         if not isinstance(branch.decision, NextRun):
             continue
-        asked = asked_runs(rule, branch.runs, branch.decision)
+        asked = asked_runs(strategy, branch.runs, branch.decision)
         missing = [key for key in asked if key not in results]
         free = [key for key in missing if key not in under_way]
         for key in free:
@@ -174,9 +183,9 @@ def _likely_runs(
         if free or not asked:
             continue
         percent = branch.decision.switch_percent
-        for probability, accuracy in _outcomes(rule, branch.runs, percent):
+        for probability, accuracy in _outcomes(strategy, branch.runs, percent):
             imagined = {key: Observation(*_numbered(key, accuracy)) for key in missing}
-            next_course = _walk(rule, branch.runs, {**results, **imagined})
+            next_course = _walk(strategy, branch.runs, {**results, **imagined})
             heapq.heappush(branches, (minus_probability * probability, next(order), next_course))
     return likely
 
@@ -188,12 +197,12 @@ def _numbered(key: Key, accuracy: float) -> tuple[float, float, bool, int, int]:
 
 # Whoever waits asks again and again, and searches that are replayed often begin alike.
 @functools.lru_cache(maxsize=20_000)
-def _decision(rule: Rule, runs: tuple[Observation, ...]) -> Decision:
-    return rule.decide(runs)
+def _decision(strategy: Strategy, runs: tuple[Observation, ...]) -> Decision:
+    return strategy.decide(runs)
 
 
 @functools.lru_cache(maxsize=20_000)
 def _outcomes(
-    rule: Rule, runs: tuple[Observation, ...], percent: float
+    strategy: Strategy, runs: tuple[Observation, ...], percent: float
 ) -> tuple[tuple[float, float], ...]:
-    return tuple(rule.outcomes(runs, percent))
+    return tuple(strategy.outcomes(runs, percent))

@@ -1,38 +1,38 @@
-"""Rules by the names that users and databases have for them."""
+"""Strategies by the names that users and databases have for them."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Rule
-from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.grids import switch_points_of
-from syncswitch.searcher.strategies.paper import PaperRule
-from syncswitch.searcher.strategies.sequential import SequentialRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.sequential import SequentialStrategy
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
     from syncswitch.storage.trials.store import SearchInfo
 
-__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "make_rule", "stored_rule"]
+__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "make_strategy", "stored_strategy"]
 
-STRATEGIES: dict[str, type[Rule]] = {
-    "adaptive": AdaptiveRule,
-    "sequential": SequentialRule,
-    "paper": PaperRule,
+STRATEGIES: dict[str, type[Strategy]] = {
+    "adaptive": AdaptiveStrategy,
+    "sequential": SequentialStrategy,
+    "paper": PaperStrategy,
 }
 DEFAULT_STRATEGY = "adaptive"
 
 # No strategy to search with, and yet what a database may hold.
-_RULES: dict[str, type[Rule]] = {**STRATEGIES, "comparison": ComparisonRule}
+_RULES: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
 
 # Options of the command line whose names are not those of their fields.
 _CALLED = {"switch_points": "grid"}
 
 
-def make_rule(
+def make_strategy(
     name: str,
     *,
     settings: int,
@@ -40,17 +40,17 @@ def make_rule(
     threshold: float,
     target_accuracy: float | None,
     **options: Any,
-) -> Rule:
-    """The rule of a strategy.
+) -> Strategy:
+    """The strategy of a strategy.
 
     Args:
         name: One of `STRATEGIES`, or `comparison`.
         settings: M.
-        runs: R, the most runs of a setting.
+        runs: R, the most runs of a switch point.
         threshold: beta.
         target_accuracy: A; None to measure it.
-        options: Further fields of the rule; None where nothing was asked for. `switch_points` may
-            be as `switch_points_of` reads it.
+        options: Further fields of the strategy; None where nothing was asked for. `switch_points`
+            may be as `switch_points_of` reads it.
 
     Raises:
         UserError: The strategy has no such option.
@@ -61,7 +61,7 @@ def make_rule(
     for option in given:
         if option not in known:
             able = " or ".join(
-                other for other, rule in STRATEGIES.items() if option in _names(rule)
+                other for other, strategy in STRATEGIES.items() if option in _names(strategy)
             )
             instead = f", or give --strategy {able}" if able else ": no strategy has it"
             called = _CALLED.get(option, option.replace("_", "-"))
@@ -72,15 +72,15 @@ def make_rule(
     return kind(settings, runs, threshold, target_accuracy, **given)
 
 
-def stored_rule(search: SearchInfo) -> Rule:
-    """The rule that a stored search is made with."""
+def stored_strategy(search: SearchInfo) -> Strategy:
+    """The strategy that a stored search is made with."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
     name = search.strategy
     if name == "adaptive":
         options.setdefault("criterion", "mean")
-    if name == PaperRule(two_sided=True).name:
+    if name == PaperStrategy(two_sided=True).name:
         name, options = "paper", {**options, "two_sided": True}
-    return make_rule(
+    return make_strategy(
         name,
         settings=search.settings,
         runs=search.runs,
@@ -94,5 +94,5 @@ def _without_lists(value: Any) -> Any:
     return tuple(map(_without_lists, value)) if isinstance(value, list) else value
 
 
-def _names(rule: type[Rule]) -> set[str]:
-    return {field.name for field in fields(rule)}
+def _names(strategy: type[Strategy]) -> set[str]:
+    return {field.name for field in fields(strategy)}

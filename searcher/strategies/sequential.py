@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import Observation, mean_accuracy
-from syncswitch.searcher.strategies.halving import ROUNDING, HalvingRule
+from syncswitch.searcher.strategies.halving import ROUNDING, HalvingStrategy
 
-__all__ = ["SequentialRule"]
+__all__ = ["SequentialStrategy"]
 
 # The noise is taken to be beta / 2 until runs say otherwise, which weighs as much as 4 of them.
 _PRIOR_DEGREES = 4
@@ -20,11 +20,11 @@ _BASELINE_RUNS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SequentialRule(HalvingRule):
+class SequentialStrategy(HalvingStrategy):
     """The paper's binary search, with no more runs of a candidate than it needs.
 
     They end as soon as their mean is z standard errors from A - beta, at the latest after R, and
-    then by the mean alone, as the paper. The noise is estimated over all settings reached. A
+    then by the mean alone, as the paper. The noise is estimated over all switch points reached. A
     candidate is rejected by one diverged run.
 
     Attributes:
@@ -38,7 +38,7 @@ class SequentialRule(HalvingRule):
 
     @property
     def name(self) -> str:
-        """What policies and studies call this rule."""
+        """What policies and studies call this strategy."""
         return "sequential"
 
     @property
@@ -65,10 +65,10 @@ class SequentialRule(HalvingRule):
         return margin >= -ROUNDING
 
     def _noise(self, reached: Sequence[Sequence[Observation]]) -> float:
-        """Standard deviation of a run, pooled over the settings."""
+        """Standard deviation of a run, pooled over the switch points."""
         squares, degrees = _PRIOR_DEGREES * (self.threshold / 2) ** 2, _PRIOR_DEGREES
-        for setting in reached:
-            runs = [run for run in setting if not run.diverged]
+        for switch_point in reached:
+            runs = [run for run in switch_point if not run.diverged]
             if runs:
                 mean = mean_accuracy(runs)
                 squares += math.fsum((run.accuracy - mean) ** 2 for run in runs)

@@ -60,13 +60,13 @@ class RunCosts:
         )
 
     def next(self, percent: float, replicate: int) -> float:
-        """What a run at a setting would cost, in this replicate."""
+        """What a run at a switch point would cost, in this replicate."""
         share = percent / self.highest_percent
         first = max(0.0, min(share, self.end) - self.prefixes.get(replicate, 0.0))
         return max(_LEAST_COST, first + max(0.0, self.end - share) * self.ratio)
 
     def until(self, percent: float, share: float) -> float:
-        """What a run at a setting costs up to a share of W, where it inherits nothing."""
+        """What a run at a switch point costs up to a share of W, where it inherits nothing."""
         switch = percent / self.highest_percent
         return min(switch, share) + max(0.0, share - switch) * self.ratio
 

@@ -1,4 +1,4 @@
-"""From what a run measured to what a rule sees of it: for the search and whoever looks at it."""
+"""From what a run measured to what a strategy sees of it: for searches and onlookers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from syncswitch.searcher.strategies.base import Observation, Rule, RunCost
+from syncswitch.searcher.strategies.base import Observation, RunCost, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -27,16 +27,16 @@ __all__ = [
 
 
 def measures(
-    rule: Rule, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
+    strategy: Strategy, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
 ) -> dict[str, Any]:
     """What Optuna's study keeps of a run beside its accuracy, as JSON values.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         identity: The job.
         row: The run, completed.
         whole: The same from its first worker-step on; None where a part of it is not known, or
-            the rule stops no run.
+            the strategy stops no run.
     """
     W = identity.total_worker_steps
     paid = (row.training_seconds or 0.0) - (row.inherited_seconds or 0.0)
@@ -46,18 +46,18 @@ def measures(
         "second_seconds": _whole_seconds(row.phases, identity.second_protocol, W),
         "reached_percent": min(100.0, 100.0 * row.worker_steps / W),
         "stopped_early": bool(row.stopped_early),
-        "plateau_accuracy": _plateau_accuracy(rule, identity, row, whole),
+        "plateau_accuracy": _plateau_accuracy(strategy, identity, row, whole),
     }
 
 
 def _plateau_accuracy(
-    rule: Rule, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
+    strategy: Strategy, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
 ) -> float | None:
     """What a run that was made to its end would have measured had it been stopped."""
-    if whole is None or not rule.early_stop or row.stopped_early or row.diverged:
+    if whole is None or not strategy.early_stop or row.stopped_early or row.diverged:
         return None
     spec = TrialSpec(identity, row.switch_percent, row.seed or 0, row.replicate)
-    stop = StopRule.of(rule, identity.learning_rate_boundaries)
+    stop = StopRule.of(strategy, identity.learning_rate_boundaries)
     return stop.plateau_accuracy(whole.evaluations, planned_switch_worker_step(spec))
 
 
@@ -76,14 +76,14 @@ def observation(
     replicate: int,
     measured: Mapping[str, Any] | None,
 ) -> Observation:
-    """A run as a rule sees it.
+    """A run as a strategy sees it.
 
     Args:
-        switch_percent: The setting.
+        switch_percent: The switch point.
         accuracy: Converged accuracy.
         diverged: Whether the training blew up.
         trial_number: In its study.
-        replicate: Of the setting.
+        replicate: Of the switch point.
         measured: What `measures` says of it; None where nobody kept it.
     """
     values = dict(measured or {})
@@ -102,15 +102,15 @@ def observation(
 
 
 def observations_of(
-    rule: Rule,
+    strategy: Strategy,
     identity: WorkloadIdentity,
     rows: Mapping[int, StoredTrial],
     whole: Mapping[int, RecordedRun],
 ) -> list[Observation]:
-    """The completed runs of a search as its rule sees them.
+    """The completed runs of a search as its strategy sees them.
 
     Args:
-        rule: Of the search.
+        strategy: Of the search.
         identity: Its job.
         rows: Its runs by their number in it.
         whole: What `read_whole_runs` has of them.
@@ -122,7 +122,7 @@ def observations_of(
             diverged=bool(row.diverged),
             trial_number=number,
             replicate=row.replicate,
-            measured=measures(rule, identity, row, whole.get(row.trial_id)),
+            measured=measures(strategy, identity, row, whole.get(row.trial_id)),
         )
         for number, row in sorted(rows.items())
         if row.state == "complete" and row.converged_accuracy is not None
@@ -131,41 +131,41 @@ def observations_of(
 
 def read_observations(
     database: Database,
-    rule: Rule,
+    strategy: Strategy,
     identity: WorkloadIdentity,
     study: str,
     rows: Mapping[int, StoredTrial],
 ) -> list[Observation]:
-    """The completed runs of a search as its rule sees them, for whoever only looks.
+    """The completed runs of a search as its strategy sees them, for whoever only looks.
 
     Args:
         database: Holds them.
-        rule: Of the search.
+        strategy: Of the search.
         identity: Its job.
         study: Its name.
         rows: Its runs by their number in it, read before.
     """
     given_up = given_up_trials(database, study)
     counted = {number: row for number, row in rows.items() if number not in given_up}
-    whole = read_whole_runs(TrialStore(database), rule, study, rows)
-    return observations_of(rule, identity, counted, whole)
+    whole = read_whole_runs(TrialStore(database), strategy, study, rows)
+    return observations_of(strategy, identity, counted, whole)
 
 
 def read_whole_runs(
-    store: TrialStore, rule: Rule, study: str, rows: Mapping[int, StoredTrial]
+    store: TrialStore, strategy: Strategy, study: str, rows: Mapping[int, StoredTrial]
 ) -> dict[int, RecordedRun]:
     """The completed runs of a search from their first worker-step on, by `trial_id`.
 
-    There are none where the rule stops no run: then nobody needs to look at their curves.
+    There are none where the strategy stops no run: then nobody needs to look at their curves.
 
     Args:
         store: Holds them.
-        rule: Of the search.
+        strategy: Of the search.
         study: Its name.
         rows: Its runs, read before.
     """
     complete = [row for row in rows.values() if row.state == "complete"]
-    if not (complete and rule.early_stop):
+    if not (complete and strategy.early_stop):
         return {}
     return whole_runs(complete, store.curves(complete[0].fingerprint, study=study))
 

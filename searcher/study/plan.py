@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import CRITERIA, Rule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import CRITERIA, Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
 
@@ -27,17 +27,17 @@ _MOST_USES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The settings of a search; the same plan on the same workload is the same study.
+    """The switch points of a search; the same plan on the same workload is the same study.
 
     Attributes:
-        rule: Which runs to make and when the answer is known.
+        strategy: Which runs to make and when the answer is known.
         warm_start: Related policies in the database count as a first guess.
         trainer: Kind of trainer: runs of different kinds are not to be compared.
         base_seed: The seeds of all runs derive from it.
         conditions: Under which all runs train.
     """
 
-    rule: Rule = field(default_factory=AdaptiveRule)
+    strategy: Strategy = field(default_factory=AdaptiveStrategy)
     trainer: str = "local"
     base_seed: int = 0
     warm_start: bool = False
@@ -49,21 +49,25 @@ class SearchPlan:
         Raises:
             UserError: A value is out of range.
         """
-        rule = self.rule
-        _require(1 <= rule.settings <= 30, "--settings", rule.settings, "a whole number, 1 to 30")
-        _require_count(rule.runs, "--runs", _MOST_RUNS)
-        _require(0 < rule.threshold < 1, "--threshold", rule.threshold, "above 0 and below 1")
-        _check_criterion(rule)
-        _check_options(rule.options)
-        target = rule.target_accuracy
-        if target is not None and "baseline_runs" in rule.options:
+        strategy = self.strategy
+        _require(
+            1 <= strategy.settings <= 30, "--settings", strategy.settings, "a whole number, 1 to 30"
+        )
+        _require_count(strategy.runs, "--runs", _MOST_RUNS)
+        _require(
+            0 < strategy.threshold < 1, "--threshold", strategy.threshold, "above 0 and below 1"
+        )
+        _check_criterion(strategy)
+        _check_options(strategy.options)
+        target = strategy.target_accuracy
+        if target is not None and "baseline_runs" in strategy.options:
             raise UserError(
                 "--baseline-runs says how often to measure the accuracy that --target-accuracy"
                 " gives; leave one of them out"
             )
-        least = rule.options.get("least_runs", 1)
-        _require(least <= rule.runs, "--least-runs", least, f"at most --runs, {rule.runs}")
-        if target is None and "target_runs" in rule.options:
+        least = strategy.options.get("least_runs", 1)
+        _require(least <= strategy.runs, "--least-runs", least, f"at most --runs, {strategy.runs}")
+        if target is None and "target_runs" in strategy.options:
             raise UserError(
                 "--target-runs says how many runs stand behind --target-accuracy, which is not"
                 " given; give both or neither"
@@ -85,21 +89,23 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
 
     Workload name, start of the fingerprint, and a digest of the plan.
     """
-    rule = plan.rule
+    strategy = plan.strategy
     content: dict[str, Any] = {
-        "strategy": rule.name,
-        "settings": rule.settings,
-        "runs": rule.runs,
-        "threshold": float(rule.threshold),
-        "target_accuracy": None if rule.target_accuracy is None else float(rule.target_accuracy),
+        "strategy": strategy.name,
+        "settings": strategy.settings,
+        "runs": strategy.runs,
+        "threshold": float(strategy.threshold),
+        "target_accuracy": None
+        if strategy.target_accuracy is None
+        else float(strategy.target_accuracy),
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,
     }
     # Only what was asked for, so that the names of searches do not change with every new option.
     unnamed = {*_FIRST_WRITERS, "criterion"}
-    options = {name: value for name, value in rule.options.items() if name not in unnamed}
-    if rule.criterion != "mean":
-        content["criterion"] = rule.criterion
+    options = {name: value for name, value in strategy.options.items() if name not in unnamed}
+    if strategy.criterion != "mean":
+        content["criterion"] = strategy.criterion
     if plan.warm_start:
         options["warm_start"] = True
     if options:
@@ -115,13 +121,13 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
 
 
 def replicate_seed(base_seed: int, replicate: int) -> int:
-    """Seed of a replicate, the same at all settings, so that settings differ in nothing else."""
+    """Seed of a replicate, the same at all switch points, so that these differ in nothing else."""
     digest = hashlib.sha256(f"syncswitch replicate {base_seed} {replicate}".encode()).digest()
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
-def _check_criterion(rule: Rule) -> None:
-    criterion, keep = rule.criterion, rule.options.get("keep")
+def _check_criterion(strategy: Strategy) -> None:
+    criterion, keep = strategy.criterion, strategy.options.get("keep")
     _require(criterion in CRITERIA, "--criterion", criterion, " or ".join(CRITERIA))
     if keep is None:
         return

@@ -11,8 +11,8 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.strategies.base import Decided, Observation, Rule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.base import Decided, Observation, Strategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import Key, course_of, plan_run
 from syncswitch.searcher.study.observations import observation
 
@@ -27,21 +27,21 @@ MEASURED = "measured"
 
 
 class BinarySearchSampler(BaseSampler):
-    """Suggests the switch point that the rule wants to be measured next.
+    """Suggests the switch point that the strategy wants to be measured next.
 
     While trials are under way it suggests what is likely to be needed after them.
 
-    It owns one parameter, where that is a plain float without log scale and step: the rule searches
-    from the low end of its distribution to the high end, which stands for the first protocol alone.
-    The study's value is the accuracy. All other parameters and distributions go to an independent
-    sampler. There is no state here: each call derives everything from the study's trials, so any
-    number of processes can share a study, and a killed search goes on.
+    It owns one parameter, where that is a plain float without log scale and step: the strategy
+    searches from the low end of its distribution to the high end, which stands for the first
+    protocol alone. The study's value is the accuracy. All other parameters and distributions go to
+    an independent sampler. There is no state here: each call derives everything from the study's
+    trials, so any number of processes can share a study, and a killed search goes on.
 
     A trial that diverged is completed with the user attribute `diverged` set to True.
 
     Example:
         ```
-        sampler = BinarySearchSampler(PaperRule(settings=5, runs=3))
+        sampler = BinarySearchSampler(PaperStrategy(settings=5, runs=3))
         study = optuna.create_study(direction="maximize", sampler=sampler)
         study.optimize(objective, callbacks=[sampler.stop_when_decided])
         ```
@@ -49,21 +49,21 @@ class BinarySearchSampler(BaseSampler):
 
     def __init__(
         self,
-        rule: Rule | None = None,
+        strategy: Strategy | None = None,
         *,
         parameter: str = "switch_percent",
         independent_sampler: BaseSampler | None = None,
         seed: int | None = None,
     ) -> None:
-        """Takes the rule and the name of the parameter to own.
+        """Takes the strategy and the name of the parameter to own.
 
         Args:
-            rule: Its two ends are replaced by those of the parameter's distribution.
+            strategy: Its two ends are replaced by those of the parameter's distribution.
             parameter: Name of the parameter that this sampler owns.
             independent_sampler: Samples everything else; default: at random.
             seed: Of the default independent sampler.
         """
-        self._rule = rule or PaperRule()
+        self._strategy = strategy or PaperStrategy()
         self._parameter = parameter
         self._independent = independent_sampler or RandomSampler(seed=seed)
 
@@ -89,7 +89,7 @@ class BinarySearchSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Answers with the rule for the owned parameter, even when no more run is needed.
+        """Answers with the strategy for the owned parameter, even when no more run is needed.
 
         Raises:
             UserError: The baseline diverged.
@@ -102,7 +102,7 @@ class BinarySearchSampler(BaseSampler):
                 other for other in study.get_trials(deepcopy=False) if other.number != trial.number
             ]
             planned = plan_run(
-                self._rule_on(param_distribution),
+                self._strategy_on(param_distribution),
                 observations(others, self._parameter),
                 in_flight_runs(others, self._parameter),
             )
@@ -134,7 +134,7 @@ class BinarySearchSampler(BaseSampler):
             self._parameter, distribution
         ):
             finished = observations(study.get_trials(deepcopy=False), self._parameter)
-            if isinstance(course_of(self._rule_on(distribution), finished).decision, Decided):
+            if isinstance(course_of(self._strategy_on(distribution), finished).decision, Decided):
                 study.stop()
 
     def _owns(self, name: str, distribution: BaseDistribution) -> bool:
@@ -145,14 +145,14 @@ class BinarySearchSampler(BaseSampler):
             and distribution.step is None
         )
 
-    def _rule_on(self, distribution: FloatDistribution) -> Rule:
-        return self._rule.between(float(distribution.low), float(distribution.high))
+    def _strategy_on(self, distribution: FloatDistribution) -> Strategy:
+        return self._strategy.between(float(distribution.low), float(distribution.high))
 
 
 def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
-    """The completed trials as the rule sees them; an infinite value counts as diverged.
+    """The completed trials as the strategy sees them; an infinite value counts as diverged.
 
-    Where nobody numbered the replicates, the trials of a setting are numbered as they come.
+    Where nobody numbered the replicates, the trials of a switch point are numbered as they come.
     """
     found: list[Observation] = []
     made: Counter[float] = Counter()
@@ -175,7 +175,7 @@ def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observat
 
 
 def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
-    """Setting and replicate of each trial that runs; one that has not chosen yet is left out.
+    """Switch point and replicate of each trial that runs; one that has not chosen yet is left out.
 
     Where nobody numbered the replicates, they are those after the completed ones.
     """

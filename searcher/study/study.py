@@ -1,8 +1,8 @@
 """The Optuna study of a search: opening it, claiming a run in it, finishing a run.
 
 Several searchers may share a study. Each claims a run in three moves: it asks for a trial, waits
-until all trials with lower numbers have chosen their setting and replicate, then chooses its own.
-So claims happen one after the other, in the order of their numbers, without any lock.
+until all trials with lower numbers have chosen their switch point and replicate, then chooses its
+own. So claims happen one after the other, in the order of their numbers, without any lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from optuna.exceptions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.strategies.base import Decided, Observation, Rule, Wait
+from syncswitch.searcher.strategies.base import Decided, Observation, Strategy, Wait
 from syncswitch.searcher.strategies.planner import Course, PlannedRun, course_of, plan_run
 from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.searcher.study.sampler import (
@@ -57,8 +57,8 @@ class Claim:
 
     Attributes:
         number: Of the trial in its study.
-        switch_percent: Setting to measure.
-        replicate: Number of this repeat of the setting, from 0.
+        switch_percent: Switch point to measure.
+        replicate: Number of this repeat of the switch point, from 0.
         seed: Of the replicate.
         is_speculative: It is only likely to be needed.
     """
@@ -96,18 +96,18 @@ class SearchStudy:
     """
 
     def __init__(
-        self, study: optuna.Study, storage: optuna.storages.RDBStorage, rule: Rule
+        self, study: optuna.Study, storage: optuna.storages.RDBStorage, strategy: Strategy
     ) -> None:
         self._study = study
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
-        self._rule = rule
+        self._strategy = strategy
         self.name = study.study_name
         self.abandoned: set[int] = set()
 
     @classmethod
     @_retryable
-    def open(cls, url: str, name: str, rule: Rule, seed: int) -> SearchStudy:
+    def open(cls, url: str, name: str, strategy: Strategy, seed: int) -> SearchStudy:
         """Makes the study, or goes on with the one that is there.
 
         Raises:
@@ -119,14 +119,14 @@ class SearchStudy:
             storage=storage,
             study_name=name,
             direction="maximize",
-            sampler=BinarySearchSampler(rule, parameter=PARAMETER, seed=seed),
+            sampler=BinarySearchSampler(strategy, parameter=PARAMETER, seed=seed),
             load_if_exists=True,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             if study.metric_names != [VALUE]:
                 study.set_metric_names([VALUE])
-        return cls(study, storage, rule)
+        return cls(study, storage, strategy)
 
     def describe(self, attributes: Mapping[str, str | float]) -> None:
         """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
@@ -148,7 +148,7 @@ class SearchStudy:
 
     def course(self) -> Course:
         """How far the search is. Raises UserError where the baseline diverged."""
-        return course_of(self._rule, self.finished())
+        return course_of(self._strategy, self.finished())
 
     def plan(self, *, in_advance: bool) -> PlannedRun | Wait | Decided:
         """What to do now; `in_advance` as in `plan_run`.
@@ -187,13 +187,13 @@ class SearchStudy:
         if not isinstance(planned, PlannedRun):
             self.fail(trial.number)
             return None
-        rule = self._rule
+        strategy = self._strategy
         # Not by the sampler, which would look again, and perhaps see other runs.
         self._storage.set_trial_param(
             self._trial_id(trial.number),
             PARAMETER,
             planned.switch_percent,
-            FloatDistribution(rule.lowest_percent, rule.highest_percent),
+            FloatDistribution(strategy.lowest_percent, strategy.highest_percent),
         )
         seed = replicate_seed(base_seed, planned.replicate)
         trial.set_user_attr("seed", seed)
@@ -207,7 +207,7 @@ class SearchStudy:
 
     def _plan(self, trials: Sequence[FrozenTrial], in_advance: bool) -> PlannedRun | Wait | Decided:
         return plan_run(
-            self._rule,
+            self._strategy,
             observations(trials, PARAMETER),
             in_flight_runs(trials, PARAMETER),
             in_advance=in_advance,
@@ -262,7 +262,7 @@ class SearchStudy:
 
 
 def _has_chosen(trial: FrozenTrial) -> bool:
-    """Whether a trial has its setting and replicate."""
+    """Whether a trial has its switch point and replicate."""
     return REPLICATE in trial.user_attrs
 
 

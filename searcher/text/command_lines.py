@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.backends.base import TrainerChoice
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -78,7 +78,7 @@ def search_words(
     if search.target_accuracy is not None:
         words += ["--target-accuracy", f"{search.target_accuracy!r}"]
     words += ["--seed", str(search.base_seed)]
-    return [*words, *_rule_words(search.options), *_as_found(conditions)]
+    return [*words, *_strategy_words(search.options), *_as_found(conditions)]
 
 
 def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> list[str] | None:
@@ -89,9 +89,9 @@ def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> lis
 
     Args:
         identity: The job.
-        recorded: Settings of which there is a whole undisturbed run, in percent.
+        recorded: Switch points of which there is a whole undisturbed run, in percent.
     """
-    halvings = (100 / 2**n for n in range(AdaptiveRule().settings + 1))
+    halvings = (100 / 2**n for n in range(AdaptiveStrategy().settings + 1))
     settings = sum(1 for _ in itertools.takewhile(recorded.__contains__, halvings)) - 1
     if settings < 1:
         return None
@@ -113,7 +113,7 @@ def is_loadable(loaded_from: str | None) -> bool:
     return True
 
 
-def _rule_words(options: Any) -> list[str]:
+def _strategy_words(options: Any) -> list[str]:
     words = []
     for name in _FLAGS:
         if name in options:

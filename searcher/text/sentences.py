@@ -155,7 +155,7 @@ def _why_alone(policy: TimingPolicy, second: str) -> str:
     if policy.reason is not None:
         return policy.reason
     often = " often enough" if policy.criterion == "kept" else ""
-    return f"no setting with {second} that was tried keeps the accuracy{often}"
+    return f"no switch point with {second} that was tried keeps the accuracy{often}"
 
 
 def _with_first_alone(policy: TimingPolicy) -> str:

@@ -54,7 +54,7 @@ class ManifestRow(BaseModel):
         replicate: Number of this repeat.
         workers: n.
         total_worker_steps: W.
-        stands_for_percent: The setting that it counts for; None if for none.
+        stands_for_percent: The switch point that it counts for; None if for none.
         diverged: None where its log decides.
         model: These and the following as in `WorkloadIdentity`; None where nobody recorded it.
     """
@@ -173,7 +173,7 @@ def read_manifest(path: Path) -> Manifest:
     """Reads a manifest. A row that cannot be used is a fault, and the others are read all the same.
 
     Without a column `stands_for_percent` each run counts for its switch point; where the column is
-    there but empty, the run counts for no setting.
+    there but empty, the run counts for no switch point.
 
     Raises:
         RecordingError: It cannot be read, lacks a column, or has no rows.

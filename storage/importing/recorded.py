@@ -67,7 +67,7 @@ class RecordedRun:
     Attributes:
         source: What it is known by, unique in a database.
         identity: The workload.
-        setting_percent: The setting it counts for; None if for none.
+        candidate_percent: The switch point it counts for; None if for none.
         switch_percent: Percent of W in the first protocol.
         replicate: Number of this repeat.
         diverged: Whether it diverged.
@@ -77,7 +77,7 @@ class RecordedRun:
 
     source: str
     identity: WorkloadIdentity
-    setting_percent: float | None
+    candidate_percent: float | None
     switch_percent: float
     replicate: int
     diverged: bool
@@ -112,7 +112,7 @@ def read_recorded_run(row: ManifestRow, logs: Path) -> RecordedRun:
     return RecordedRun(
         source=row.source,
         identity=row.identity,
-        setting_percent=row.stands_for_percent,
+        candidate_percent=row.stands_for_percent,
         switch_percent=row.switch_percent,
         replicate=row.replicate,
         diverged=_has_diverged(log) if row.diverged is None else row.diverged,

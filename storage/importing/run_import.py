@@ -31,7 +31,7 @@ _BATCH_EVALUATIONS = 20_000
 # Where a run that is there already has other values, it is another run.
 _COMPARED = (
     "fingerprint",
-    "setting_percent",
+    "candidate_percent",
     "switch_percent",
     "replicate",
     "diverged",
@@ -130,7 +130,7 @@ def _mean_baseline_accuracy(session: Session, fingerprint: str) -> float | None:
     """Of the runs with the first protocol alone; None where there is none."""
     query = select(TrialRow.converged_accuracy).where(
         _is_imported(fingerprint),
-        TrialRow.setting_percent == 100.0,
+        TrialRow.candidate_percent == 100.0,
         TrialRow.diverged.is_(False),
         TrialRow.converged_accuracy.is_not(None),
     )
@@ -289,7 +289,7 @@ def _trial_values(run: RecordedRun) -> dict[str, Any]:
     values: dict[str, Any] = {
         "source": run.source,
         "fingerprint": run.identity.fingerprint,
-        "setting_percent": run.setting_percent,
+        "candidate_percent": run.candidate_percent,
         "switch_percent": run.switch_percent,
         "replicate": run.replicate,
         "state": "complete",

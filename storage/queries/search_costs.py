@@ -133,7 +133,7 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
     is_complete = _FACTS.state == "complete"
     is_cancelled = _FACTS.failure == CANCELLED
     has_failed = (_FACTS.state == "failed") & ~is_cancelled
-    is_baseline = is_complete & (_FACTS.setting_percent == BASELINE_PERCENT)
+    is_baseline = is_complete & (_FACTS.candidate_percent == BASELINE_PERCENT)
     sums = (
         select(
             _FACTS.study,

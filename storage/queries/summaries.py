@@ -1,7 +1,7 @@
-"""What the runs of each setting measured together: the database counts, adds and averages.
+"""What the runs of each switch point measured together: the database counts, adds and averages.
 
 Only completed runs count, and every mean is over those of them that did not diverge. Runs of all
-searches and imported runs count alike, once they have a setting. A run that was stopped early
+searches and imported runs count alike, once they have a switch point. A run that was stopped early
 counts with the accuracy that it had by then, and with the time that all of it would have taken.
 Runs under different conditions (online policy, switch mechanism, injections) are kept apart.
 """
@@ -23,7 +23,7 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["BASELINE_PERCENT", "SettingStatistics", "setting_statistics"]
+__all__ = ["BASELINE_PERCENT", "SwitchPointStatistics", "switch_point_statistics"]
 
 BASELINE_PERCENT = 100.0
 """The first protocol alone."""
@@ -35,8 +35,8 @@ _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
 @dataclass(frozen=True, slots=True)
-class SettingStatistics:
-    """The completed runs of one setting of one workload, all under the same conditions.
+class SwitchPointStatistics:
+    """The completed runs of one switch point of one workload, all under the same conditions.
 
     Means are over those that did not diverge. Standard deviations are those of a sample (n - 1), so
     unknown for a single run, and so is the confidence interval, which is Student's.
@@ -51,7 +51,7 @@ class SettingStatistics:
     online: Annotated[str, "online policy: none, greedy or elastic"]
     switch_mechanism: Annotated[str, "how the runs switched: hot or restart"]
     injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
-    setting_percent: Annotated[float, "the setting: percent of W in the first protocol"]
+    candidate_percent: Annotated[float, "the switch point: percent of W in the first protocol"]
     runs: Annotated[int, "completed runs"]
     diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
     stopped_runs: Annotated[int, "how many of the others were stopped early"]
@@ -79,15 +79,15 @@ class SettingStatistics:
     censored_runs: Annotated[int | None, "how many had not reached it when they ended"]
     speed_up: Annotated[
         float | None,
-        "mean training time of the first protocol alone (setting 100), under the same conditions,"
-        " over this one's",
+        "mean training time of the first protocol alone (switch point 100), under the same"
+        " conditions, over this one's",
     ]
 
 
-def setting_statistics(
+def switch_point_statistics(
     database: Database, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
-) -> list[SettingStatistics]:
-    """Statistics of every setting, by workload and cluster, the longest first protocol first.
+) -> list[SwitchPointStatistics]:
+    """Statistics of every switch point, by workload and cluster, the longest first protocol first.
 
     Args:
         database: Holds the trials.
@@ -101,7 +101,7 @@ def setting_statistics(
         raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
     counting = [
         _FACTS.state == "complete",
-        _FACTS.setting_percent.is_not(None),
+        _FACTS.candidate_percent.is_not(None),
         *conditions(choice, RunChoice),
     ]
     with database.session(read_only=True) as session:
@@ -109,7 +109,7 @@ def setting_statistics(
     baselines = {
         _comparable(row): row["mean_training_seconds"]
         for row in sums
-        if row["setting_percent"] == BASELINE_PERCENT
+        if row["candidate_percent"] == BASELINE_PERCENT
     }
     settings = [_statistics(row, baselines.get(_comparable(row)), confidence) for row in sums]
     return sorted(settings, key=_place)
@@ -119,15 +119,15 @@ def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (row["fingerprint"], *(row[column.name] for column in _CONDITIONS))
 
 
-def _place(setting: SettingStatistics) -> tuple[Any, ...]:
+def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
     """Under the conditions that are the default first."""
     conditions = (
-        (setting.injections is not None, setting.injections or ""),
-        (setting.online != "none", setting.online),
-        (setting.switch_mechanism != "hot", setting.switch_mechanism),
+        (switch_point.injections is not None, switch_point.injections or ""),
+        (switch_point.online != "none", switch_point.online),
+        (switch_point.switch_mechanism != "hot", switch_point.switch_mechanism),
     )
-    workload = (setting.workload, setting.workers, setting.fingerprint)
-    return (*workload, *conditions, -setting.setting_percent)
+    workload = (switch_point.workload, switch_point.workers, switch_point.fingerprint)
+    return (*workload, *conditions, -switch_point.candidate_percent)
 
 
 def _half_width(runs: int, standard_deviation: float, confidence: float) -> float:
@@ -142,7 +142,7 @@ def _statistics(
     row: dict[str, Any],
     baseline_seconds: float | None,
     confidence: float,
-) -> SettingStatistics:
+) -> SwitchPointStatistics:
     measured = row["runs"] - row["diverged_runs"]
     mean, seconds = row["mean_accuracy"], row["mean_training_seconds"]
     sd = _deviation(row.pop("squared_accuracy"), row.pop("surplus_accuracy"), measured)
@@ -154,7 +154,7 @@ def _statistics(
         row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
     if row["target_accuracy"] is None:
         row["censored_runs"] = None
-    return SettingStatistics(
+    return SwitchPointStatistics(
         sd_accuracy=sd,
         # An accuracy lies between 0 and 1, whatever the interval of few runs.
         lower_accuracy=None if half is None else max(0.0, mean - half),
@@ -181,13 +181,13 @@ def _measured(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    """One row per setting.
+    """One row per switch point.
 
     The variances take two passes, first the means, then the squares of what differs from them:
     the squares of the values themselves would lose all digits of a small spread.
     """
     accuracy, seconds = _measured(_FACTS.converged_accuracy), _FACTS.whole_run_seconds
-    keys = (_FACTS.fingerprint, _FACTS.setting_percent, *_CONDITIONS)
+    keys = (_FACTS.fingerprint, _FACTS.candidate_percent, *_CONDITIONS)
     first = (
         select(*keys, func.avg(accuracy).label("accuracy"), func.avg(seconds).label("seconds"))
         .where(*counting)
@@ -239,7 +239,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .join(
             first,
             (first.c.fingerprint == _FACTS.fingerprint)
-            & (first.c.setting_percent == _FACTS.setting_percent)
+            & (first.c.candidate_percent == _FACTS.candidate_percent)
             & (first.c.online == _FACTS.online)
             & (first.c.switch_mechanism == _FACTS.switch_mechanism)
             & first.c.injections.is_not_distinct_from(_FACTS.injections),

@@ -47,13 +47,13 @@ class TrialChoice(RunChoice, total=False):
     Attributes:
         trial_number: Number in its search; of several searches there may be several.
         state: As stored: `running`, `complete` or `failed`.
-        setting_percent: Setting that the run counts for.
+        candidate_percent: Switch point that the run counts for.
         trial_ids: One of these.
     """
 
     trial_number: int | None
     state: str | None
-    setting_percent: float | None
+    candidate_percent: float | None
     trial_ids: Iterable[int] | None
 
 
@@ -81,7 +81,7 @@ def conditions(
     if workload is not None:
         known = select(WorkloadRow.fingerprint).where(is_workload(workload))
         wanted.append(facts.fingerprint.in_(known))
-    for name in ("fingerprint", "study", "trial_number", "state", "setting_percent"):
+    for name in ("fingerprint", "study", "trial_number", "state", "candidate_percent"):
         if name in given:
             wanted.append(facts[name] == choice[name])
     if "since" in given:
@@ -110,9 +110,9 @@ def _check(given: TrialChoice) -> None:
     state = given.get("state")
     if state is not None and state not in STATES:
         raise UserError(f"state is {state!r}; allowed: {', '.join(STATES)}")
-    percent = given.get("setting_percent")
+    percent = given.get("candidate_percent")
     if percent is not None and not 0 <= percent <= 100:
-        raise UserError(f"setting_percent is {percent}; allowed: 0 to 100")
+        raise UserError(f"candidate_percent is {percent}; allowed: 0 to 100")
     for name in ("since", "until"):
         moment = given.get(name)
         if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):

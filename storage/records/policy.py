@@ -44,7 +44,7 @@ class TimingPolicy:
         software: Version by name of distribution.
         confidence: Probability, as the rule sees it, that `switch_percent` is good: by the
             criterion `kept`, that enough of the later runs keep the accuracy; by `mean`, that it is
-            the earliest acceptable setting. None where the rule gives none.
+            the earliest acceptable switch point. None where the rule gives none.
         criterion: `kept`: enough of the later runs with the policy lose at most beta, or nearly as
             many as of the first protocol's own; `mean`: their mean accuracy does.
         keep: So large a share of later runs is enough, 0 to 1; None by the criterion `mean`.

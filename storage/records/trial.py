@@ -38,7 +38,7 @@ class TrialSpec:
         identity: The workload, the cluster's size and the pair of protocols.
         switch_percent: Percent of W worker-steps done in the first protocol, 0 to 100.
         seed: Seed of the initial parameters and of the order of the data.
-        replicate: Number of this repeat of the setting, from 0.
+        replicate: Number of this repeat of the switch point, from 0.
         fork_from: Checkpoint to start from instead of fresh parameters.
         checkpoint_percents: Percents of W at which to write a checkpoint.
         checkpoint_directory: Where these checkpoints go.

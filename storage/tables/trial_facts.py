@@ -38,9 +38,15 @@ TRIAL_FACTS = Table(
     Column("study", String, comment="search it belongs to; null if imported"),
     Column("trial_number", Integer, comment="number in its search; null if imported"),
     Column("source", String, comment="what it was imported from; null if of a search"),
-    Column("setting_percent", Double, comment="setting it counts for; null if it counts for none"),
+    Column(
+        "candidate_percent",
+        Double,
+        comment="switch point it counts for; null if it counts for none",
+    ),
     Column("switch_percent", Double, nullable=False, comment="percent of W in the first protocol"),
-    Column("replicate", Integer, nullable=False, comment="number of this repeat of the setting"),
+    Column(
+        "replicate", Integer, nullable=False, comment="number of this repeat of the switch point"
+    ),
     Column("seed", BigInteger, comment="of parameters and order of data; null if unknown"),
     Column("parent_trial_id", Integer, comment="trial it was forked from; null if of none"),
     Column("fork_percent", Double, comment="percent of W at which it was forked"),

@@ -82,7 +82,7 @@ class SearchRow(Base):
     __tablename__ = "syncswitch_searches"
     __table_args__ = (
         UniqueConstraint("study", "fingerprint"),
-        CheckConstraint("settings > 0", name="settings"),
+        CheckConstraint("switch points > 0", name="settings"),
         CheckConstraint("runs > 0", name="runs"),
         CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
         CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
@@ -121,14 +121,14 @@ class TrialRow(Base):
             [SearchRow.study, SearchRow.fingerprint],
             name="fk_syncswitch_trials_study",
         ),
-        Index(None, "fingerprint", "setting_percent", "state"),
+        Index(None, "fingerprint", "candidate_percent", "state"),
         Index(None, "parent_trial_id"),
         CheckConstraint("state IN ('running', 'complete', 'failed')", name="state"),
         CheckConstraint("(study IS NULL) = (trial_number IS NULL)", name="numbered_in_search"),
         CheckConstraint("(study IS NULL) <> (source IS NULL)", name="searched_or_imported"),
         CheckConstraint("trial_number >= 0", name="trial_number"),
         CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-        CheckConstraint("setting_percent BETWEEN 0 AND 100", name="setting_percent"),
+        CheckConstraint("candidate_percent BETWEEN 0 AND 100", name="candidate_percent"),
         CheckConstraint("replicate >= 0", name="replicate"),
         CheckConstraint("fork_percent BETWEEN 0 AND 100", name="fork_percent"),
         CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
@@ -167,7 +167,7 @@ class TrialRow(Base):
     study: Mapped[str | None] = mapped_column(String(512))
     trial_number: Mapped[int | None]
     source: Mapped[str | None] = mapped_column(String(1024))
-    setting_percent: Mapped[float | None]
+    candidate_percent: Mapped[float | None]
     switch_percent: Mapped[float]
     replicate: Mapped[int]
     seed: Mapped[int | None] = mapped_column(BigInteger)

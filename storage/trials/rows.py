@@ -61,7 +61,7 @@ def parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
 
 def begin_row(row: TrialRow, spec: TrialSpec, owner: Owner) -> None:
     """Fills in what is asked for and who runs it; forgets what an earlier attempt cost."""
-    row.switch_percent = row.setting_percent = spec.switch_percent
+    row.switch_percent = row.candidate_percent = spec.switch_percent
     row.replicate = spec.replicate
     row.seed = spec.seed
     row.fork_from = str(spec.fork_from) if spec.fork_from else None

@@ -20,7 +20,7 @@ _FIELDS = tuple(SearchInfo.__dataclass_fields__)
 
 
 def write_search(session: Session, search: SearchInfo) -> SearchInfo:
-    """Adds a search, or brings its settings up to date; its options stay those of its first writer.
+    """Adds a search, or brings its settings up to date; its options stay its first writer's.
 
     Options may be computed from what the database held when the search began, and its rule must
     not change while it runs.

@@ -68,7 +68,7 @@ class TrialStore:
     def register(
         self, identity: WorkloadIdentity, reference: str, search: SearchInfo
     ) -> SearchInfo:
-        """Adds a search and its workload, or brings their names and settings up to date.
+        """Adds a search and its workload, or brings their names and switch points up to date.
 
         The options of a search that is there already stay as they are.
 

@@ -56,14 +56,14 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SearchInfo:
-    """The settings of one search, which is one Optuna study.
+    """The switch points of one search, which is one Optuna study.
 
     Attributes:
         study: Name of the Optuna study.
         fingerprint: Of the workload.
         strategy: Name of the rule that decides.
-        settings: M, how many settings the search may try.
-        runs: R, repeats per setting.
+        settings: M, how many switch points the search may try.
+        runs: R, repeats per switch point.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: As given; None where the search measures it.
         trainer: Name of what trains.
@@ -103,7 +103,7 @@ class StoredCheckpoint:
 
     Attributes:
         trial_number: Of the trial in its search.
-        replicate: Number of this repeat of its setting.
+        replicate: Number of this repeat of its switch point.
         percent: Percent of W at which it was written.
         path: Of the file, absolute.
         host: The machine that has it.
@@ -123,9 +123,9 @@ class StoredTrial:
     What is measured at the end is None until the trial is complete; of a cancelled one its times
     are known, too. `worker_steps` is the progress so far, and `heartbeat_at` when the owner last
     reported it. A trial of a search has a study and a number in it; an imported one has a source
-    instead, and no owner. `setting_percent` is the setting that the run counts for: of a search's
-    run its switch point, of an imported run what was declared, None for a run that counts for none.
-    A `speculative` run began in advance, before the search was known to need it.
+    instead, and no owner. `candidate_percent` is the switch point that the run counts for: of a
+    search's run its switch point, of an imported run what was declared, None for a run that counts
+    for none. A `speculative` run began in advance, before the search was known to need it.
     """
 
     trial_id: int
@@ -138,7 +138,7 @@ class StoredTrial:
     simulated_cluster: str | None
     first_protocol: str
     second_protocol: str
-    setting_percent: float | None
+    candidate_percent: float | None
     switch_percent: float
     replicate: int
     seed: int | None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.benchmarks import rivals
 from tests.benchmarks.problems import Problem, earliest_acceptable, is_acceptable, is_right
 
@@ -94,17 +94,17 @@ def judged(contender: Contender, problem: Problem, is_known: bool) -> Iterator[t
 
 
 def answer_without_noise(problem: Problem) -> float:
-    """What the paper's rule answers where it sees the true curve.
+    """What the paper's strategy answers where it sees the true curve.
 
     Its answers may lie between those of repeated halving.
     """
-    rule = PaperRule(
+    strategy = PaperStrategy(
         settings=problem.settings,
         runs=1,
         threshold=problem.threshold,
         target_accuracy=problem.target_accuracy,
     )
-    return search_with(rule, lambda percent, _: problem.true_run_at(percent)).switch_percent
+    return search_with(strategy, lambda percent, _: problem.true_run_at(percent)).switch_percent
 
 
 def _outcome(problem: Problem, search: SimulatedSearch, expected: float) -> Outcome:
@@ -140,7 +140,7 @@ def _search_as_paper(
     share_prefix: bool = False,
     early_stop: bool = False,
 ) -> Sequence[SimulatedSearch]:
-    rule = PaperRule(
+    strategy = PaperStrategy(
         settings=problem.settings,
         runs=runs,
         threshold=problem.threshold,
@@ -148,7 +148,7 @@ def _search_as_paper(
         share_prefix=share_prefix,
         early_stop=early_stop,
     )
-    return [search_with(rule, problem.run_at)]
+    return [search_with(strategy, problem.run_at)]
 
 
 def _adaptive(name: str, **options: Any) -> Contender:
@@ -163,7 +163,7 @@ def _search_adaptively(
     share_prefix: bool = True,
     early_stop: bool = True,
 ) -> Sequence[SimulatedSearch]:
-    rule = AdaptiveRule(
+    strategy = AdaptiveStrategy(
         settings=problem.settings,
         threshold=problem.threshold,
         target_accuracy=problem.known_accuracy if is_known else None,
@@ -172,7 +172,7 @@ def _search_adaptively(
         share_prefix=share_prefix,
         early_stop=early_stop,
     ).among(problem.grid)
-    return [search_with(rule, problem.run_at)]
+    return [search_with(strategy, problem.run_at)]
 
 
 def _grid(repeats: int) -> Search:

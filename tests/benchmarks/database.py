@@ -195,14 +195,16 @@ def _questions(database: Database, searches: int) -> list[Question]:
 def _analyses(database: Database, name: Callable[[], str]) -> list[Question]:
     """What analysts ask, as tables for pandas."""
     return [
-        Question("settings of all", lambda: frames.settings(database), 3),
+        Question("switch points of all", lambda: frames.switch_points(database), 3),
         Question(
-            "settings of one workload", lambda: frames.settings(database, workload=name()), 50
+            "switch points of one workload",
+            lambda: frames.switch_points(database, workload=name()),
+            50,
         ),
         Question("trials of one workload", lambda: frames.trials(database, workload=name()), 20),
         Question(
             "learning curves of one workload at 25 %",
-            lambda: frames.evaluations(database, workload=name(), setting_percent=25.0),
+            lambda: frames.evaluations(database, workload=name(), candidate_percent=25.0),
             20,
         ),
         Question(

@@ -188,7 +188,7 @@ def _trial(search: int, number: int, fingerprint: str, noise: float) -> Row:
         "study": None if imported else study_of(search),
         "trial_number": None if imported else number,
         "source": f"logs/{search}/run_{number}" if imported else None,
-        "setting_percent": percent,
+        "candidate_percent": percent,
         "switch_percent": percent,
         "replicate": number % RUNS,
         "seed": None if imported else number % RUNS,

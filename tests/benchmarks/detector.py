@@ -35,7 +35,7 @@ START_ROUND, PATIENCE_ROUNDS = 20, 100
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a cluster, its noise, and the detector's settings."""
+    """One row: a cluster, its noise, and the detector's switch points."""
 
     workers: int
     noise: str

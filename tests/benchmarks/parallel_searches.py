@@ -4,10 +4,10 @@ that of the search on one cluster.
     python -m tests.benchmarks.parallel_searches [--problems 200] [--simulations 100]
         [--clusters 1 2 4 8] [--logs FOLDER] [--simulated WORKLOAD WORKERS] [--json FILE]
 
-The problems are generated jobs, the published runs, and, where asked for, 5 runs at each setting of
-a workload that are trained first on the simulated cluster. All are new jobs. A cluster makes one
-run at a time; a run that shares a prefix starts from a checkpoint only if the run that writes it is
-finished.
+The problems are generated jobs, the published runs, and, where asked for, 5 runs at each switch
+point of a workload that are trained first on the simulated cluster. All are new jobs. A cluster
+makes one run at a time; a run that shares a prefix starts from a checkpoint only if the run that
+writes it is finished.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from rich.table import Table
 
 from syncswitch.searcher.simulation.parallel import search_in_parallel
 from syncswitch.searcher.simulation.replays import PlayedRecording
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import load_workload
@@ -137,7 +137,7 @@ def _parts(options: argparse.Namespace) -> Iterator[tuple[str, ProblemOf, int, r
 
 
 def _simulated_job(reference: str, workers: int) -> RecordedJob:
-    """Trains every setting; real gradients on a virtual clock."""
+    """Trains every switch point; real gradients on a virtual clock."""
     workload = load_workload(reference)
     profile = load_profile(DEFAULT_PROFILE)
     identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
@@ -150,14 +150,14 @@ def _simulated_job(reference: str, workers: int) -> RecordedJob:
         runs = tuple(
             _recorded(trainer.train(spec), str(number)) for number, spec in enumerate(track(specs))
         )
-    stop = StopRule.of(_rule("adaptive", SETTINGS), identity.learning_rate_boundaries)
+    stop = StopRule.of(_strategy("adaptive", SETTINGS), identity.learning_rate_boundaries)
     return RecordedJob(PlayedRecording.of(Recording(identity, runs), stop), SETTINGS)
 
 
 def _recorded(record: TrialRecord, name: str) -> RecordedRun:
     first = record.spec.identity.first_protocol
     return RecordedRun(
-        setting_percent=record.spec.switch_percent,
+        candidate_percent=record.spec.switch_percent,
         accuracy=record.converged_accuracy,
         training_seconds=record.training_seconds,
         diverged=record.diverged,
@@ -170,13 +170,15 @@ def _recorded(record: TrialRecord, name: str) -> RecordedRun:
     )
 
 
-def _rule(strategy: str, settings: int) -> Rule:
-    return make_rule(strategy, settings=settings, runs=RUNS, threshold=BETA, target_accuracy=None)
+def _strategy(strategy: str, settings: int) -> Strategy:
+    return make_strategy(
+        strategy, settings=settings, runs=RUNS, threshold=BETA, target_accuracy=None
+    )
 
 
 def _play(problem_of: ProblemOf, strategy: str, settings: int, clusters: int, number: int) -> Found:
     problem = problem_of(number)
-    found = search_in_parallel(_rule(strategy, settings), problem.run_at, clusters)
+    found = search_in_parallel(_strategy(strategy, settings), problem.run_at, clusters)
     unit = problem.first_seconds
     return Found(
         switch_percent=found.search.switch_percent,

@@ -77,7 +77,7 @@ def earliest_acceptable(problem: Problem) -> float:
 
 
 def is_right(problem: Problem, percent: float) -> bool:
-    """What a confidence claims: the answer is acceptable, and the setting before it is not.
+    """What a confidence claims: the answer is acceptable, and the switch point before it is not.
 
     A loss that differs from beta by less than a tenth of it counts as either.
     """

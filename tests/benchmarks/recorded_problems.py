@@ -1,7 +1,7 @@
-"""The published runs as problems: what all recorded runs of a setting are on average is its truth.
+"""The published runs as problems: the mean of a switch point's recorded runs is its truth.
 
-The runs of a setting are drawn without replacement, and anew once all are drawn. A run that shares
-its start with another keeps its own accuracy. How long the runs took that diverged was not
+The runs of a switch point are drawn without replacement, and anew once all are drawn. A run that
+shares its start with another keeps its own accuracy. How long the runs took that diverged was not
 recorded, so they cost nothing.
 """
 

@@ -1,4 +1,4 @@
-"""What users would take instead of a rule of ours: a grid, chance, and general optimizers.
+"""What users would take instead of a strategy of ours: a grid, chance, and general optimizers.
 
 Each is told the candidates below 100 %: the first protocol alone is acceptable by definition, and
 the answer where nothing else is. A new job first measures A with 5 runs of the first protocol
@@ -42,7 +42,7 @@ class _Buyer:
         self.least_accuracy = target - problem.threshold
 
     def buy(self, percent: float) -> PlayedRun:
-        """The next run at a setting."""
+        """The next run at a switch point."""
         made = self._runs[percent]
         run = self._problem.run_at(percent, len(made))
         assert run is not None  # the grid holds what there are runs of
@@ -51,7 +51,7 @@ class _Buyer:
         return run
 
     def judged_by_means(self) -> float:
-        """The earliest setting whose runs are acceptable on average."""
+        """The earliest switch point whose runs are acceptable on average."""
         fit = [
             percent
             for percent, runs in self._runs.items()
@@ -84,8 +84,8 @@ def optuna_search(
     """Least training time, with accuracy as a constraint.
 
     Returns:
-        The same runs with two answers: judged by the means of the settings, and Optuna's own best
-        trial.
+        The same runs with two answers: judged by the means of the switch points, and Optuna's own
+        best trial.
     """
     import optuna
 

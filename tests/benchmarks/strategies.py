@@ -4,8 +4,8 @@
         [--simulations 1000] [--logs FOLDER] [--processes 2] [--json FILE]
 
 The problems are generated jobs (`generated_problems` says what is assumed) and the published runs
-(`recorded_problems`). Every strategy sees the same runs: the third run at a setting is the same
-for all of them. Figures do not depend on the number of processes. `--problems 0` or
+(`recorded_problems`). Every strategy sees the same runs: the third run at a switch point is the
+same for all of them. Figures do not depend on the number of processes. `--problems 0` or
 `--simulations 0` leaves a part out.
 """
 
@@ -46,15 +46,15 @@ Outcomes = dict[str, dict[int, Outcome]]
 NOTES = (
     f"Cost, regret and time of the policy are in trainings with BSP alone; ratio: mean cost by "
     f"that of {REFERENCE} on the same problems. After a value its 95 % interval.",
-    "Success: the answer that the strategy would give without noise. For the paper's rule that is "
+    "Success: the answer that the strategy would give without noise. For the paper's that is "
     "the end of its own walk, on 1/2^M of the range; for all others the earliest acceptable of "
     "100, 50, 25, ... %.",
     "Too early: the answer loses more than beta. Regret: time of the policy above that of the best "
     "switch on no grid; both only of answers that are not too early.",
     f"Grid, random and Optuna ({TRIALS} trials) measure A of a new job with {BASELINE_RUNS} runs "
     "of BSP, and pay every run whole. Of a recurring job all know A from earlier runs. Means: the "
-    "answer is the earliest setting whose runs are acceptable on average; best trial: Optuna's "
-    "own answer.",
+    "answer is the earliest switch point whose runs are acceptable on average; best trial: "
+    "Optuna's own answer.",
 )
 
 

@@ -1,9 +1,9 @@
 """Recorded asynchronous trainings as problems: 48 runs of each switch point, of 48 seeds.
 
 A replicate has the same seed at every switch point, as forks have; the seeds are dealt anew for
-every search. Nothing that the rules assume went into these data: they come from a simulator that
-trains real models with truly stale gradients. No decay of their learning rate is known, so all runs
-are whole ones.
+every search. Nothing that the strategies assume went into these data: they come from a simulator
+that trains real models with truly stale gradients. No decay of their learning rate is known, so all
+runs are whole ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A test tool: a trainer whose accuracies are generated, not trained.
 
-Accuracy depends on the setting and the seed alone, so an undisturbed search and one that was killed
-twenty times measure the same values.
+Accuracy depends on the switch point and the seed alone, so an undisturbed search and one that was
+killed twenty times measure the same values.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class GeneratedTrainer(Trainer):
     """Generates an accuracy that is flat above a knee and falls below it.
 
     Attributes:
-        knee_percent: From here on a setting is as good as the first protocol alone.
+        knee_percent: From here on a switch point is as good as the first protocol alone.
         plateau: Accuracy there.
         loss_at_zero: How much is lost without the first protocol.
         noise: Standard deviation between seeds.
         delay_seconds: Real time that a run takes.
-        diverges_below_percent: Settings below this one diverge.
+        diverges_below_percent: Switch points below this one diverge.
         failures: How many runs fail for infrastructure before any succeeds.
-        runs: Settings and replicates asked for, in order.
+        runs: Switch points and replicates asked for, in order.
     """
 
     knee_percent: float = 12.5

@@ -25,24 +25,26 @@ def step_recording(
     loss_per_octave: float = 0.03,
     diverges_below_percent: float = 0.0,
 ) -> Recording:
-    """Some runs at each setting of a grid of 5 halvings."""
+    """Some runs at each switch point of a grid of 5 halvings."""
     made = []
-    for setting in GRID:
+    for switch_point in GRID:
         for number in range(runs):
-            draw = random.Random(f"{setting} {number}")
-            octaves, at = 0, setting
+            draw = random.Random(f"{switch_point} {number}")
+            octaves, at = 0, switch_point
             while at < knee_percent:
                 octaves, at = octaves + 1, 2 * at
             accuracy = TARGET - loss_per_octave * octaves + draw.gauss(0, noise)
-            made.append(_run(setting, number, accuracy, setting < diverges_below_percent, draw))
+            made.append(
+                _run(switch_point, number, accuracy, switch_point < diverges_below_percent, draw)
+            )
     return Recording(IDENTITY, tuple(made), reference="jobs.py:it")
 
 
 def _run(
-    setting: float, number: int, accuracy: float, diverged: bool, draw: random.Random
+    switch_point: float, number: int, accuracy: float, diverged: bool, draw: random.Random
 ) -> RecordedRun:
     W, interval = IDENTITY.total_worker_steps, 100
-    switch = round(W * setting / 100 / IDENTITY.workers) * IDENTITY.workers
+    switch = round(W * switch_point / 100 / IDENTITY.workers) * IDENTITY.workers
     end = W if not diverged else switch + (W - switch) // 4 // interval * interval
     first = FIRST_SECONDS * switch / W
     second = SECOND_SECONDS * (end - switch) / W
@@ -61,7 +63,7 @@ def _run(
         value = level + draw.gauss(0, 0.0004 if is_calm else 0.02)
         evaluations.append(Evaluation(step, seconds(step), value, 0.1))
     run = RecordedRun(
-        setting_percent=setting,
+        candidate_percent=switch_point,
         accuracy=0.1 if diverged else accuracy,
         training_seconds=first + second,
         diverged=diverged,
@@ -69,6 +71,6 @@ def _run(
         worker_steps=end,
         evaluations=tuple(evaluations),
         phases=tuple(phase for phase in phases if phase.end_worker_step > phase.start_worker_step),
-        name=f"{setting:g} % run {number}",
+        name=f"{switch_point:g} % run {number}",
     )
     return replace(run, switch_overhead_seconds=0.01)

@@ -12,7 +12,7 @@ import optuna
 import pytest
 from click.testing import CliRunner
 
-from syncswitch.searcher import BinarySearchSampler, PaperRule, search
+from syncswitch.searcher import BinarySearchSampler, PaperStrategy, search
 from syncswitch.searcher.cli.main import main
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from syncswitch.trainers import reserve_logical_devices
@@ -117,7 +117,7 @@ def test_an_object_is_not_for_other_processes(url: str) -> None:
 
 
 def test_the_sampler_serves_an_optuna_study_of_ones_own() -> None:
-    sampler = BinarySearchSampler(PaperRule(settings=4, runs=2))
+    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
     study = optuna.create_study(direction="maximize", sampler=sampler)
 
     def objective(trial: optuna.Trial) -> float:

@@ -106,7 +106,7 @@ def test_the_published_runs_say_what_the_paper_says(published: Path) -> None:
         "resnet32-cifar10-16": 50.0,
     }
     assert all(answer_without_noise(p) == p.best_percent for p in answers.values())
-    # 5 runs of each setting are recorded, so no draw changes what they cost; published 12.71.
+    # 5 runs of each switch point are recorded, so no draw changes what they cost; published 12.71.
     paper = next(c for c in contenders() if c.names == (REFERENCE,))
     ((_, outcome),) = judged(paper, answers["resnet32-cifar10-8"], False)
     assert outcome.cost == pytest.approx(12.71, rel=0.005)

@@ -79,7 +79,7 @@ def later(record: TrialRecord, seconds: float) -> TrialRecord:
 
 
 def import_runs(database: Database, folder: Path) -> None:
-    """One run that counts for another setting than its own, for none, and one that diverged."""
+    """Runs that count for another switch point than their own, or for none; one diverged."""
     for name in ("b50-1", "b50-2"):
         write_run(folder / name)
     rows = [

@@ -32,7 +32,7 @@ MAKERS: dict[frames.FrameName, Callable[..., pd.DataFrame]] = {
     "trials": frames.trials,
     "evaluations": frames.evaluations,
     "events": frames.events,
-    "settings": frames.settings,
+    "switch_points": frames.switch_points,
     "policies": frames.policies,
     "search_costs": frames.search_costs,
     "time_to_accuracy": lambda *args, **choice: frames.time_to_accuracy(
@@ -84,7 +84,7 @@ def test_sqlite_and_postgresql_give_identical_tables(
         copy_rows(source, target)
         assert {source.engine.dialect.name, target.engine.dialect.name} == {"sqlite", "postgresql"}
         for name, make in MAKERS.items():
-            is_sum = name in {"settings", "search_costs"}  # added up in another order
+            is_sum = name in {"switch_points", "search_costs"}  # added up in another order
             pd.testing.assert_frame_equal(
                 make(source), make(target), check_exact=not is_sum, rtol=1e-12, obj=name
             )
@@ -118,15 +118,15 @@ Keep = Callable[[pd.DataFrame], Any]
         ({"study": "digits-1"}, lambda f: f["study"] == "digits-1"),
         ({"trial_number": 1}, lambda f: f["trial_number"] == 1),
         ({"state": "failed"}, lambda f: f["state"] == "failed"),
-        ({"setting_percent": 50}, lambda f: f["setting_percent"] == 50),
+        ({"candidate_percent": 50}, lambda f: f["candidate_percent"] == 50),
         ({"trial_ids": pd.Series([3, 1])}, lambda f: f["trial_id"].isin([1, 3])),
         ({"trial_ids": []}, lambda f: f["trial_id"] < 0),
         (
-            {"workload": "digits", "state": "complete", "setting_percent": 50.0},
+            {"workload": "digits", "state": "complete", "candidate_percent": 50.0},
             lambda f: (
                 (f["workload"] == "digits")
                 & (f["state"] == "complete")
-                & (f["setting_percent"] == 50)
+                & (f["candidate_percent"] == 50)
             ),
         ),
         ({"workload": None, "since": None}, lambda f: f["trial_id"] > 0),
@@ -178,8 +178,8 @@ def test_a_hundred_thousand_trials_can_be_named(filled: Database) -> None:
     [
         ({"fingerprint": "0123abcd"}, "fingerprint is '0123abcd'; allowed: all its 64 digits"),
         ({"state": "lost"}, "state is 'lost'; allowed: running, complete, failed"),
-        ({"setting_percent": 101}, "setting_percent is 101; allowed: 0 to 100"),
-        ({"setting_percent": float("nan")}, "setting_percent is nan"),
+        ({"candidate_percent": 101}, "candidate_percent is 101; allowed: 0 to 100"),
+        ({"candidate_percent": float("nan")}, "candidate_percent is nan"),
         ({"since": datetime(2026, 1, 31)}, "since is '2026-01-31 00:00:00'; allowed: .* time zone"),
         ({"until": "2026-01-31"}, "until is '2026-01-31'; allowed: a datetime with a time zone"),
         ({"wrkload": "digits"}, "'wrkload' chooses no runs; allowed: fingerprint, .*, workload"),
@@ -344,7 +344,7 @@ for frame in (
     frames.evaluations(url),
     next(frames.evaluations(url, chunk_rows=5)),
     frames.events(url),
-    frames.settings(url),
+    frames.switch_points(url),
     frames.policies(url),
     frames.search_costs(url),
     frames.time_to_accuracy(url, target_accuracy=0.5),
@@ -368,8 +368,8 @@ def test_the_facts_are_the_only_description_of_trials() -> None:
     assert [column.name for column in frames.COLUMNS["trials"]] == TRIAL_FACTS.columns.keys()
 
 
-# Setting, mean accuracy and seconds as the published tables have them; setting 12.5 was run at 10,
-# 6.25 at 5 and 3.125 at 2.
+# Switch point, mean accuracy and seconds as the published tables have them; switch point 12.5 was
+# run at 10, 6.25 at 5 and 3.125 at 2.
 PUBLISHED = {
     "resnet32-cifar10-8": [
         (100.0, 0.9188, 10604.0),
@@ -389,14 +389,14 @@ PUBLISHED = {
 }
 
 
-def test_settings_of_the_published_logs_are_the_published_means(
+def test_switch_points_of_the_published_logs_are_the_published_means(
     database: Database, published: Path
 ) -> None:
     import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
-    frame = frames.settings(database)
+    frame = frames.switch_points(database)
     for workload, known in PUBLISHED.items():
         found = frame[(frame["workload"] == workload) & (frame["first_protocol"] == "bsp")]
-        assert list(found["setting_percent"]) == [setting for setting, _, _ in known]
+        assert list(found["candidate_percent"]) == [switch_point for switch_point, _, _ in known]
         for row, (_, accuracy, seconds) in zip(found.to_dict("records"), known, strict=True):
             if accuracy is None:
                 assert row["diverged_runs"] == row["runs"] > 0

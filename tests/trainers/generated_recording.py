@@ -1,7 +1,7 @@
 """A test tool: recorded runs that follow from a small model of training.
 
-The accuracy saturates with the worker-steps, with noise of the seed and the setting; too high a
-learning rate explodes at once, too low a one stays at chance.
+The accuracy saturates with the worker-steps, with noise of the seed and the switch point; too high
+a learning rate explodes at once, too low a one stays at chance.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ NOISE = 0.003
 def recording_of(
     identity: WorkloadIdentity, settings: Sequence[float], seeds: Sequence[int]
 ) -> Recording:
-    """One run for each setting and seed."""
-    runs = tuple(run_of(identity, setting, seed) for setting in settings for seed in seeds)
+    """One run for each switch point and seed."""
+    runs = tuple(
+        run_of(identity, switch_point, seed) for switch_point in settings for seed in seeds
+    )
     return Recording(identity, runs, reference=identity.name)
 
 
-def run_of(identity: WorkloadIdentity, setting_percent: float, seed: int) -> RecordedRun:
-    """A run; its name says the setting and the seed."""
-    phases = tuple(_phases(TrialSpec(identity, setting_percent, seed)))
+def run_of(identity: WorkloadIdentity, candidate_percent: float, seed: int) -> RecordedRun:
+    """A run; its name says the switch point and the seed."""
+    phases = tuple(_phases(TrialSpec(identity, candidate_percent, seed)))
     seconds = sum(phase.seconds for phase in phases)
     W = identity.total_worker_steps
     run = RecordedRun(
-        setting_percent=setting_percent,
+        candidate_percent=candidate_percent,
         accuracy=0.0,
         training_seconds=seconds,
         worker_steps=W,
         phases=phases,
         switch_overhead_seconds=SWITCH_SECONDS if len(phases) > 1 else 0.0,
         seed=seed,
-        name=f"{setting_percent:g} % seed {seed}",
+        name=f"{candidate_percent:g} % seed {seed}",
     )
     run = replace(run, evaluations=tuple(_evaluations(identity, run)))
     if _explodes(identity):
@@ -87,7 +89,7 @@ def _phases(spec: TrialSpec) -> Iterator[PhaseRecord]:
 
 
 def _evaluations(identity: WorkloadIdentity, run: RecordedRun) -> Iterator[Evaluation]:
-    clock, random_ = run.clock(), random.Random(f"{run.name} {run.setting_percent}")
+    clock, random_ = run.clock(), random.Random(f"{run.name} {run.candidate_percent}")
     interval = identity.evaluation_interval_worker_steps or 1
     W = identity.total_worker_steps
     due = [_after_the_round(identity, run, multiple) for multiple in range(interval, W, interval)]

@@ -59,7 +59,7 @@ def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size:
 
     Whole rounds, because a round that is cut short would be an update with another batch size in
     the middle of the job. Only the very last round of a job may be short. More than 0 % is at least
-    one round: else a setting would be another one under its name.
+    one round: else a switch point would be another one under its name.
     """
     if percent >= 100.0:
         return total_worker_steps

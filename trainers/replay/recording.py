@@ -30,7 +30,8 @@ class RecordedRun:
     """One complete run from its first worker-step on.
 
     Attributes:
-        setting_percent: The setting that it counts for; its own switch may lie a little beside it.
+        candidate_percent: The switch point that it counts for; its own switch may lie a little
+            beside it.
         accuracy: Converged accuracy, 0 to 1; 0 where a diverged run has none.
         training_seconds: Of the whole run; 0 where nobody recorded how soon it diverged.
         diverged: Whether the training blew up.
@@ -45,7 +46,7 @@ class RecordedRun:
         name: What tells it from the other runs of its workload, for people and checkpoints.
     """
 
-    setting_percent: float
+    candidate_percent: float
     accuracy: float
     training_seconds: float
     diverged: bool = False
@@ -71,7 +72,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Recording:
-    """The complete runs of one workload that count for a setting.
+    """The complete runs of one workload that count for a switch point.
 
     Attributes:
         identity: The workload on its cluster.
@@ -84,39 +85,41 @@ class Recording:
     reference: str = ""
 
     @cached_property
-    def _by_setting(self) -> Mapping[float, tuple[RecordedRun, ...]]:
+    def _by_switch_point(self) -> Mapping[float, tuple[RecordedRun, ...]]:
         found: dict[float, list[RecordedRun]] = defaultdict(list)
         for run in self.runs:
-            found[run.setting_percent].append(run)
-        return {setting: tuple(found[setting]) for setting in sorted(found)}
+            found[run.candidate_percent].append(run)
+        return {switch_point: tuple(found[switch_point]) for switch_point in sorted(found)}
 
     @property
-    def settings(self) -> tuple[float, ...]:
-        """Settings of which there is a run, in percent, ascending."""
-        return tuple(self._by_setting)
+    def switch_points(self) -> tuple[float, ...]:
+        """Switch points of which there is a run, in percent, ascending."""
+        return tuple(self._by_switch_point)
 
-    def at(self, setting_percent: float) -> tuple[RecordedRun, ...]:
-        """The runs of a setting."""
-        return self._by_setting.get(setting_percent, ())
+    def at(self, candidate_percent: float) -> tuple[RecordedRun, ...]:
+        """The runs of a switch point."""
+        return self._by_switch_point.get(candidate_percent, ())
 
     def draw(
-        self, setting_percent: float, replicate: int, deck_seed: int = 0
+        self, candidate_percent: float, replicate: int, deck_seed: int = 0
     ) -> RecordedRun | None:
-        """The run that stands for a replicate; None where none is recorded at this setting.
+        """The run that stands for a replicate; None where none is recorded at this switch point.
 
-        The replicates of a setting draw without replacement, and anew once all runs are drawn. A
-        replicate draws the same seed at every setting that has it, as the runs of a search do,
-        which share their start. A draw depends on nothing but the arguments, so whoever asks again
-        gets the same run.
+        The replicates of a switch point draw without replacement, and anew once all runs are drawn.
+        A replicate draws the same seed at every switch point that has it, as the runs of a search
+        do, which share their start. A draw depends on nothing but the arguments, so whoever asks
+        again gets the same run.
         """
-        runs = self.at(setting_percent)
+        runs = self.at(candidate_percent)
         if not runs:
             return None
         deal, position = divmod(replicate, len(runs))
 
         def place(index: int) -> bytes:
             seed = runs[index].seed
-            card = f"{setting_percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
+            card = (
+                f"{candidate_percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
+            )
             # Unlike a library's shuffling, the same in all its versions to come.
             return hashlib.sha256(f"syncswitch deck {deck_seed} {card}".encode()).digest()
 
@@ -126,7 +129,7 @@ class Recording:
 def read_recording(
     database: Database, workload: str, *, workers: int | None, protocols: tuple[str, str]
 ) -> Recording:
-    """Reads the complete runs of one workload that count for a setting.
+    """Reads the complete runs of one workload that count for a switch point.
 
     A run that was forked is completed with what it inherited, and left out where the run that it
     was forked from is not there. What the `replay` trainer made is left out, too, and what trained
@@ -157,7 +160,7 @@ def read_recording(
         and (trial.first_protocol, trial.second_protocol) == protocols
         and workers in (None, trial.workers)
     ]
-    counted = [trial for trial in complete if trial.setting_percent is not None]
+    counted = [trial for trial in complete if trial.candidate_percent is not None]
     _check_one_workload(workload, counted)
     runs: list[RecordedRun] = []
     if counted:
@@ -237,9 +240,11 @@ class _Completer:
 
 
 def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
-    setting = trial.switch_percent if trial.setting_percent is None else trial.setting_percent
+    switch_point = (
+        trial.switch_percent if trial.candidate_percent is None else trial.candidate_percent
+    )
     return RecordedRun(
-        setting_percent=setting,
+        candidate_percent=switch_point,
         accuracy=trial.converged_accuracy or 0.0,
         training_seconds=trial.training_seconds or 0.0,
         diverged=bool(trial.diverged),

@@ -41,12 +41,13 @@ __all__ = ["ReplayTrainer"]
 class ReplayTrainer(Trainer):
     """Replays recorded runs; the seconds that it reports are those that were recorded.
 
-    A trial is answered by the recorded run at its setting that has its seed, and by one that is
-    drawn where there is none. It is never made up: a setting that nobody recorded is refused.
+    A trial is answered by the recorded run at its switch point that has its seed, and by one that
+    is drawn where there is none. It is never made up: a switch point that nobody recorded is
+    refused.
 
-    A fork goes on with the recorded run of its checkpoint where it has the same setting. Else its
-    own run is played from there on: its evaluations after that worker-step, and the time that it
-    took for the rest.
+    A fork goes on with the recorded run of its checkpoint where it has the same switch point. Else
+    its own run is played from there on: its evaluations after that worker-step, and the time that
+    it took for the rest.
 
     Args:
         recordings: One for each workload, size of cluster and pair of protocols; at least one.
@@ -61,8 +62,8 @@ class ReplayTrainer(Trainer):
         """See `Trainer.train`; virtual time, so it answers at once.
 
         Raises:
-            UserError: No run is recorded at this setting, the trial is of another workload or is to
-                be disturbed, or its checkpoint cannot be used.
+            UserError: No run is recorded at this switch point, the trial is of another workload or
+                is to be disturbed, or its checkpoint cannot be used.
         """
         recording = self._recording_of(spec)
         check_trial(spec, recording.identity)
@@ -91,11 +92,12 @@ class ReplayTrainer(Trainer):
         seeded = next((run for run in runs if run.seed == spec.seed), None)
         chosen = seeded or recording.draw(spec.switch_percent, spec.replicate, self._deck_seed)
         if chosen is None:
-            known = ", ".join(f"{setting:g}" for setting in reversed(recording.settings))
+            known = ", ".join(
+                f"{switch_point:g}" for switch_point in reversed(recording.switch_points)
+            )
             raise UserError(
                 f"no run of {recording.identity.name!r} at {spec.switch_percent:g} % is recorded"
-                f" (recorded: {known or 'none'}); ask for one of these settings, or record such"
-                f" runs"
+                f" (recorded: {known or 'none'}); ask for one of these, or record such runs"
             )
         return chosen
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy_by_switch", "accuracy_over_time"]
 
-_SPREAD = 0.22  # of the runs of a setting, in halvings
+_SPREAD = 0.22  # of the runs of a switch point, in halvings
 _ROLES = {
     "first": (FIRST, "solid"),
     "policy": (POLICY, "dash"),
@@ -42,8 +42,8 @@ _ROLES = {
 def accuracy_by_switch(data: ReportData) -> Figure:
     """Converged accuracy of every run against its switch point.
 
-    Points are runs (diverged ones lie on the bottom line), diamonds the means of the settings with
-    their 95 % intervals (Student's), the band what is accepted, the star the policy.
+    Points are runs (diverged ones lie on the bottom line), diamonds the means of the switch points
+    with their 95 % intervals (Student's), the band what is accepted, the star the policy.
 
     Raises:
         UserError: No run is complete and sound, or plotly is missing.
@@ -54,7 +54,7 @@ def accuracy_by_switch(data: ReportData) -> Figure:
     accuracies = [run.trial.converged_accuracy or 0.0 for run in runs if run.is_sound]
     if not accuracies:
         raise UserError(f"every run of {data.identity.name} diverged, so there is no accuracy")
-    axis = SwitchAxis(run.trial.setting_percent or 0.0 for run in runs)
+    axis = SwitchAxis(run.trial.candidate_percent or 0.0 for run in runs)
     places = _places(runs, axis)
     low, high = _range(accuracies, data)
     bottom = low + 0.06 * (high - low)  # diverged runs are drawn here, below everything
@@ -75,7 +75,7 @@ def _places(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
     """Side by side, so that equal runs do not hide each other."""
     places: dict[int, float] = {}
     for percent in axis.percents:
-        same = [run.trial.trial_id for run in runs if (run.trial.setting_percent or 0) == percent]
+        same = [run.trial.trial_id for run in runs if (run.trial.candidate_percent or 0) == percent]
         for number, trial_id in enumerate(same):
             aside = (number + 0.5) / len(same) - 0.5
             places[trial_id] = axis.at(percent) + _SPREAD * 2 * aside
@@ -84,7 +84,7 @@ def _places(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
 
 def _range(accuracies: Sequence[float], data: ReportData) -> tuple[float, float]:
     """Of what is drawn; the interval of two runs may be wider than all of it, and is cut."""
-    known = [*accuracies, *(one.mean_accuracy for one in data.settings if one.mean_accuracy)]
+    known = [*accuracies, *(one.mean_accuracy for one in data.switch_points if one.mean_accuracy)]
     if data.acceptance is not None:
         known += [data.acceptance.least_accuracy, data.acceptance.target_accuracy]
     low, high = min(known), max(known)
@@ -123,11 +123,11 @@ def _height(run: ReportRun, bottom: float) -> float:
 def _run_text(run: ReportRun) -> str:
     accuracy = run.trial.converged_accuracy
     measured = "diverged" if run.trial.diverged else f"accuracy {accuracy or 0.0:.4f}"
-    return f"{plain(run.name)}<br>{percent_text(run.trial.setting_percent or 0.0)}: {measured}"
+    return f"{plain(run.name)}<br>{percent_text(run.trial.candidate_percent or 0.0)}: {measured}"
 
 
 def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
-    known = [one for one in data.settings if one.mean_accuracy is not None]
+    known = [one for one in data.switch_points if one.mean_accuracy is not None]
     if not known:
         return []
     means = [one.mean_accuracy or 0.0 for one in known]
@@ -139,7 +139,7 @@ def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
             "type": "scatter",
             "mode": "lines+markers",
             "name": "mean, 95 % interval",
-            "x": [axis.at(one.setting_percent) for one in known],
+            "x": [axis.at(one.candidate_percent) for one in known],
             "y": means,
             "error_y": {
                 "type": "data",
@@ -149,7 +149,7 @@ def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
                 "thickness": 1.5,
             },
             "text": [
-                f"{percent_text(one.setting_percent)}: mean {one.mean_accuracy:.4f}"
+                f"{percent_text(one.candidate_percent)}: mean {one.mean_accuracy:.4f}"
                 f" of {counted(one.runs - one.diverged_runs, 'run')}"
                 for one in known
             ],
@@ -207,8 +207,8 @@ def _acceptance_shapes(acceptance: Acceptance | None) -> list[dict[str, Any]]:
 def accuracy_over_time(data: ReportData) -> Figure:
     """Test accuracy over training time: the first protocol alone, the policy, an early switch.
 
-    As Fig. 11 of the Sync-Switch paper. Thick is the run of median accuracy of each setting, thin
-    are others; the mark on a thick line is its switch.
+    As Fig. 11 of the Sync-Switch paper. Thick is the run of median accuracy of each switch point,
+    thin are others; the mark on a thick line is its switch.
 
     Raises:
         UserError: No curve is recorded, or plotly is missing.
@@ -276,12 +276,12 @@ def _curve_traces(curve: DrawnCurve, data: ReportData) -> list[dict[str, Any]]:
 
 
 def _curve_name(curve: DrawnCurve, data: ReportData) -> str:
-    if curve.setting_percent >= 100:
+    if curve.candidate_percent >= 100:
         name = f"{data.first} alone"
-    elif curve.setting_percent <= 0:
+    elif curve.candidate_percent <= 0:
         name = f"{data.second} alone"
     else:
-        name = f"switch at {percent_text(curve.setting_percent)}"
+        name = f"switch at {percent_text(curve.candidate_percent)}"
     is_policy = curve.role == "policy" and data.answer is not None
     name += " (the policy)" if is_policy else ""
     return plain(name + (", diverged" if curve.diverged else ""))

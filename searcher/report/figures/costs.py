@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.costs import switch_point_costs
 from syncswitch.searcher.report.data import MeanSeconds, ReportData
 from syncswitch.searcher.report.figures.style import (
     FIRST,
@@ -37,9 +37,9 @@ _PARTS = (
 
 
 def training_time(data: ReportData) -> Figure:
-    """Mean training time of each setting, relative to the first protocol alone.
+    """Mean training time of each switch point, relative to the first protocol alone.
 
-    As Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the setting's mean
+    As Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the switch point's mean
     (Student's); a single run has none. A run that was stopped early counts with what the whole
     would have taken. Where nothing is known of the first protocol alone, the bars are in seconds.
 
@@ -47,9 +47,9 @@ def training_time(data: ReportData) -> Figure:
         UserError: No training time is known, or plotly is missing.
     """
     times = [
-        (one.setting_percent, seconds)
-        for one in data.settings
-        if (seconds := data.whole_seconds(one.setting_percent)) is not None
+        (one.candidate_percent, seconds)
+        for one in data.switch_points
+        if (seconds := data.whole_seconds(one.candidate_percent)) is not None
     ]
     if not times:
         raise UserError(
@@ -89,7 +89,7 @@ def training_time(data: ReportData) -> Figure:
 
 
 def _whiskers(times: Sequence[tuple[float, MeanSeconds]], unit: float) -> list[dict[str, Any]]:
-    """Of the settings with more than one run; on the bars, the others would get one of length 0."""
+    """Of the switch points with more than one run; the others would get one of length 0."""
     known = [(percent, mean.value, mean.half) for percent, mean in times if mean.half is not None]
     if not known:
         return []
@@ -116,17 +116,17 @@ def _bar_text(seconds: float, baseline: float | None) -> str:
 
 
 def search_cost(data: ReportData) -> Figure:
-    """What the runs of each setting cost, and what they were spared.
+    """What the runs of each switch point cost, and what they were spared.
 
     Raises:
         UserError: There is no search, nothing of it was trained yet, or plotly is missing.
     """
     if data.search is None:
         raise UserError(f"no search of {data.identity.name} is recorded here")
-    costs = setting_costs(data)
+    costs = switch_point_costs(data)
     if not any(cost.paid_seconds for cost in costs):
         raise UserError("the search has trained nothing yet whose time is known")
-    names = [percent_text(cost.setting_percent) for cost in costs]
+    names = [percent_text(cost.candidate_percent) for cost in costs]
     traces: list[dict[str, Any]] = []
     for part, name, colour, pattern in _PARTS:
         seconds = [getattr(cost, part) for cost in costs]

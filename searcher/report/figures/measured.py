@@ -18,7 +18,7 @@ from syncswitch.searcher.report.figures.style import (
     switch_title,
 )
 from syncswitch.searcher.report.happened import eventful_runs
-from syncswitch.searcher.report.phases import SettingPhase, setting_phases
+from syncswitch.searcher.report.phases import SwitchPointPhase, switch_point_phases
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ __all__ = ["events", "phases"]
 
 
 def phases(data: ReportData) -> Figure:
-    """Throughput of each protocol at each setting, and under it the staleness of the gradients.
+    """Throughput of each protocol at each switch point, and under it the staleness.
 
     Raises:
         UserError: Neither was measured, or plotly is missing.
     """
-    found = setting_phases(data)
+    found = switch_point_phases(data)
     timed = [one for one in found if one.worker_steps_per_second is not None]
     stale = [one for one in found if one.mean_staleness is not None]
     if not timed:
@@ -51,7 +51,7 @@ def phases(data: ReportData) -> Figure:
         x={
             "title": switch_title(data),
             "type": "category",
-            "categoryarray": list(dict.fromkeys(f"{p.setting_percent:.4g}" for p in found)),
+            "categoryarray": list(dict.fromkeys(f"{p.candidate_percent:.4g}" for p in found)),
             "anchor": "y2" if stale else "y",
         },
         y={"title": "worker-steps per second", "domain": [0.56 if stale else 0, 1]},
@@ -62,7 +62,7 @@ def phases(data: ReportData) -> Figure:
 
 
 def _bars(
-    data: ReportData, found: Sequence[SettingPhase], value: str, axis: str, digits: int
+    data: ReportData, found: Sequence[SwitchPointPhase], value: str, axis: str, digits: int
 ) -> list[dict[str, Any]]:
     kinds = (
         (data.identity.first_protocol, FIRST, ""),
@@ -74,7 +74,7 @@ def _bars(
             "name": plain(protocol.upper()),
             "legendgroup": protocol,
             "showlegend": axis == "y",
-            "x": [f"{one.setting_percent:.4g}" for one in mine],
+            "x": [f"{one.candidate_percent:.4g}" for one in mine],
             "y": [getattr(one, value) for one in mine],
             "yaxis": axis,
             "texttemplate": f"%{{y:.{digits}f}}",
@@ -92,13 +92,13 @@ def _bars(
     ]
 
 
-def _most(found: Sequence[SettingPhase]) -> dict[str, Any]:
+def _most(found: Sequence[SwitchPointPhase]) -> dict[str, Any]:
     known = [one for one in found if one.max_staleness]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "largest staleness",
-        "x": [f"{one.setting_percent:.4g}" for one in known],
+        "x": [f"{one.candidate_percent:.4g}" for one in known],
         "y": [one.max_staleness for one in known],
         "yaxis": "y2",
         "marker": {"symbol": "line-ew-open", "size": 18, "color": INK},

@@ -148,7 +148,7 @@ def nothing_compared(data: ReportData) -> str | None:
 
 
 def switch_title(data: ReportData) -> str:
-    """Of an axis of settings."""
+    """Of an axis of switch points."""
     return f"switch point (% of the job in {plain(data.first)})"
 
 
@@ -156,7 +156,7 @@ class SwitchAxis:
     """Switch points on an axis of halvings, which has room for 0 % as well.
 
     Attributes:
-        percents: Settings that get a tick, ascending.
+        percents: Switch points that get a tick, ascending.
     """
 
     def __init__(self, percents: Iterable[float]) -> None:
@@ -165,7 +165,7 @@ class SwitchAxis:
         self._zero = math.log2(lowest) - 1
 
     def at(self, percent: float) -> float:
-        """Where a setting is."""
+        """Where a switch point is."""
         return self._zero if percent <= 0 else max(self._zero, math.log2(percent))
 
     def axis(self, title: str, *, margin: float = 0.6) -> dict[str, Any]:

@@ -39,9 +39,9 @@ _MARKS = {
 def search_path(data: ReportData) -> Figure:
     """Every run of the search in its order, and between which switch points the answer was then.
 
-    A mark is a run at its setting; it says what the rule thought of the setting after it. The band
-    is the bracket: from the highest setting known to switch too early to the lowest known to be
-    acceptable.
+    A mark is a run at its switch point; it says what the strategy thought of the switch point after
+    it. The band is the bracket: from the highest switch point known to switch too early to the
+    lowest known to be acceptable.
 
     Raises:
         UserError: There is no search, or an evaluation instead, no run of it is complete, or plotly

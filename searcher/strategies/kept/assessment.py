@@ -15,13 +15,14 @@ from syncswitch.searcher.strategies.kept.outlook import Outlook
 
 __all__ = ["KeptAssessment"]
 
-# Settings of which one more run is thought about: so many before the answer and after it, and BSP.
+# Switch points of which one more run is thought about: so many before the answer and after it, and
+# BSP.
 _BEFORE, _AFTER = 1, 1
-# The answer, and all later settings, are good with this probability at least.
+# The answer, and all later switch points, are good with this probability at least.
 _ACCEPTANCE = 0.7
 # What a run saves has to be so much more than its price: less would buy answers that change little.
 _LEAST_WORTH = 4.5
-# So many runs at one setting are thought of at once.
+# So many runs at one switch point are thought of at once.
 _AHEAD = 3
 
 
@@ -30,19 +31,19 @@ class KeptAssessment(Assessment):
 
     @functools.cached_property
     def _outlook(self) -> Outlook:
-        rule = self._rule
+        strategy = self._strategy
         data = (
             Datum(self._grid.index(run.switch_percent), run.accuracy, run.diverged)
             for run in self._history.runs
         )
-        target = rule.target_accuracy
+        target = strategy.target_accuracy
         belief = believe(
-            Prior(self._grid, rule.threshold, rule.related),
+            Prior(self._grid, strategy.threshold, strategy.related),
             tuple(sorted(data, key=lambda datum: (datum.index, datum.accuracy))),
-            None if target is None else Known(target, rule.target_runs),
+            None if target is None else Known(target, strategy.target_runs),
         )
-        shares = np.array(self._grid) / rule.highest_percent
-        return Outlook(belief, shares, self._costs.ratio, rule.keep)
+        shares = np.array(self._grid) / strategy.highest_percent
+        return Outlook(belief, shares, self._costs.ratio, strategy.keep)
 
     def _next_index(self) -> int | None:
         paying = self._paying()
@@ -55,14 +56,14 @@ class KeptAssessment(Assessment):
         if answer == self._last:
             needed, least_runs = self._neighbour, 1
         else:
-            needed, least_runs = answer, min(self._rule.own_runs, self._rule.runs)
+            needed, least_runs = answer, min(self._strategy.own_runs, self._strategy.runs)
         is_tried = self._history.made(needed) >= least_runs
         return needed if not is_tried and self._may_run(needed) else None
 
     @property
     def _neighbour(self) -> int:
-        """Of the first protocol alone, among the settings of halving."""
-        middle = (self._rule.lowest_percent + self._rule.highest_percent) / 2
+        """Of the first protocol alone, among the switch points of halving."""
+        middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
         return max(i for i, percent in enumerate(self._grid) if percent <= middle)
 
     def _paying(self) -> int | None:
@@ -77,18 +78,18 @@ class KeptAssessment(Assessment):
         return best if worth[best] > _LEAST_WORTH else None
 
     def _worth(self, index: int) -> float:
-        """What the next runs at a setting save in all later trainings, by their price."""
+        """What the next runs at a switch point save in all later trainings, by their price."""
         savings = self._outlook.savings(index, _AHEAD)
         price = self._next_cost(index)
         return max(
-            self._rule.uses * saving / (runs * price) for runs, saving in enumerate(savings, 1)
+            self._strategy.uses * saving / (runs * price) for runs, saving in enumerate(savings, 1)
         )
 
     @functools.cached_property
     def _answer(self) -> int:
-        """The earliest setting that is good, as are all later ones; BSP where that saves no time.
+        """The earliest good switch point with only good later ones; BSP where that saves no time.
 
-        A setting without a run only while it may still get one.
+        A switch point without a run only while it may still get one.
         """
         answer = self._last
         for index in range(self._last, -1, -1):

@@ -42,7 +42,7 @@ class Datum:
     """One run that counts.
 
     Attributes:
-        index: Of its setting in the grid.
+        index: Of its switch point in the grid.
         accuracy: Converged accuracy.
         diverged: Then the accuracy says nothing.
     """
@@ -151,8 +151,8 @@ class _Evidence:
         freedom: Degrees of freedom of the scatter around the target.
         squares: Sum of squares around it.
         losses: Of each run of a candidate that did not diverge, against the target.
-        indexes: Their settings.
-        diverged: Settings of those that did.
+        indexes: Their switch points.
+        diverged: Switch points of those that did.
     """
 
     threshold: float

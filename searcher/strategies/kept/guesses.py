@@ -29,7 +29,7 @@ class Prior:
     """What is thought before the first run.
 
     Attributes:
-        grid: Settings in percent, ascending; the last is the first protocol alone.
+        grid: Switch points in percent, ascending; the last is the first protocol alone.
         threshold: beta, the accuracy that may be lost. The scale of everything.
         related: Switch points of related jobs; half of the prior mass of the knee then lies around
             them, the other half stays where it was, so that observations always win.
@@ -41,18 +41,18 @@ class Prior:
 
     @property
     def octaves(self) -> Floats:
-        """(m,) how often the range is halved down to each setting; 0 at the last."""
+        """(m,) how often the range is halved down to each switch point; 0 at the last."""
         octaves: Floats = np.log2(self.grid[-1] / np.array(self.grid))
         return octaves
 
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """P guesses of a job with m settings.
+    """P guesses of a job with m switch points.
 
     Attributes:
         cube: (P, `DIMENSIONS`) what they are made of, each between 0 and 1.
-        losses: (P, m) mean accuracy lost by runs that do not fail; 0 at the last setting.
+        losses: (P, m) mean accuracy lost by runs that do not fail; 0 at the last switch point.
         scatter: (P, m) standard deviation of their accuracy.
         failures: (P, m) probability that a run fails: diverges, or ends anywhere below.
         target_z: (P,) by how many standard errors the target lies above what was measured of it.
@@ -67,7 +67,7 @@ class Guesses:
     log_weights: Floats
 
     def kept_shares(self, threshold: float) -> Floats:
-        """(P, m) share of the runs at each setting that lose at most so much."""
+        """(P, m) share of the runs at each switch point that lose at most so much."""
         from scipy.special import ndtr
 
         shares: Floats = (1 - self.failures) * ndtr((threshold - self.losses) / self.scatter)
@@ -88,9 +88,9 @@ def first_guesses(prior: Prior) -> Guesses:
 def guesses_at(prior: Prior, cube: Floats) -> Guesses:
     """Makes guesses of points of the unit cube.
 
-    With o the octaves of a setting and x = max(0, o - knee):
+    With o the octaves of a switch point and x = max(0, o - knee):
 
-    - the knee is anywhere from BSP alone to one octave below the last setting;
+    - the knee is anywhere from BSP alone to one octave below the last switch point;
     - the loss is a step below the knee, of 0.3 to 90 beta (four in ten), or grows by 0.3 to 30 beta
       an octave; curves may be tilted either way, as BSP with a large batch can settle where
       asynchronous training does not stay;

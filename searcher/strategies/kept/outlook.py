@@ -40,7 +40,7 @@ class Outlook:
 
     Attributes:
         belief: After the runs so far.
-        shares: (m,) of W in the first protocol at each setting.
+        shares: (m,) of W in the first protocol at each switch point.
         ratio: Time of a training with the second protocol alone by that with the first.
         keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost
             against the first protocol alone.
@@ -53,7 +53,7 @@ class Outlook:
 
     @functools.cached_property
     def kept(self) -> Floats:
-        """(P, m) share of later runs at each setting that keep the accuracy, by guess."""
+        """(P, m) share of later runs at each switch point that keep the accuracy, by guess."""
         return self.belief.guesses.kept_shares(self.belief.threshold)
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class Outlook:
 
     @functools.cached_property
     def good_probabilities(self) -> Floats:
-        """(m,) how likely each setting is good."""
+        """(m,) how likely each switch point is good."""
         return np.minimum(1.0, self.belief.mean(self.good))
 
     @functools.cached_property
@@ -82,7 +82,7 @@ class Outlook:
         return self.belief.mean(self._times_by_guess(self.kept, unnoticed=0.0))
 
     def answers(self) -> Floats:
-        """(m,) how likely each setting is the earliest from which on all are good."""
+        """(m,) how likely each switch point is the earliest from which on all are good."""
         from_there = np.cumprod(self.good[:, ::-1], axis=1)[:, ::-1]
         number = self.shares.size
         earliest = number - from_there.sum(axis=1).astype(int)
@@ -90,13 +90,13 @@ class Outlook:
         return counted
 
     def savings(self, index: int, most_runs: int) -> list[float]:
-        """What more runs at a setting are expected to save a later training: one, two, and so on.
+        """What one, two, ... more runs at a switch point are expected to save a later training.
 
         The expected fall of the least expected time, over what the runs may measure, in four
         classes. One run alone may never change the answer where two or three would.
 
         Args:
-            index: Of the setting.
+            index: Of the switch point.
             most_runs: How many there may be.
         """
         sample, times = self._sampled_times
@@ -118,7 +118,7 @@ class Outlook:
         return sample, self._times_by_guess(self.kept[sample])
 
     def predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
-        """Quantiles of the accuracy that one more run at a setting would measure."""
+        """Quantiles of the accuracy that one more run at a switch point would measure."""
         from scipy.special import ndtri
 
         sample, beta = self.belief.sample(), self.belief.threshold

@@ -1,1 +1,1 @@
-"""The criterion `mean`, of the paper: what a setting's runs lose in the mean."""
+"""The criterion `mean`, of the paper: what a switch point's runs lose in the mean."""

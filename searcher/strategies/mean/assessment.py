@@ -19,45 +19,46 @@ from syncswitch.searcher.strategies.mean.belief import (
 from syncswitch.searcher.strategies.mean.particles import Floats
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 
 __all__ = ["MeanAssessment"]
 
-# The answer loses too much, or an earlier setting would do, with at most these probabilities.
+# The answer loses too much, or an earlier switch point would do, with at most these probabilities.
 _TOO_EARLY = 0.12
 _TOO_LATE = 0.35
-# Runs per setting of the grid after which these and the next hold as they are; before, they are
-# stricter, because who looks often is often deceived. The runs behind a known target count.
+# Runs per switch point of the grid after which these and the next hold as they are; before, they
+# are stricter, because who looks often is often deceived. The runs behind a known target count.
 _STEADY_RUNS = 2.5
 # Nats about the answer, divided by the root of the price, below which no run is worth its price.
 _LEAST_INFORMATION = 0.03
 # A loss that differs from beta by less than this part of it may count as either.
 _SLACK = 0.1
-# Where the search ends unsure, the answer is the earliest setting acceptable with this probability.
+# Where the search ends unsure, the answer is the earliest switch point acceptable with this
+# probability.
 _ACCEPTANCE = 0.8
 # An answer less sure than this needs a target that was measured twice.
 _CONFIRMATION = 0.8
 
 
 class MeanAssessment(Assessment):
-    """For the mean accuracy of a setting's runs, the criterion of the paper."""
+    """For the mean accuracy of a switch point's runs, the criterion of the paper."""
 
-    def __init__(self, rule: AdaptiveRule, finished: Iterable[Observation]) -> None:
+    def __init__(self, strategy: AdaptiveStrategy, finished: Iterable[Observation]) -> None:
         """Updates the belief.
 
         Raises:
             UserError: The baseline diverged.
         """
-        super().__init__(rule, finished)
-        prior = Prior(self._grid, rule.threshold, rule.related)
-        target = rule.target_accuracy
-        known = None if target is None else Known(target, rule.target_runs)
+        super().__init__(strategy, finished)
+        prior = Prior(self._grid, strategy.threshold, strategy.related)
+        target = strategy.target_accuracy
+        known = None if target is None else Known(target, strategy.target_runs)
         data = [
             Datum(self._grid.index(run.switch_percent), run.replicate, run.accuracy, run.diverged)
             for run in self._history.runs
         ]
         self._belief = update(prior, data, known)
-        self._slack = _SLACK * rule.threshold
+        self._slack = _SLACK * strategy.threshold
 
     def _decided(self) -> Decided:
         sure = self._sure_answer()
@@ -66,8 +67,8 @@ class MeanAssessment(Assessment):
         return Decided(self._grid[index], self._target(), min(1.0, max(0.0, confidence)))
 
     def _target(self) -> float:
-        if self._rule.target_accuracy is not None:
-            return self._rule.target_accuracy
+        if self._strategy.target_accuracy is not None:
+            return self._strategy.target_accuracy
         # Normal, and so a little beyond what an accuracy can be.
         return min(1.0, max(0.0, self._belief.target()[0]))
 
@@ -87,13 +88,13 @@ class MeanAssessment(Assessment):
     @property
     def _steadiness(self) -> float:
         """From 0, where hardly anything was seen, to 1."""
-        rule = self._rule
-        known = 0 if rule.target_accuracy is None else rule.target_runs
+        strategy = self._strategy
+        known = 0 if strategy.target_accuracy is None else strategy.target_runs
         seen = len(self._history.runs) + known
         return min(1.0, seen / (_STEADY_RUNS * len(self._grid)))
 
     def _sure_answer(self) -> int | None:
-        """The earliest setting that surely loses little enough, if those before surely do not."""
+        """The earliest switch point that surely loses little, if those before surely do not."""
         too_early = _TOO_EARLY * self._steadiness**2
         enough = self._belief.acceptable(self._slack)
         earlier = self._belief.acceptable(-self._slack)
@@ -104,7 +105,7 @@ class MeanAssessment(Assessment):
         return None
 
     def _best_answer(self) -> int:
-        """Where nothing is sure; a setting without a run only while it may still get one."""
+        """Where nothing is sure; a switch point without a run only while it may still get one."""
         acceptable = self._belief.acceptable()
         likely = (
             index
@@ -114,15 +115,15 @@ class MeanAssessment(Assessment):
         return next(likely, self._last)
 
     def _unproven(self, answer: int) -> int | None:
-        """The setting that has to be run before an answer may be given; None where it may.
+        """The switch point that has to be run before an answer may be given; None where it may.
 
         The answer needs runs of its own; where it is not sure, the target has to be measured twice.
         """
-        rule, last, made = self._rule, self._last, self._history.made
-        if answer != last and made(answer) < min(rule.own_runs, rule.runs):
+        strategy, last, made = self._strategy, self._last, self._history.made
+        if answer != last and made(answer) < min(strategy.own_runs, strategy.runs):
             return answer
         is_sure = self._belief.right(answer, self._slack) >= _CONFIRMATION
-        is_measured = rule.target_accuracy is not None or made(last) >= min(2, rule.runs)
+        is_measured = strategy.target_accuracy is not None or made(last) >= min(2, strategy.runs)
         return None if is_sure or is_measured else last
 
     def _next_index(self) -> int | None:
@@ -137,7 +138,7 @@ class MeanAssessment(Assessment):
         return unproven if unproven is not None and self._may_run(unproven) else None
 
     def _most_telling(self) -> int | None:
-        """Setting of the run that tells most for its price; None where none is worth it."""
+        """Switch point of the run that tells most for its price; None where none is worth it."""
         candidates = [index for index in self._telling() if self._may_run(index)]
         if not candidates:
             return None

@@ -1,4 +1,4 @@
-"""What is believed of a job: its accuracy at each setting, the noise, and the target, together.
+"""What is believed of a job: accuracy at each switch point, noise and target, together.
 
 The accuracy lost against the target, d(s), does not grow with the switch point s. It is zero above
 a knee, and grows below it with the logarithm of s. Particles (knee, slope, noise) are drawn once
@@ -26,7 +26,7 @@ from syncswitch.searcher.strategies.mean.particles import (
 
 __all__ = ["Belief", "Datum", "Known", "Prior", "information", "predicted", "update"]
 
-# A setting that diverges is acceptable with odds of 1 to 400 for each such run.
+# A switch point that diverges is acceptable with odds of 1 to 400 for each such run.
 _DIVERGED_LOG_ODDS = -6.0
 # Correlation between two runs of one replicate whose whole length is shared.
 _SHARED_CORRELATION = 0.3
@@ -45,7 +45,7 @@ class Datum:
     """One run that counts.
 
     Attributes:
-        index: Of its setting in the grid.
+        index: Of its switch point in the grid.
         replicate: Runs of one replicate share the start of the training.
         accuracy: Converged accuracy.
         diverged: Then the accuracy says nothing.
@@ -89,22 +89,22 @@ class Belief:
     effective_runs: float
 
     def acceptable(self, slack: float = 0.0) -> Floats:
-        """(m,) probability that a setting loses at most beta + slack."""
+        """(m,) probability that a switch point loses at most beta + slack."""
         answer: Floats = np.cumsum(self.answers(slack))
         return answer
 
     def answers(self, slack: float = 0.0) -> Floats:
-        """(m,) probability that a setting is the earliest that loses at most beta + slack."""
+        """(m,) probability that a switch point is the earliest that loses at most beta + slack."""
         earliest = self.particles.first_within(self.threshold + slack)
         settings = self.particles.losses.shape[1]
         answer: Floats = np.bincount(earliest, self.weights, settings).astype(float)
         return answer
 
     def right(self, index: int, slack: float) -> float:
-        """Probability that a setting is acceptable and the one before it is not.
+        """Probability that a switch point is acceptable and the one before it is not.
 
         Args:
-            index: Of the setting.
+            index: Of the switch point.
             slack: A loss so close to beta counts as either.
         """
         is_right = self.particles.first_within(self.threshold + slack) <= index
@@ -126,7 +126,7 @@ def update(prior: Prior, data: Sequence[Datum], known: Known | None = None) -> B
 
     Args:
         prior: What was thought before.
-        data: The runs, in any order; at most one for each setting and replicate.
+        data: The runs, in any order; at most one for each switch point and replicate.
         known: The target, where it is known from elsewhere.
     """
     particles = draw_particles(prior)
@@ -160,14 +160,14 @@ def update(prior: Prior, data: Sequence[Datum], known: Known | None = None) -> B
 
 
 def information(belief: Belief, indexes: Sequence[int]) -> Floats:
-    """What one more run at each of some settings would tell of the answer, in nats.
+    """What one more run at each of some switch points would tell of the answer, in nats.
 
     The mutual information between the run's accuracy and the index of the earliest acceptable
-    setting.
+    switch point.
 
     Args:
         belief: The present one.
-        indexes: Of the settings.
+        indexes: Of the switch points.
 
     Returns:
         One value for each, 0 or more.
@@ -182,7 +182,7 @@ def information(belief: Belief, indexes: Sequence[int]) -> Floats:
     margin = _RANGE_SDS * sd.max()
     low, high = mean.min(axis=0) - margin, mean.max(axis=0) + margin
     cells = low[:, None] + (high - low)[:, None] * (np.arange(_CELLS) + 0.5) / _CELLS
-    # (samples, settings, cells) likelihood of each cell
+    # (samples, switch points, cells) likelihood of each cell
     z = cells[None] - mean[:, :, None]
     z /= sd[:, None, None]
     z *= z
@@ -200,11 +200,11 @@ def information(belief: Belief, indexes: Sequence[int]) -> Floats:
 
 
 def predicted(belief: Belief, index: int, quantiles: Sequence[float]) -> list[float]:
-    """Quantiles of the accuracy that one more run at a setting would measure.
+    """Quantiles of the accuracy that one more run at a switch point would measure.
 
     Args:
         belief: The present one.
-        index: Of the setting.
+        index: Of the switch point.
         quantiles: Between 0 and 1.
     """
     chosen = _resampled(belief)
@@ -242,7 +242,7 @@ class _Evidence:
         number: Of runs, a known target being one.
         effective_runs: How many independent ones.
         centre: The target where nothing is lost anywhere.
-        shift: (m,) what a loss at each setting adds to the target.
+        shift: (m,) what a loss at each switch point adds to the target.
         least_spread: Weighted sum of squares around the target where nothing is lost, in units of
             the variance.
         spread: What `Particles.products` add to it.
@@ -258,7 +258,7 @@ class _Evidence:
 
 def _evidence(prior: Prior, measured: Sequence[Datum], known: Known | None) -> _Evidence:
     settings = len(prior.grid)
-    # (N, m) which setting a run is at; a known target is at none, as nothing is lost there.
+    # (N, m) which switch point a run is at; a known target is at none, as nothing is lost there.
     at, precision = _pattern(
         prior.grid,
         tuple((datum.index, datum.replicate) for datum in measured),
@@ -272,15 +272,15 @@ def _evidence(prior: Prior, measured: Sequence[Datum], known: Known | None) -> _
     centre = float(by_run @ accuracies) / effective_runs
     residuals = accuracies - centre
     weighted = precision @ residuals
-    by_setting = at.T @ by_run
+    by_switch_point = at.T @ by_run
     linear = 2 * at.T @ weighted
-    square = at.T @ precision @ at - np.outer(by_setting, by_setting) / effective_runs
+    square = at.T @ precision @ at - np.outer(by_switch_point, by_switch_point) / effective_runs
     first, second = pairs(settings)
     return _Evidence(
         number=len(accuracies),
         effective_runs=effective_runs,
         centre=centre,
-        shift=by_setting / effective_runs,
+        shift=by_switch_point / effective_runs,
         least_spread=float(weighted @ residuals),
         spread=np.concatenate([linear, np.where(first == second, 1, 2) * square[first, second]]),
     )
@@ -290,13 +290,13 @@ def _evidence(prior: Prior, measured: Sequence[Datum], known: Known | None) -> _
 def _pattern(
     grid: tuple[float, ...], runs: tuple[tuple[int, int], ...], known_runs: int | None
 ) -> tuple[Floats, Floats]:
-    """Which setting each run is at (N, m), and precision (N, N) in units of the variance.
+    """Which switch point each run is at (N, m), and precision (N, N) in units of the variance.
 
     Siblings share the noise of the part that they share; replicates share nothing.
 
     Args:
-        grid: Settings.
-        runs: Index of the setting, and replicate.
+        grid: Switch points.
+        runs: Index of the switch point, and replicate.
         known_runs: Of a known target, which comes last.
     """
     indexes, replicates = np.array(runs, dtype=int).reshape(-1, 2).T

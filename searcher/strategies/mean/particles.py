@@ -27,7 +27,7 @@ class Prior:
     """What is thought before the first run.
 
     Attributes:
-        grid: Settings in percent, ascending; the last is the first protocol alone.
+        grid: Switch points in percent, ascending; the last is the first protocol alone.
         threshold: beta, the accuracy that may be lost. The scale of everything.
         related: Switch points of related jobs; half of the prior mass of the knee then lies around
             them, the other half stays where it was, so that observations always win.
@@ -40,11 +40,12 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Particles:
-    """Draws from the prior; P particles, m settings.
+    """Draws from the prior; P particles, m switch points.
 
     Attributes:
-        losses: (P, m) accuracy lost at each setting; it does not grow from one to the next.
-        products: (m + m * (m + 1) / 2, P) each setting's losses, then those of each two settings
+        losses: (P, m) accuracy lost at each switch point; it does not grow from one to the next.
+        products: (m + m * (m + 1) / 2, P) each switch point's losses, then those of each two switch
+            points
             multiplied: a quadratic function of the losses is a sum of these.
         log_sd: (P,) logarithm of the standard deviation of a run's accuracy.
         sd: (P,) itself.
@@ -58,13 +59,13 @@ class Particles:
     log_weights: Floats
 
     def first_within(self, limit: float) -> NDArray[np.intp]:
-        """(P,) index of the earliest setting that loses at most so much."""
+        """(P,) index of the earliest switch point that loses at most so much."""
         return _first_within(self, limit)
 
 
 @functools.lru_cache(maxsize=32)
 def pairs(settings: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indexes of each two settings, once for each pair, in the order of `Particles.products`."""
+    """Indexes of each pair of switch points, in the order of `Particles.products`."""
     return np.triu_indices(settings)
 
 

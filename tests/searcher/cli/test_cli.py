@@ -69,8 +69,8 @@ def test_run_as_json(invoke: Invoke) -> None:
     assert content["search"]["cost_bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
     assert content["search"]["cost_is_estimated"] is False
     assert content["search"]["wall_seconds"] > 0
-    assert [s["switch_percent"] for s in content["settings"]] == [100, 50, 25, 12.5]
-    assert all(s["accepted"] and s["runs"] == 2 for s in content["settings"])
+    assert [s["switch_percent"] for s in content["switch_points"]] == [100, 50, 25, 12.5]
+    assert all(s["accepted"] and s["runs"] == 2 for s in content["switch_points"])
 
     again = invoke("run", "digits", *QUICK, "--json")
     assert json.loads(again.stdout) == content
@@ -84,7 +84,7 @@ def test_a_search_with_a_target_marks_its_cost_as_estimated(invoke: Invoke) -> N
     assert "against a target of 0.9500" in result.stdout
 
 
-def test_diverged_settings_and_no_switch_at_all(
+def test_diverged_switch_points_and_no_switch_at_all(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "99")
@@ -186,7 +186,9 @@ def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invok
 
 
 def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
-    fields_of = {name: {field.name for field in fields(rule)} for name, rule in STRATEGIES.items()}
+    fields_of = {
+        name: {field.name for field in fields(strategy)} for name, strategy in STRATEGIES.items()
+    }
     names = "|".join(STRATEGIES)
     said, true = {}, {}
     for option in main.commands["run"].params:

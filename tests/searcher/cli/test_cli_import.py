@@ -100,7 +100,7 @@ def test_a_tensorboard_export_with_its_columns_in_another_order(
     assert result.exit_code == 0, result.stderr
     connection = sqlite3.connect(tmp_path / "syncswitch.db")
     query = (
-        "SELECT workload, setting_percent, converged_accuracy, training_seconds, worker_steps,"
+        "SELECT workload, candidate_percent, converged_accuracy, training_seconds, worker_steps,"
         " first_phase_worker_steps_per_second, time_to_accuracy_seconds"
         " FROM syncswitch_trial_facts"
     )

@@ -74,16 +74,16 @@ def test_on_another_cluster(invoke: Invoke, url: str) -> None:
 
 @pytest.mark.usefixtures("two_versions")
 def test_against_the_jobs_own_policy(invoke: Invoke, tmp_path: Path) -> None:
-    # Version 2, the current one, was found with one run of each setting, the first with two.
+    # Version 2, the current one, was found with one run of each switch point, the first with two.
     file = export(invoke, tmp_path / "policy.json", "--version", "1")
     done = invoke("evaluate", str(file), "generated", "--runs", "2", "--json")
     found = json.loads(done.stdout)
-    assert [s["role"] for s in found["settings"]] == ["policy", "own", "baseline"]
-    assert [s["switch_percent"] for s in found["settings"]] == [12.5, 25.0, 100.0]
-    assert [s["runs"] for s in found["settings"]] == [2, 2, 2]
+    assert [s["role"] for s in found["switch_points"]] == ["policy", "own", "baseline"]
+    assert [s["switch_percent"] for s in found["switch_points"]] == [12.5, 25.0, 100.0]
+    assert [s["runs"] for s in found["switch_points"]] == [2, 2, 2]
     assert (found["own_policy_version"], found["new_runs"]) == (2, 0)
     assert found["policy"]["fingerprint"] == found["fingerprint"]
-    mine, own, first = (s["speed_up"] for s in found["settings"])
+    mine, own, first = (s["speed_up"] for s in found["switch_points"])
     assert found["share_of_own_speed_up"] == pytest.approx(mine / own)
     assert first == 1.0
     text = invoke("evaluate", "generated@1", "generated", "--runs", "2").stdout
@@ -102,7 +102,7 @@ def test_what_does_not_keep_the_accuracy_is_an_answer_too(
         "does not keep the accuracy of generated on 8 workers: 1 of 1 run diverged." in done.stdout
     )
     assert json.loads(invoke("evaluate", "generated", *LARGER, "--runs", "1", "--json").stdout)[
-        "settings"
+        "switch_points"
     ][0] == {
         "role": "policy",
         "switch_percent": 12.5,
@@ -272,7 +272,7 @@ def test_on_a_real_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     found = call(*evaluation)
     assert (found["workload"], found["workers"], found["protocols"]) == ("other", 2, ["bsp", "asp"])
     assert found["fingerprint"] != policy["fingerprint"] == found["policy"]["fingerprint"]
-    foreign, first = found["settings"]
+    foreign, first = found["switch_points"]
     assert foreign["switch_percent"] == policy["switch_percent"] == 50.0
     assert [s["runs"] for s in (foreign, first)] == [2, 2]
     # Training happened: a model that learned nothing would be at one in ten.

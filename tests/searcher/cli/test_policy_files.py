@@ -126,7 +126,7 @@ def test_the_names_of_an_imported_policy_do_not_steer_the_terminal(
         ["policy", "show", name],
         ["policy", "lookup", f"{name}-2"],
         ["trials"],
-        ["settings", name],
+        ["switch-points", name],
         ["status"],
         ["cost", name],
         ["db", "check"],

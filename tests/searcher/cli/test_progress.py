@@ -11,7 +11,7 @@ from rich.console import Console
 from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
 from syncswitch.searcher.loop.reporter import Run
 from syncswitch.searcher.strategies.base import Observation
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.cli.console import progress_bars
 
@@ -35,12 +35,12 @@ def test_bars_show_brackets_as_they_are() -> None:
 
 def play(reporter: LineReporter) -> None:
     """A search as the loop reports it."""
-    rule = PaperRule(runs=3)
-    progress = rule.progress([Observation(100, 0.9)])
+    strategy = PaperStrategy(runs=3)
+    progress = strategy.progress([Observation(100, 0.9)])
     record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
     reporter.on_repaired(1)
     for _ in range(2):
-        reporter.on_state(1, rule.most_runs, progress)
+        reporter.on_state(1, strategy.most_runs, progress)
         reporter.on_run(RUN)
         reporter.on_progress(RUN, 1500)
         reporter.on_evaluation(RUN, Evaluation(1500, 1.0, 0.9, 0.1))

@@ -19,7 +19,7 @@ from generated_trainer import IDENTITY, GeneratedTrainer
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -38,7 +38,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
     """Adds the runs of a search to a database."""
-    plan = SearchPlan(PaperRule(settings=2, runs=runs))
+    plan = SearchPlan(PaperStrategy(settings=2, runs=runs))
     with open_database(url, create=True) as database:
         Search(database, identity, plan, GeneratedTrainer, reference="jobs.py:it").run()
     return url
@@ -57,7 +57,7 @@ def measured(url: str) -> list[tuple[Any, ...]]:
     with open_database(url, create=False) as database:
         return [
             (
-                trial.setting_percent,
+                trial.candidate_percent,
                 trial.replicate,
                 trial.converged_accuracy,
                 trial.training_seconds,
@@ -88,7 +88,7 @@ def test_other_seeds_draw_and_their_draws_can_be_made_again(
     replay: Replay, url: str, recordings: str, folder: Path
 ) -> None:
     assert replay("--runs", "3", "--seed", "5").exit_code == 0
-    # All 3 recorded runs of each setting, in another order.
+    # All 3 recorded runs of each switch point, in another order.
     here, there = measured(url), measured(recordings)
     assert {row[:3] for row in here} != {row[:3] for row in there}
     assert {row[::2] for row in here} == {row[::2] for row in there}
@@ -225,12 +225,12 @@ def test_a_dry_run_forecasts_from_the_recordings(replay: Replay, url: str) -> No
     assert not database_file(url).exists()
 
 
-def test_a_setting_that_nobody_recorded_ends_the_search(replay: Replay) -> None:
+def test_a_switch_point_that_nobody_recorded_ends_the_search(replay: Replay) -> None:
     result = replay("--settings", "3", "--runs", "1")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == (
         "error: no run of 'generated' at 12.5 % is recorded (recorded: 100, 50, 25);"
-        " ask for one of these settings, or record such runs"
+        " ask for one of these switch points, or record such runs"
     )
 
 

@@ -41,11 +41,11 @@ def test_every_table_says_which_workers_are_simulated(invoke: Invoke) -> None:
     assert simulated.split()[1:4] == ["4", "simulated", "done"]
 
     header, _, *trials = rows(invoke("trials"))
-    assert header.split() == ["run", "workers", "setting", "end", "accuracy", "seconds"]
+    assert header.split() == ["run", "workers", "switch point", "end", "accuracy", "seconds"]
     assert [line.split()[3] == "simulated" for line in trials].count(True) == 3
     assert [line.split()[2] for line in trials] == ["4"] * len(trials)
 
-    titles = [line.split(" [")[0] for line in rows(invoke("settings")) if "workers" in line]
+    titles = [line.split(" [")[0] for line in rows(invoke("switch-points")) if "workers" in line]
     assert sorted(titles) == [
         "generated, 4 simulated workers, bsp,asp",
         "generated, 4 workers, bsp,asp",
@@ -59,13 +59,13 @@ def test_every_table_says_which_workers_are_simulated(invoke: Invoke) -> None:
 @pytest.mark.usefixtures("one_version")
 def test_without_a_simulated_cluster_nothing_is_said_of_any(invoke: Invoke) -> None:
     assert rows(invoke("status"))[0].split()[:2] == ["search", "state"]
-    assert rows(invoke("trials"))[0].split()[:2] == ["run", "setting"]
-    for command in (["settings"], ["policy", "list"], ["policy", "show", "generated"]):
+    assert rows(invoke("trials"))[0].split()[:2] == ["run", "switch point"]
+    for command in (["switch-points"], ["policy", "list"], ["policy", "show", "generated"]):
         assert "simulated" not in invoke(*command).stdout
 
 
 @pytest.mark.usefixtures("both")
-@pytest.mark.parametrize("command", [["status"], ["trials"], ["settings"], ["policy", "list"]])
+@pytest.mark.parametrize("command", [["status"], ["trials"], ["switch-points"], ["policy", "list"]])
 def test_json_has_the_digest(invoke: Invoke, command: list[str]) -> None:
     found = json.loads(invoke(*command, "--json").stdout)
     by_fingerprint = {one["fingerprint"]: one["simulated_cluster"] for one in found}

@@ -13,7 +13,7 @@ from rich.console import Console
 from syncswitch.searcher.cli.status_view import Screen
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status.summary import SearchStatus
-from syncswitch.searcher.status.switch_point_status import SettingStatus
+from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
 from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.storage.records.job import RunConditions
 
@@ -34,7 +34,8 @@ RUN = RunStatus(
     silent_seconds=0.5,
 )
 SETTINGS = tuple(
-    SettingStatus(percent, 2, 0, 1, 0.9, 0.01, None, 1 / 6) for percent in (100, 50, 25, 12.5, 6.25)
+    SwitchPointStatus(percent, 2, 0, 1, 0.9, 0.01, None, 1 / 6)
+    for percent in (100, 50, 25, 12.5, 6.25)
 )
 SEARCH = SearchStatus(
     workload="digits",

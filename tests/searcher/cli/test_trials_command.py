@@ -22,7 +22,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
@@ -39,7 +39,7 @@ KEYS = {
     "workload",
     "fingerprint",
     "workers",
-    "setting_percent",
+    "candidate_percent",
     "switch_percent",
     "replicate",
     "seed",
@@ -160,10 +160,10 @@ def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
 
 
 def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
-    header, rule, *rows = on_terminal(url, 80, "trials")
-    assert header.split() == ["run", "setting", "from", "end", "accuracy", "seconds"]
-    assert set(rule) == {"─"}
-    assert max(map(len, [header, rule, *rows])) <= 80
+    header, strategy, *rows = on_terminal(url, 80, "trials")
+    assert header.split() == ["run", "switch point", "from", "end", "accuracy", "seconds"]
+    assert set(strategy) == {"─"}
+    assert max(map(len, [header, strategy, *rows])) <= 80
     cells = [row.split() for row in rows]
     assert ["100", "%", "-", "failed", "-", "-"] in [row[2:] for row in cells]
     first, fork = (row for row in cells if row[0] == "forked")
@@ -178,7 +178,7 @@ def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
 
 def test_without_forks_nothing_says_from_where(invoke: Invoke) -> None:
     header = invoke("trials", "generated").stdout.splitlines()[0]
-    assert header.split() == ["run", "setting", "end", "accuracy", "seconds"]
+    assert header.split() == ["run", "switch point", "end", "accuracy", "seconds"]
 
 
 def test_a_stopped_fork_in_json(invoke: Invoke) -> None:
@@ -194,8 +194,10 @@ def test_a_stopped_fork_in_json(invoke: Invoke) -> None:
     assert fork["whole_run_seconds"] == 70.0
 
 
-def test_settings_say_how_many_runs_were_stopped_and_take_them_for_whole(invoke: Invoke) -> None:
-    _, header, _, first, second = invoke("settings", "forked").stdout.splitlines()
+def test_switch_points_say_how_many_runs_were_stopped_and_take_them_for_whole(
+    invoke: Invoke,
+) -> None:
+    _, header, _, first, second = invoke("switch-points", "forked").stdout.splitlines()
     assert header.split()[2:5] == ["runs", "diverged", "stopped"]
     assert first.split()[3:6] == ["1", "-", "-"]
     assert first.split()[-2:] == ["100.0", "1.00"]
@@ -203,8 +205,8 @@ def test_settings_say_how_many_runs_were_stopped_and_take_them_for_whole(invoke:
     assert second.split()[-2:] == ["70.0", "0.70"]
 
 
-def test_settings_fit_a_terminal_of_80_columns(url: str) -> None:
-    lines = on_terminal(url, 80, "settings", "generated")
+def test_switch_points_fit_a_terminal_of_80_columns(url: str) -> None:
+    lines = on_terminal(url, 80, "switch-points", "generated")
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("generated, 4 workers, bsp,asp [")
     assert lines[1].split("  ")[0] == "switch at"
@@ -216,19 +218,19 @@ def test_settings_fit_a_terminal_of_80_columns(url: str) -> None:
     assert "±" not in lines[-1]  # one run
 
 
-def test_each_workload_has_its_own_table_of_settings(invoke: Invoke) -> None:
-    text = invoke("settings").stdout
+def test_each_workload_has_its_own_table_of_switch_points(invoke: Invoke) -> None:
+    text = invoke("switch-points").stdout
     assert text.count("switch at") == 3
     assert "recorded, 8 workers" in text
     recorded = text[text.index("recorded") :].splitlines()
     assert recorded[-1].split() == ["0", "%", "1", "1", "-", "-", "-"]
 
 
-def test_settings_as_json_need_no_pandas(url: str) -> None:
-    done = program(url, "settings", "--json", without=("pandas", "pyarrow"))
+def test_switch_points_as_json_need_no_pandas(url: str) -> None:
+    done = program(url, "switch-points", "--json", without=("pandas", "pyarrow"))
     assert done.returncode == 0, done.stderr
     with open_database(url, create=False) as database:
-        assert json.loads(done.stdout) == [asdict(one) for one in setting_statistics(database)]
+        assert json.loads(done.stdout) == [asdict(one) for one in switch_point_statistics(database)]
 
 
 def test_trials_as_json(invoke: Invoke, url: str) -> None:
@@ -331,8 +333,8 @@ def test_options_that_make_no_sense(invoke: Invoke, options: list[str], words: s
 
 def test_nothing_to_show(invoke: Invoke) -> None:
     assert "no run of nobody here" in invoke("trials", "nobody").stdout
-    assert "no completed run of larger here" in invoke("settings", "larger").stdout
-    assert json.loads(invoke("settings", "nobody", "--json").stdout) == []
+    assert "no completed run of larger here" in invoke("switch-points", "larger").stdout
+    assert json.loads(invoke("switch-points", "nobody", "--json").stdout) == []
 
 
 def test_a_long_table_shows_the_newest(

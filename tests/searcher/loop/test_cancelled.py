@@ -12,7 +12,7 @@ from syncswitch.searcher.loop.observer import RunObserver
 from syncswitch.searcher.loop.reporter import Run, SilentReporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
@@ -21,7 +21,7 @@ from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer, Verdict
 
-PLAN = SearchPlan(PaperRule(settings=2, runs=1))
+PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 QUICK = Patience(poll_seconds=0.01, beat_seconds=0.0)
 
 

@@ -14,8 +14,8 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.transfer import Evaluation
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
@@ -28,7 +28,7 @@ from tests.storage.golden.make import CONDITIONS, EVENTS, add_disturbed
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-PLAN = SearchPlan(PaperRule(2, 1))
+PLAN = SearchPlan(PaperStrategy(2, 1))
 UNDISTURBED = RunConditions()
 
 
@@ -96,7 +96,7 @@ def test_every_run_trains_under_the_conditions_and_is_recorded_so(url: str, tmp_
 def test_disturbed_runs_share_no_prefix(
     url: str, tmp_path: Path, conditions: RunConditions, shares: bool
 ) -> None:
-    specs = search(url, SearchPlan(AdaptiveRule(2, 1), conditions=conditions), tmp_path)
+    specs = search(url, SearchPlan(AdaptiveStrategy(2, 1), conditions=conditions), tmp_path)
     assert any(spec.checkpoint_percents for spec in specs) == shares
     assert any(spec.checkpoint_directory for spec in specs) == shares
 
@@ -152,7 +152,7 @@ class TestShown:
             for document in documents:
                 assert (document["online"], document["switch_mechanism"]) == ("elastic", "restart")
                 assert document["injections"] == "; ".join(CONDITIONS.injections)
-        tables = invoke("settings").stdout
+        tables = invoke("switch-points").stdout
         assert tables.count("switch at") == 2
         assert f"], {UNDER}\n" in tables
 

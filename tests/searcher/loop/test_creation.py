@@ -18,14 +18,14 @@ from sqlalchemy import Engine, create_engine, event, text
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url, holds_nothing
 from syncswitch.storage.errors import DatabaseError
 
-PLAN = SearchPlan(PaperRule(settings=2, runs=1))
+PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 DIED = 9
 Connect = Callable[..., sqlite3.Connection]
 _context = multiprocessing.get_context("fork")

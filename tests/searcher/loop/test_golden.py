@@ -10,15 +10,15 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database, upgrade_database
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 
 GOLDEN = sorted((Path(__file__).parents[2] / "storage" / "golden").glob("*.sql"))
-FINISHED = SearchPlan(PaperRule(3, 2))
-ANOTHER = SearchPlan(PaperRule(2, 3))
+FINISHED = SearchPlan(PaperStrategy(3, 2))
+ANOTHER = SearchPlan(PaperStrategy(2, 3))
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)

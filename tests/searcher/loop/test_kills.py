@@ -18,7 +18,7 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
@@ -26,8 +26,8 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
-PLAN = SearchPlan(PaperRule(settings=4, runs=3))
-SHORT = SearchPlan(PaperRule(settings=2, runs=2))
+PLAN = SearchPlan(PaperStrategy(settings=4, runs=3))
+SHORT = SearchPlan(PaperStrategy(settings=2, runs=2))
 PATIENCE = Patience(poll_seconds=0.02, retry_seconds=0.1, beat_seconds=0.01, orphan_seconds=0.5)
 KILLS = 20
 RUN_SECONDS = 0.2
@@ -170,7 +170,7 @@ def test_three_searches_side_by_side_share_the_work(
 
     runs, policies = outcome(url)
     expected_runs, expected_policies = undisturbed
-    # A setting that diverges may be tried by several before the first result is in.
+    # A switch point that diverges may be tried by several before the first result is in.
     healthy = [run for run in runs if not run[3]]
     assert healthy == [run for run in expected_runs if not run[3]]
     assert len(policies) == 1

@@ -13,7 +13,7 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.study import Claim, SearchStudy
@@ -27,7 +27,7 @@ from syncswitch.trainers.trainer import Observer
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
-PLAN = SearchPlan(PaperRule(settings=3, runs=2))
+PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 
 
 def search(
@@ -84,8 +84,8 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
     assert result.cost.bsp_multiples == pytest.approx(2 * sum(seconds.values()) / BSP_SECONDS)
     assert not result.cost.is_estimated
     assert (result.cost.trials, result.cost.failed_trials) == (8, 0)
-    assert [s.summary.accepted for s in result.settings] == [True] * 4
-    assert result.settings[1].training_seconds == pytest.approx(seconds[50])
+    assert [s.summary.accepted for s in result.switch_points] == [True] * 4
+    assert result.switch_points[1].training_seconds == pytest.approx(seconds[50])
 
 
 def test_the_same_command_answers_at_once(url: str) -> None:
@@ -99,13 +99,13 @@ def test_the_same_command_answers_at_once(url: str) -> None:
 
 def test_another_plan_is_another_study_and_the_next_version(url: str) -> None:
     search(url, GeneratedTrainer())
-    other = SearchPlan(PaperRule(settings=2, runs=2))
+    other = SearchPlan(PaperStrategy(settings=2, runs=2))
     assert search(url, GeneratedTrainer(), other).policy.version == 2
     names = {study_name(identity(), PLAN), study_name(identity(), other)}
     assert set(optuna.get_all_study_names(url)) == names
 
 
-def test_replicates_share_their_seeds_over_all_settings(url: str) -> None:
+def test_replicates_share_their_seeds_over_all_switch_points(url: str) -> None:
     search(url, GeneratedTrainer())
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
@@ -118,7 +118,7 @@ def test_replicates_share_their_seeds_over_all_settings(url: str) -> None:
 
 def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) -> None:
     trainer = GeneratedTrainer()
-    result = search(url, trainer, SearchPlan(PaperRule(2, 1, target_accuracy=0.95)))
+    result = search(url, trainer, SearchPlan(PaperStrategy(2, 1, target_accuracy=0.95)))
     assert trainer.runs == [(50.0, 0), (25.0, 0)]
     assert result.cost.is_estimated
     assert result.cost.baseline_seconds == pytest.approx(BSP_SECONDS)
@@ -127,7 +127,7 @@ def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) ->
 
 
 def test_an_impossible_target_ends_with_the_first_protocol_alone(url: str) -> None:
-    result = search(url, GeneratedTrainer(), SearchPlan(PaperRule(2, 1, target_accuracy=0.999)))
+    result = search(url, GeneratedTrainer(), SearchPlan(PaperStrategy(2, 1, target_accuracy=0.999)))
     assert result.policy.switch_percent == 100
     assert result.policy.mean_accuracy is None
     assert result.policy.training_seconds is None
@@ -263,7 +263,7 @@ def test_a_diverged_run_that_was_not_told_stays_diverged(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    plan = SearchPlan(PaperRule(3, 2, target_accuracy=0.95))
+    plan = SearchPlan(PaperStrategy(3, 2, target_accuracy=0.95))
     with monkeypatch.context() as patch:
         patch.setattr("syncswitch.searcher.study.study.SearchStudy.note_result", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -302,19 +302,19 @@ def test_every_complete_trial_has_a_row(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("strategy", "said"),
     [
-        (PaperRule(settings=0), "--settings is 0"),
-        (PaperRule(runs=0), "--runs is 0"),
-        (PaperRule(threshold=0.0), "--threshold is 0.0"),
-        (PaperRule(threshold=float("nan")), "--threshold is nan"),
-        (PaperRule(target_accuracy=1.5), "--target-accuracy is 1.5"),
+        (PaperStrategy(settings=0), "--settings is 0"),
+        (PaperStrategy(runs=0), "--runs is 0"),
+        (PaperStrategy(threshold=0.0), "--threshold is 0.0"),
+        (PaperStrategy(threshold=float("nan")), "--threshold is nan"),
+        (PaperStrategy(target_accuracy=1.5), "--target-accuracy is 1.5"),
     ],
 )
 def test_impossible_plans_are_refused_before_anything_is_written(
-    rule: PaperRule, said: str
+    strategy: PaperStrategy, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        SearchPlan(rule).check()
+        SearchPlan(strategy).check()
     with pytest.raises(UserError, match="--seed is -1"):
         SearchPlan(base_seed=-1).check()

@@ -12,7 +12,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.reporter import Run, SilentReporter
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
@@ -20,7 +20,7 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
 
-PLAN = SearchPlan(PaperRule(settings=2, runs=1))
+PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 
 
 class Told(SilentReporter):

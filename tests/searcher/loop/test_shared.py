@@ -10,8 +10,8 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
@@ -20,8 +20,8 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
-PLAN = SearchPlan(PaperRule(settings=3, runs=3))
-ADAPTIVE = SearchPlan(AdaptiveRule(settings=3, criterion="mean"))
+PLAN = SearchPlan(PaperStrategy(settings=3, runs=3))
+ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3, criterion="mean"))
 PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
 
 
@@ -42,7 +42,7 @@ def search(
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
-    """Setting, replicate and accuracy of each complete run; the others are no longer needed."""
+    """Switch point, replicate and accuracy of each complete run."""
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
     assert all(row.state == "complete" or row.is_cancelled for row in rows)

@@ -46,7 +46,7 @@ class TestShown:
         self, invoke: Invoke
     ) -> None:
         header, _, *rows = invoke("trials").stdout.splitlines()
-        columns = ["run", "setting", "in advance", "end", "accuracy", "seconds"]
+        columns = ["run", "switch point", "in advance", "end", "accuracy", "seconds"]
         assert " ".join(header.split()) == " ".join(columns)
         cells = [row.split() for row in rows]
         assert [row[4:6] for row in cells] == [

@@ -17,7 +17,7 @@ from syncswitch.searcher.loop.transfer import Evaluation
 from syncswitch.searcher.loop.trial_runner import RunMaker
 from syncswitch.searcher.results.speed_up import measured_speed_up
 from syncswitch.searcher.results.transfer import EvaluationResult
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.study.repair import Patience
@@ -31,7 +31,7 @@ from tests.storage.conftest import POLICY
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
-OWN_PLAN = SearchPlan(PaperRule(settings=3, runs=2))
+OWN_PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 EARLIER = 3.125
 """Of the foreign policy: before the generated knee, where accuracy is lost."""
 
@@ -170,7 +170,7 @@ def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
 
 def test_one_training_is_not_counted_twice(url: str) -> None:
     search(url)
-    search(url, SearchPlan(PaperRule(settings=2, runs=2)))  # the same seeds
+    search(url, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
     trainer = GeneratedTrainer()
     found = evaluate(url, 25.0, trainer)
     assert trainer.runs == [(100.0, 2), (25.0, 2)]

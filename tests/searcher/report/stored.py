@@ -50,7 +50,7 @@ FINISHED = (
     Made(50.0, 0.950),
     Made(25.0, 0.1, diverged=True),
 )
-"""Of a paper's search with 2 settings and 2 runs each; the answer is 50 %."""
+"""Of a paper's search with 2 switch points and 2 runs each; the answer is 50 %."""
 
 
 def search_info(job: WorkloadIdentity, **changes: object) -> SearchInfo:
@@ -77,7 +77,7 @@ def add_search(
     owner: Owner | None = None,
     **changes: object,
 ) -> SearchInfo:
-    """A search and its runs, numbered as they come; replicates count per setting."""
+    """A search and its runs, numbered as they come; replicates count per switch point."""
     job = job or identity()
     store, info = TrialStore(database), search_info(job, **changes)
     store.register(job, job.name, info)

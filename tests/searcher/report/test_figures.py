@@ -100,7 +100,7 @@ def test_a_single_run_has_no_interval(database: Database) -> None:
     assert time_table(data).rows[1] == ("50 %", "70.0", "-", "0.70")
 
 
-def test_the_cost_is_that_of_each_setting(finished: ReportData) -> None:
+def test_the_cost_is_that_of_each_switch_point(finished: ReportData) -> None:
     drawn = traces(figures.search_cost(finished))
     assert list(drawn["trained for the answer"].x) == pytest.approx([200, 140, 55])
 
@@ -208,12 +208,12 @@ def test_a_figure_is_drawn_or_says_why_not(
     assert all(reason and "\n" not in reason for reason in reasons)
 
 
-def test_imported_runs_without_a_setting_are_not_said_to_be_under_way(
+def test_imported_runs_without_a_switch_point_are_not_said_to_be_under_way(
     database: Database, tmp_path: Path
 ) -> None:
     data = load_report(database, add_imported(database, tmp_path))
     assert "Left out: 1 complete run, for nobody said" in accuracy_sentence(data)
-    unplaced = replace(data.runs[1], trial=replace(data.runs[1].trial, setting_percent=None))
+    unplaced = replace(data.runs[1], trial=replace(data.runs[1].trial, candidate_percent=None))
     only = replace(data, runs=(unplaced,), settings=())
     for draw in (figures.accuracy_by_switch, figures.training_time, figures.phases):
         with pytest.raises(UserError, match="1 complete run of recorded cannot be compared, for"):

@@ -24,11 +24,11 @@ from stored import (
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
-from syncswitch.searcher.report.costs import setting_costs
+from syncswitch.searcher.report.costs import switch_point_costs
 from syncswitch.searcher.report.figure_tables import time_table
 from syncswitch.searcher.report.happened import eventful_runs
 from syncswitch.searcher.report.origin_tables import policy_table
-from syncswitch.searcher.report.phases import setting_phases
+from syncswitch.searcher.report.phases import switch_point_phases
 from syncswitch.searcher.report.text import (
     accuracy_sentence,
     cost_sentence,
@@ -67,7 +67,7 @@ def test_a_finished_search_is_read_with_its_numbers(any_url: str, our_tables: No
     assert data.cost is not None
     assert data.cost.paid_seconds == pytest.approx(395)
     assert data.recurrences_to_pay_back == pytest.approx(395 / 30)
-    assert [one.setting_percent for one in data.settings] == [100, 50, 25]
+    assert [one.candidate_percent for one in data.switch_points] == [100, 50, 25]
     assert [run.outcome for run in data.runs] == ["whole"] * 4 + ["diverged"]
     assert [trial.agrees for trial in data.evidence] == [True]
     assert data.software == {"syncswitch": "0"}
@@ -98,7 +98,7 @@ def test_runs_in_advance_come_last_and_count_as_made_in_vain(database: Database)
     publish(database, add_search(database, (*FINISHED, *in_vain), settings=1))
     data = load_report(database, "generated")
     assert [step.trial_number for step in data.path if not step.is_needed] == [4, 5]
-    costs = {one.setting_percent: one for one in setting_costs(data)}
+    costs = {one.candidate_percent: one for one in switch_point_costs(data)}
     assert costs[50].needed_seconds == pytest.approx(140)
     assert costs[12.5].needed_seconds == 0
     assert costs[12.5].vain_seconds == pytest.approx(47.5)
@@ -113,7 +113,7 @@ def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> N
     )
     add_search(database, runs)
     data = load_report(database, "generated")
-    costs = {one.setting_percent: one for one in setting_costs(data)}
+    costs = {one.candidate_percent: one for one in switch_point_costs(data)}
     assert costs[100].stopped_seconds == pytest.approx(20)
     assert costs[50].shared_seconds == pytest.approx(50)
     assert costs[50].needed_seconds == pytest.approx(20)
@@ -127,7 +127,7 @@ def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> N
 def test_phases_are_weighted_by_their_worker_steps(database: Database) -> None:
     add_search(database)
     data = load_report(database, "generated")
-    found = {(one.setting_percent, one.protocol): one for one in setting_phases(data)}
+    found = {(one.candidate_percent, one.protocol): one for one in switch_point_phases(data)}
     assert found[100, "bsp"].worker_steps_per_second == pytest.approx(30)
     assert found[50, "asp"].worker_steps_per_second == pytest.approx(75)
     assert found[50, "asp"].mean_staleness == pytest.approx(3)
@@ -250,7 +250,7 @@ def test_imported_runs_are_compared_with_their_baseline_alone(
     assert data.search is None
     assert data.path == ()
     assert data.cost is None
-    assert {run.trial.setting_percent for run in data.compared} == {37.5, 0.0}
+    assert {run.trial.candidate_percent for run in data.compared} == {37.5, 0.0}
     assert "nobody has searched" in headline(data)
 
 
@@ -260,7 +260,7 @@ def test_disturbed_runs_are_in_no_figure_but_that_of_events(database: Database) 
     add_search(database, runs)
     data = load_report(database, "generated")
     assert len(data.compared) == len(FINISHED)
-    assert [one.mean_accuracy for one in data.settings[:2]] == pytest.approx([0.95, 0.951])
+    assert [one.mean_accuracy for one in data.switch_points[:2]] == pytest.approx([0.95, 0.951])
     (run,) = eventful_runs(data)
     assert [event.kind for event in run.events] == ["injected", "detected", "removed"]
 

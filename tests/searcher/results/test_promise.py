@@ -1,4 +1,4 @@
-"""What a rule promises arrives at the policy, and in what `run --json` prints."""
+"""What a strategy promises arrives at the policy, and in what `run --json` prints."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies import registry as by_name
 from syncswitch.searcher.strategies.base import Decided, Decision, Observation
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 
 
 @dataclass(frozen=True, slots=True)
-class PromisingRule(PaperRule):
+class PromisingStrategy(PaperStrategy):
     """The paper's search, with a promise."""
 
     criterion: str = "kept"  # type: ignore[misc]
@@ -31,7 +31,7 @@ class PromisingRule(PaperRule):
         return "promising"
 
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        decision = PaperRule.decide(self, finished)
+        decision = PaperStrategy.decide(self, finished)
         if not isinstance(decision, Decided):
             return decision
         return replace(
@@ -44,19 +44,19 @@ class PromisingRule(PaperRule):
 
 
 @pytest.fixture(autouse=True)
-def _a_rule_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(by_name._RULES, "promising", PromisingRule)
+def _a_strategy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(by_name._RULES, "promising", PromisingStrategy)
 
 
 def found(url: str, **options: float) -> SearchResult:
     with open_database(url, create=True) as database:
-        plan = SearchPlan(PromisingRule(3, 2))
+        plan = SearchPlan(PromisingStrategy(3, 2))
         result = Search(database, identity(), plan, lambda: GeneratedTrainer(**options)).run()
         assert PolicyRegistry(database).policies() == [result.policy]
         return result
 
 
-def test_a_policy_says_what_its_rule_promised(url: str) -> None:
+def test_a_policy_says_what_its_strategy_promised(url: str) -> None:
     result = found(url)
     policy = result.policy
     assert (policy.criterion, policy.keep, policy.confidence) == ("kept", 0.9, 0.8)

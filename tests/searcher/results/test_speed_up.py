@@ -16,11 +16,11 @@ from tests.storage.conftest import POLICY
 COST = SearchCost(20.0, 8.0, True, 2, 0, 0, 0, 20.0)
 
 
-def test_without_two_runs_of_one_setting_nobody_knows_how_sure_it_is() -> None:
+def test_without_two_runs_of_one_switch_point_nobody_knows_how_sure_it_is() -> None:
     assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0) == SpeedUp(2.0)
 
 
-def test_a_setting_that_was_not_timed_has_no_speed_up() -> None:
+def test_a_switch_point_that_was_not_timed_has_no_speed_up() -> None:
     assert measured_speed_up({100.0: [6.0, 6.0]}, 12.5, 100.0) is None
     assert measured_speed_up({12.5: [3.0], 100.0: [0.0]}, 12.5, 100.0) is None
 
@@ -66,7 +66,7 @@ def test_it_holds_the_truth_nine_times_of_ten() -> None:
     assert 0.88 < held / 2000 < 0.92
 
 
-def test_load_that_differed_between_settings_counts() -> None:
+def test_load_that_differed_between_switch_points_counts() -> None:
     seconds = {100.0: [6.0, 6.1], 12.5: [3.0]}
     quiet = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.0], [2.6]])
     assert quiet == measured_speed_up(seconds, 12.5, 100.0)
@@ -77,7 +77,7 @@ def test_load_that_differed_between_settings_counts() -> None:
     assert loaded.high is not None
     assert loaded.value == quiet.value
     assert loaded.high > 1.3 * quiet.high
-    # Even with a run of each setting it is known how much the first protocol's pace changed.
+    # Even with a run of each switch point it is known how much the first protocol's pace changed.
     assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0, [[6.0, 6.0]]) == SpeedUp(
         2.0, 2.0, 2.0
     )

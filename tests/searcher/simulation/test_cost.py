@@ -19,12 +19,12 @@ from rich.console import Console
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.estimates import Estimate
-from syncswitch.searcher.simulation.cost import deepest_settings, reference, summarize
+from syncswitch.searcher.simulation.cost import deepest_switch_points, reference, summarize
 from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.simulation.simulator import SimulatedSearch
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -42,8 +42,14 @@ RUNS = PlayedRecording.of(
     Recording(
         identity(),
         tuple(
-            RecordedRun(setting, accuracy + number / 100, seconds, name=f"{setting} {number}")
-            for setting, accuracy, seconds in ((100.0, 0.9, 100.0), (50.0, 0.9, 60.0), (25, 0.8, 4))
+            RecordedRun(
+                switch_point, accuracy + number / 100, seconds, name=f"{switch_point} {number}"
+            )
+            for switch_point, accuracy, seconds in (
+                (100.0, 0.9, 100.0),
+                (50.0, 0.9, 60.0),
+                (25, 0.8, 4),
+            )
             for number in range(3)
         ),
     ),
@@ -112,7 +118,7 @@ def test_the_published_tables_come_out_of_the_published_logs(
     ("table", "is_recurring", "most_cost"),
     [("IV", False, 2.6), ("IV", True, 0.8), ("VI", False, 1.2), ("VI", True, 0.7)],
 )
-def test_the_adaptive_rule_is_right_at_a_fraction_of_the_cost(
+def test_the_adaptive_strategy_is_right_at_a_fraction_of_the_cost(
     table_of: Callable[[str], list[Row]], table: str, is_recurring: bool, most_cost: float
 ) -> None:
     (row,) = (
@@ -152,8 +158,8 @@ def test_what_saves_costs_is_an_option(paper_url: str) -> None:
 
 
 def test_the_measures_of_a_search_without_luck() -> None:
-    rule = PaperRule(settings=2, runs=3)
-    summary = summarize(simulate(rule, RUNS, 10), RUNS, reference(rule, RUNS))
+    strategy = PaperStrategy(settings=2, runs=3)
+    summary = summarize(simulate(strategy, RUNS, 10), RUNS, reference(strategy, RUNS))
     assert summary.reference_percent == 50.0
     assert summary.search_cost.value == pytest.approx(3 * (1 + 0.6 + 0.04))
     assert summary.search_cost.low == summary.search_cost.high == pytest.approx(4.92)
@@ -172,7 +178,7 @@ def test_runs_that_vary_are_counted() -> None:
         SimulatedSearch(50.0, 200.0, 4, 0.8, (100.0, 50.0, 25.0)),
         SimulatedSearch(25.0, 300.0, 5, 0.9, (50.0, 25.0)),
     ]
-    summary = summarize(searches, RUNS, reference(AdaptiveRule(settings=2), RUNS))
+    summary = summarize(searches, RUNS, reference(AdaptiveStrategy(settings=2), RUNS))
     # 100 and 50 % are acceptable: 1.5 whole runs for 2.5 trainings.
     assert summary.effective_training.value == pytest.approx(1.5 / 2.5)
     assert summary.effective_training.low == 0.0
@@ -190,7 +196,7 @@ def test_a_diverged_run_keeps_nothing() -> None:
     )
     recording = replace(RUNS, recording=replace(RUNS.recording, runs=runs))
     summary = summarize(
-        [SimulatedSearch(50.0, 1.0, 1)], recording, reference(PaperRule(2), recording)
+        [SimulatedSearch(50.0, 1.0, 1)], recording, reference(PaperStrategy(2), recording)
     )
     assert summary.kept_percent is not None
     assert summary.kept_percent.value == summary.baseline_kept_percent == pytest.approx(200 / 3)
@@ -198,32 +204,32 @@ def test_a_diverged_run_keeps_nothing() -> None:
 
 def test_a_search_that_costs_nothing_has_no_ratio() -> None:
     """Nobody recorded how soon a run diverged."""
-    expected = reference(PaperRule(settings=2), RUNS)
+    expected = reference(PaperStrategy(settings=2), RUNS)
     summary = summarize([SimulatedSearch(50.0, 0.0, 1)], RUNS, expected)
     assert summary.search_cost.value == 0.0
     assert math.isinf(summary.effective_training.value)
 
 
 def test_success_is_the_same_for_every_strategy() -> None:
-    rules = [PaperRule(2, 3), AdaptiveRule(2), PaperRule(2, 5, early_stop=True)]
-    found = [reference(rule, RUNS) for rule in rules]
+    strategies = [PaperStrategy(2, 3), AdaptiveStrategy(2), PaperStrategy(2, 5, early_stop=True)]
+    found = [reference(strategy, RUNS) for strategy in strategies]
     assert {one.switch_percent for one in found} == {50.0}
     assert {one.accepted_percents for one in found} == {(100.0, 50.0)}
     assert [one.usable_runs for one in found] == [6, None, None]
-    known = reference(PaperRule(2, 3, target_accuracy=0.91), RUNS)
+    known = reference(PaperStrategy(2, 3, target_accuracy=0.91), RUNS)
     assert (known.usable_runs, known.accepted_percents) == (3, (100.0, 50.0))
 
 
-def test_the_deepest_search_stops_at_the_first_setting_that_nobody_recorded() -> None:
-    assert deepest_settings(0.01, RUNS) == 2
-    whole = tuple(run for run in RUNS.recording.runs if run.setting_percent == 100)
+def test_the_deepest_search_stops_at_the_first_switch_point_that_nobody_recorded() -> None:
+    assert deepest_switch_points(0.01, RUNS) == 2
+    whole = tuple(run for run in RUNS.recording.runs if run.candidate_percent == 100)
     baseline = replace(RUNS.recording, runs=whole)
-    assert deepest_settings(0.01, PlayedRecording.of(baseline, StopRule(0.005))) == 0
+    assert deepest_switch_points(0.01, PlayedRecording.of(baseline, StopRule(0.005))) == 0
 
 
-def test_the_reference_needs_every_setting() -> None:
+def test_the_reference_needs_every_switch_point() -> None:
     with pytest.raises(UserError, match=r"runs at 37.5 %, and none is recorded.*100, 50, 25"):
-        reference(PaperRule(settings=3), RUNS)
+        reference(PaperStrategy(settings=3), RUNS)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +263,7 @@ def test_what_cannot_be_replayed_is_one_line(
 class Logged(NamedTuple):
     """A run of an imported job of 200 s and as many worker-steps."""
 
-    setting_percent: float
+    candidate_percent: float
     accuracy: float = 0.9
     last_step: int = 200
     diverged: bool = False
@@ -273,7 +279,7 @@ def recorded_url(folder: Path, *runs: Logged) -> str:
     for number, run in enumerate(runs):
         name = "" if run.diverged else f"run{number}"
         diverged = "yes" if run.diverged else "no"
-        lines.append(f"job,{name},bsp,asp,{run.setting_percent},{number},1,200,{diverged}")
+        lines.append(f"job,{name},bsp,asp,{run.candidate_percent},{number},1,200,{diverged}")
         if name:
             (folder / name).mkdir()
             steps = range(0, run.last_step + 1, 20)
@@ -316,7 +322,7 @@ def test_a_job_of_our_own_can_be_replayed(folder: Path) -> None:
     url = f"sqlite:///{folder}/own.db"
     with open_database(url, create=True) as database:
         trainer = GeneratedTrainer()
-        Search(database, identity(), SearchPlan(PaperRule(3, 3)), lambda: trainer).run()
+        Search(database, identity(), SearchPlan(PaperStrategy(3, 3)), lambda: trainer).run()
     for strategy in (("adaptive", "--criterion", "mean"), ("sequential",), ("paper",)):
         arguments = ("--runs", "2", "--simulations", "20", "--strategy", *strategy)
         answer = ask(url, "generated", *arguments)
@@ -337,7 +343,7 @@ def test_people_get_a_table(folder: Path) -> None:
     assert "success: the answer is 50 %" in last
 
 
-def test_an_answer_between_the_settings_of_the_adaptive_rule_is_told(folder: Path) -> None:
+def test_an_answer_between_the_switch_points_of_the_adaptive_strategy_is_told(folder: Path) -> None:
     url = recorded_url(folder, WHOLE, HALF, Logged(25, 0.8), Logged(37.5))
     done = invoke(url, "job", "--simulations", "10")
     assert "never answers 37.5 %: it tries 100, 50, 25, 12.5 % alone" in done.stdout

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.simulation.forecast import forecast
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Rule
-from syncswitch.searcher.strategies.paper import PaperRule
-from syncswitch.searcher.strategies.sequential import SequentialRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.sequential import SequentialStrategy
 from syncswitch.storage.errors import UserError
 
 # Of the paper's first setup: BSP and ASP alone.
@@ -29,13 +29,13 @@ TIMES = (10604.0, 1607.0)
 def test_a_forecast_knows_every_answer(
     settings: int, runs: int, first: float, share: float, recurring: bool
 ) -> None:
-    rule = PaperRule(settings, runs, target_accuracy=0.9 if recurring else None)
-    foreseen = forecast(rule, first, share * first)
+    strategy = PaperStrategy(settings, runs, target_accuracy=0.9 if recurring else None)
+    foreseen = forecast(strategy, first, share * first)
     assert [answer.switch_percent for answer in foreseen] == [
         100 / 2**halvings for halvings in range(settings + 1)
     ]
     for answer in foreseen:
-        assert answer.runs == rule.most_runs
+        assert answer.runs == strategy.most_runs
         assert share * answer.runs <= answer.search_cost * (1 + 1e-9)
         assert answer.search_cost <= answer.runs * (1 + 1e-9)
         assert answer.speed_up * (1 + 1e-9) >= 1
@@ -45,15 +45,15 @@ def test_a_forecast_knows_every_answer(
 
 def test_the_forecast_of_the_papers_first_setup() -> None:
     """From its BSP and ASP times alone, against the replayed 12.7."""
-    answers = {answer.switch_percent: answer for answer in forecast(PaperRule(), *TIMES)}
+    answers = {answer.switch_percent: answer for answer in forecast(PaperStrategy(), *TIMES)}
     assert answers[6.25].search_cost == pytest.approx(12.7, rel=0.05)
 
 
-@pytest.mark.parametrize("rule", [AdaptiveRule(), SequentialRule()])
-def test_other_rules_are_simulated(rule: Rule) -> None:
-    foreseen = forecast(rule, *TIMES)
-    assert foreseen == forecast(rule, *TIMES)
-    paper = forecast(PaperRule(), *TIMES)
+@pytest.mark.parametrize("strategy", [AdaptiveStrategy(), SequentialStrategy()])
+def test_other_strategies_are_simulated(strategy: Strategy) -> None:
+    foreseen = forecast(strategy, *TIMES)
+    assert foreseen == forecast(strategy, *TIMES)
+    paper = forecast(PaperStrategy(), *TIMES)
     assert [answer.switch_percent for answer in foreseen] == [a.switch_percent for a in paper]
     assert [answer.speed_up for answer in foreseen] == [a.speed_up for a in paper]
     for answer, known in zip(foreseen, paper, strict=True):
@@ -61,14 +61,14 @@ def test_other_rules_are_simulated(rule: Rule) -> None:
         assert 0 < answer.search_cost < known.search_cost
 
 
-def test_the_adaptive_rule_costs_less_the_more_is_known() -> None:
-    """About a sixth of the paper's rule; stopping runs, which is not foreseen, saves more."""
-    (new,) = (a for a in forecast(AdaptiveRule(), *TIMES) if a.switch_percent == 6.25)
-    known = AdaptiveRule(target_accuracy=0.92, target_runs=5)
+def test_the_adaptive_strategy_costs_less_the_more_is_known() -> None:
+    """About a sixth of the paper's strategy; stopping runs, which is not foreseen, saves more."""
+    (new,) = (a for a in forecast(AdaptiveStrategy(), *TIMES) if a.switch_percent == 6.25)
+    known = AdaptiveStrategy(target_accuracy=0.92, target_runs=5)
     (recurring,) = (a for a in forecast(known, *TIMES) if a.switch_percent == 6.25)
     assert 1.0 < new.search_cost < 4.0
     assert recurring.search_cost < new.search_cost - 0.2
-    unshared = AdaptiveRule(share_prefix=False)
+    unshared = AdaptiveStrategy(share_prefix=False)
     (dear,) = (a for a in forecast(unshared, *TIMES) if a.switch_percent == 6.25)
     assert dear.search_cost > new.search_cost
 
@@ -76,4 +76,4 @@ def test_the_adaptive_rule_costs_less_the_more_is_known() -> None:
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_a_forecast_needs_a_time(seconds: float) -> None:
     with pytest.raises(UserError, match="give seconds"):
-        forecast(PaperRule(), seconds, 1.0)
+        forecast(PaperStrategy(), seconds, 1.0)

@@ -15,10 +15,10 @@ from step_recording import step_recording
 from syncswitch.searcher.simulation import replays
 from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.simulation.simulator import PlayedRun
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Rule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
@@ -26,7 +26,7 @@ STOP = StopRule(precision=0.005)
 
 
 def recorded(*runs: tuple[float, float, float] | RecordedRun) -> PlayedRecording:
-    """Runs by setting, accuracy and seconds."""
+    """Runs by switch point, accuracy and seconds."""
     made = [run if isinstance(run, RecordedRun) else RecordedRun(*run) for run in runs]
     named = (replace(run, name=str(number)) for number, run in enumerate(made))
     return PlayedRecording.of(Recording(identity(), tuple(named)), STOP)
@@ -38,39 +38,41 @@ QUARTER = [(25.0, accuracy, 40.0) for accuracy in (0.80, 0.81, 0.82)]
 RUNS = recorded(*BASELINE, *HALF, *QUARTER)
 
 
-def test_a_setting_is_drawn_without_replacement() -> None:
-    all_drawn = simulate(PaperRule(settings=2, runs=3), RUNS, 20)
+def test_a_switch_point_is_drawn_without_replacement() -> None:
+    all_drawn = simulate(PaperStrategy(settings=2, runs=3), RUNS, 20)
     assert {(search.switch_percent, search.seconds) for search in all_drawn} == {(50.0, 600.0)}
 
 
-def test_a_used_up_setting_is_shuffled_again() -> None:
-    (search,) = simulate(PaperRule(settings=2, runs=7), RUNS, 1)
+def test_a_used_up_switch_point_is_shuffled_again() -> None:
+    (search,) = simulate(PaperStrategy(settings=2, runs=7), RUNS, 1)
     assert (search.seconds, search.runs) == (7 * 200.0, 21)
 
 
 def test_a_seed_fixes_the_draws() -> None:
-    rule = PaperRule(settings=1, runs=1, threshold=0.005)
-    assert simulate(rule, RUNS, 20, seed=3) == simulate(rule, RUNS, 20, seed=3)
-    assert simulate(rule, RUNS, 20, seed=3) != simulate(rule, RUNS, 20, seed=4)
+    strategy = PaperStrategy(settings=1, runs=1, threshold=0.005)
+    assert simulate(strategy, RUNS, 20, seed=3) == simulate(strategy, RUNS, 20, seed=3)
+    assert simulate(strategy, RUNS, 20, seed=3) != simulate(strategy, RUNS, 20, seed=4)
     # More searches go on where fewer end.
-    assert simulate(rule, RUNS, 40, seed=3)[:20] == simulate(rule, RUNS, 20, seed=3)
+    assert simulate(strategy, RUNS, 40, seed=3)[:20] == simulate(strategy, RUNS, 20, seed=3)
 
 
 def test_a_search_that_luck_leads_astray_ends_there() -> None:
     unlucky = recorded(*BASELINE, (50.0, 0.85, 60.0), (50.0, 0.99, 60.0))
-    rule = PaperRule(settings=2, runs=1)
-    answers = {search.switch_percent for search in simulate(rule, unlucky, 50)}
+    strategy = PaperStrategy(settings=2, runs=1)
+    answers = {search.switch_percent for search in simulate(strategy, unlucky, 50)}
     assert answers == {50.0, 100.0}
 
 
-def test_a_diverged_setting_is_rejected_by_its_first_run() -> None:
+def test_a_diverged_switch_point_is_rejected_by_its_first_run() -> None:
     diverged = [RecordedRun(25.0, 0.0, 0.0, diverged=True) for _ in range(3)]
-    (search,) = simulate(PaperRule(settings=2, runs=3), recorded(*BASELINE, *HALF, *diverged), 1)
+    (search,) = simulate(
+        PaperStrategy(settings=2, runs=3), recorded(*BASELINE, *HALF, *diverged), 1
+    )
     assert (search.switch_percent, search.seconds) == (50.0, 480.0)
     assert search.whole_percents == (100.0,) * 3 + (50.0,) * 3
 
 
-def test_means_are_those_of_a_setting() -> None:
+def test_means_are_those_of_a_switch_point() -> None:
     assert RUNS.means[50.0] == PlayedRun(pytest.approx(0.91), False, 60.0, 0.0)
     half_diverged = recorded((50.0, 0.9, 60.0), RecordedRun(50.0, 0.0, 0.0, diverged=True))
     assert half_diverged.means[50.0].diverged
@@ -78,9 +80,9 @@ def test_means_are_those_of_a_setting() -> None:
 
 def test_stopped_runs_are_not_whole_and_cost_less() -> None:
     runs = PlayedRecording.of(step_recording(), STOP)
-    rule = PaperRule(settings=3, runs=2)
-    (whole,) = simulate(rule, runs, 1)
-    (stopped,) = simulate(replace(rule, early_stop=True), runs, 1)
+    strategy = PaperStrategy(settings=3, runs=2)
+    (whole,) = simulate(strategy, runs, 1)
+    (stopped,) = simulate(replace(strategy, early_stop=True), runs, 1)
     assert whole.switch_percent == stopped.switch_percent
     assert len(whole.whole_percents) == whole.runs == stopped.runs
     assert len(stopped.whole_percents) < stopped.runs
@@ -95,9 +97,9 @@ def test_of_a_run_that_is_recorded_as_stopped_the_rest_is_estimated(protocol: st
         phases.append(PhaseRecord("asp", 1500, 2000, 10.0, 3.0, 9))
     last = phases[-1]
     done = sum(phase.seconds for phase in phases)
-    setting = 50.0 if protocol == "asp" else 100.0
+    switch_point = 50.0 if protocol == "asp" else 100.0
     run = RecordedRun(
-        setting,
+        switch_point,
         0.9,
         done,
         first_seconds=75.0,
@@ -116,7 +118,7 @@ def test_of_a_run_that_is_recorded_as_stopped_the_rest_is_estimated(protocol: st
     )
 
 
-ADAPTIVE = AdaptiveRule(settings=3)
+ADAPTIVE = AdaptiveStrategy(settings=3)
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +126,11 @@ def steps() -> PlayedRecording:
     return PlayedRecording.of(step_recording(noise=0.006), STOP)
 
 
-@pytest.mark.parametrize("rule", [ADAPTIVE, PaperRule(settings=3, runs=2)])
+@pytest.mark.parametrize("strategy", [ADAPTIVE, PaperStrategy(settings=3, runs=2)])
 def test_processes_change_nothing(
-    steps: PlayedRecording, rule: Rule, monkeypatch: pytest.MonkeyPatch
+    steps: PlayedRecording, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = simulate(rule, steps, 60)
+    alone = simulate(strategy, steps, 60)
     pools = []
 
     @contextmanager
@@ -141,7 +143,7 @@ def test_processes_change_nothing(
     monkeypatch.setattr(replays, "_pool", watched)
     monkeypatch.setattr(replays, "_WORTH_PROCESSES_SECONDS", 0.0)
     told: list[int] = []
-    assert simulate(rule, steps, 60, processes=2, on_done=told.append) == alone
+    assert simulate(strategy, steps, 60, processes=2, on_done=told.append) == alone
     assert len(pools) == 1
     assert told == [25, 25, 10]
 
@@ -173,4 +175,4 @@ def test_what_is_soon_done_starts_no_process(
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(replays, "_pool", refuse)
-    assert len(simulate(PaperRule(settings=1, runs=1), steps, 60, processes=2)) == 60
+    assert len(simulate(PaperStrategy(settings=1, runs=1), steps, 60, processes=2)) == 60

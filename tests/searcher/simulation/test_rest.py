@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Decided, Observation, Rule, RunCost
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided, Observation, RunCost, Strategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.storage.errors import UserError
 
-RULES = (AdaptiveRule(settings=3, criterion="mean"), PaperRule(settings=3, runs=2))
+RULES = (AdaptiveStrategy(settings=3, criterion="mean"), PaperStrategy(settings=3, runs=2))
 
 
 def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:
@@ -24,15 +24,15 @@ def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) 
 
 
 def test_runs_that_are_certain_cost_what_they_will() -> None:
-    rule = PaperRule(settings=1, runs=2, target_accuracy=0.9)
+    strategy = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
     # Two runs at 50 %, the second protocol being taken for 0.3 times as long as the first.
-    assert rest_of_search(rule, []) == RestOfSearch(2, *[pytest.approx(1.3)] * 3)
+    assert rest_of_search(strategy, []) == RestOfSearch(2, *[pytest.approx(1.3)] * 3)
     # Now it is known to take 0.4 times as long, and one of the runs is made.
-    assert rest_of_search(rule, [run(0, 50.0)]) == RestOfSearch(1, *[pytest.approx(0.7)] * 3)
+    assert rest_of_search(strategy, [run(0, 50.0)]) == RestOfSearch(1, *[pytest.approx(0.7)] * 3)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_nothing_comes_after_the_answer(rule: Rule) -> None:
+@pytest.mark.parametrize("strategy", RULES)
+def test_nothing_comes_after_the_answer(strategy: Strategy) -> None:
     made = [
         run(4 * index + replicate, percent, 0.9 if percent >= 50 else 0.5, replicate)
         for index, percent in enumerate((100.0, 50.0, 25.0))
@@ -40,31 +40,31 @@ def test_nothing_comes_after_the_answer(rule: Rule) -> None:
     ]
     made += [run(100 + replicate, 37.5, 0.5, replicate) for replicate in range(2)]
     made += [run(110 + replicate, 43.75, 0.5, replicate) for replicate in range(2)]
-    assert isinstance(course_of(rule, made).decision, Decided)
-    assert rest_of_search(rule, made) == RestOfSearch(0, 0, 0, 0)
+    assert isinstance(course_of(strategy, made).decision, Decided)
+    assert rest_of_search(strategy, made) == RestOfSearch(0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("strategy", RULES)
 @given(st.lists(st.sampled_from([0.95, 0.9, 0.88, 0.5]), max_size=3))
-def test_the_mean_lies_among_the_cases(rule: Rule, accuracies: list[float]) -> None:
+def test_the_mean_lies_among_the_cases(strategy: Strategy, accuracies: list[float]) -> None:
     made = [run(n, 100 / 2**n, accuracy) for n, accuracy in enumerate(accuracies)]
-    rest = rest_of_search(rule, made)
+    rest = rest_of_search(strategy, made)
     assert 0 <= rest.low_cost <= rest.high_cost
     assert 0 <= rest.cost <= 20
-    assert rest == rest_of_search(rule, made[::-1])
+    assert rest == rest_of_search(strategy, made[::-1])
 
 
 def test_a_run_that_was_made_in_advance_is_not_made_again() -> None:
-    rule = PaperRule(settings=1, runs=1)
+    strategy = PaperStrategy(settings=1, runs=1)
     early = [run(0, 50.0)]
-    assert rest_of_search(rule, early).runs == 1
-    assert rest_of_search(rule, early).cost == pytest.approx(1.0)
+    assert rest_of_search(strategy, early).runs == 1
+    assert rest_of_search(strategy, early).cost == pytest.approx(1.0)
 
 
 def test_a_diverged_baseline_has_no_rest() -> None:
     with pytest.raises(UserError, match="diverged"):
         rest_of_search(
-            AdaptiveRule(),
+            AdaptiveStrategy(),
             [replace(run(n, 100.0, replicate=n), diverged=True) for n in range(2)],
         )
 

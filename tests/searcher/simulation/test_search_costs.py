@@ -9,12 +9,12 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
-from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.summaries import switch_point_statistics
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0)
 
@@ -26,9 +26,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 
 def search(
-    database: Database, trainer: GeneratedTrainer, rule: PaperRule
+    database: Database, trainer: GeneratedTrainer, strategy: PaperStrategy
 ) -> tuple[SearchResult, StudyCost]:
-    plan = SearchPlan(rule)
+    plan = SearchPlan(strategy)
     result = Search(database, identity(), plan, lambda: trainer, patience=QUICK).run()
     (cost,) = study_costs(database, study=result.policy.study)
     return result, cost
@@ -49,7 +49,7 @@ def test_the_cost_is_that_of_the_search(database: Database, diverges_below_perce
     trainer = GeneratedTrainer(
         failures=2, delay_seconds=0.01, diverges_below_percent=diverges_below_percent
     )
-    result, found = search(database, trainer, PaperRule(3, 2))
+    result, found = search(database, trainer, PaperStrategy(3, 2))
     assert_equal(found, result)
     assert found.failed_runs == 2
     assert found.baseline_seconds == pytest.approx(result.cost.baseline_seconds, rel=1e-12)
@@ -57,23 +57,23 @@ def test_the_cost_is_that_of_the_search(database: Database, diverges_below_perce
 
 
 def test_an_estimated_baseline_is_not_in_the_database(database: Database) -> None:
-    rule = PaperRule(2, 1, target_accuracy=0.95)
-    result, found = search(database, GeneratedTrainer(delay_seconds=0.01), rule)
+    strategy = PaperStrategy(2, 1, target_accuracy=0.95)
+    result, found = search(database, GeneratedTrainer(delay_seconds=0.01), strategy)
     assert result.cost.is_estimated
     assert_equal(found, result)
     assert (found.baseline_seconds, found.bsp_multiples) == (None, None)
 
 
-def test_the_settings_are_those_of_the_closing_table(database: Database) -> None:
-    result, found = search(database, GeneratedTrainer(delay_seconds=0.01), PaperRule(3, 2))
-    settings = setting_statistics(database, study=found.study)
-    assert len(settings) == len(result.settings) == 4
-    for one, shown in zip(settings, result.settings, strict=True):
-        assert one.setting_percent == shown.summary.switch_percent
+def test_the_switch_points_are_those_of_the_closing_table(database: Database) -> None:
+    result, found = search(database, GeneratedTrainer(delay_seconds=0.01), PaperStrategy(3, 2))
+    settings = switch_point_statistics(database, study=found.study)
+    assert len(settings) == len(result.switch_points) == 4
+    for one, shown in zip(settings, result.switch_points, strict=True):
+        assert one.candidate_percent == shown.summary.switch_percent
         assert (one.runs, one.diverged_runs) == (shown.summary.runs, shown.summary.diverged_runs)
         assert one.mean_accuracy == pytest.approx(shown.summary.mean_accuracy, rel=1e-12)
         assert one.sd_accuracy == pytest.approx(shown.summary.standard_deviation, rel=1e-9)
         assert one.mean_training_seconds == pytest.approx(shown.training_seconds, rel=1e-12)
         assert one.target_accuracy == result.policy.target_accuracy
-    chosen = [one for one in settings if one.setting_percent == result.policy.switch_percent]
+    chosen = [one for one in settings if one.candidate_percent == result.policy.switch_percent]
     assert chosen[0].speed_up == pytest.approx(result.policy.speed_up, rel=1e-12)

@@ -15,10 +15,10 @@ from syncswitch.searcher.simulation.simulator import (
     played_run,
     search_with,
 )
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.strategies.paper import PaperRule
-from syncswitch.searcher.strategies.sequential import SequentialRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.sequential import SequentialStrategy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun
 from tests.benchmarks.generated_problems import generated_problem
@@ -40,87 +40,89 @@ def stoppable(percent: float, stopped_seconds: float) -> PlayedRun:
 
 
 def good_down_to(percent: float) -> RunAt:
-    """Runs lose 0.1 below a setting."""
+    """Runs lose 0.1 below a switch point."""
     return lambda at, _: whole(at, 0.92 if at >= percent else 0.82)
 
 
 def test_a_search_pays_all_its_runs() -> None:
-    rule = PaperRule(settings=2, runs=2)
-    search = search_with(rule, good_down_to(50))
+    strategy = PaperStrategy(settings=2, runs=2)
+    search = search_with(strategy, good_down_to(50))
     # 100 % and 50 % are accepted, 25 % is not: 100, 70 and 55 s, each twice.
     assert search == SimulatedSearch(50, 450.0, 6, None, (100, 100, 50, 50, 25, 25))
 
 
 def test_with_shared_prefixes_a_replicate_pays_its_start_once() -> None:
-    rule = PaperRule(settings=2, runs=2, share_prefix=True)
-    search = search_with(rule, good_down_to(50))
+    strategy = PaperStrategy(settings=2, runs=2, share_prefix=True)
+    search = search_with(strategy, good_down_to(50))
     # The first runs were at 100 %, so what follows pays nothing but its second phase.
     assert search.seconds == pytest.approx(2 * (100 + 20 + 30))
-    known = search_with(replace(rule, target_accuracy=0.92), good_down_to(75))
+    known = search_with(replace(strategy, target_accuracy=0.92), good_down_to(75))
     # First 50 %, which is too early, then 75 % on top of it.
     assert (known.switch_percent, known.runs) == (75, 4)
     assert known.seconds == pytest.approx(2 * (70 + 25 + 10))
 
 
 def test_a_stopped_run_pays_up_to_there_and_is_corrected() -> None:
-    rule = PaperRule(settings=1, runs=2, early_stop=True, target_accuracy=0.929)
+    strategy = PaperStrategy(settings=1, runs=2, early_stop=True, target_accuracy=0.929)
 
     def run_at(percent: float, replicate: int) -> PlayedRun:
         return stoppable(percent, 60.0)
 
     # The first run shows what stopping changes, and the second is stopped.
-    search = search_with(rule, run_at)
+    search = search_with(strategy, run_at)
     assert (search.seconds, search.whole_percents) == (70 + 60, (50,))
     assert search.switch_percent == 50  # 0.918 + 0.002 is acceptable, 0.918 would not be
-    never = search_with(replace(rule, early_stop=False), run_at)
+    never = search_with(replace(strategy, early_stop=False), run_at)
     assert (never.seconds, never.whole_percents) == (140, (50, 50))
 
 
 def test_the_baseline_is_stopped_from_its_first_run_on() -> None:
-    rule = PaperRule(settings=1, runs=1, early_stop=True)
-    search = search_with(rule, lambda percent, _: stoppable(percent, 0.6 * whole(percent).seconds))
+    strategy = PaperStrategy(settings=1, runs=1, early_stop=True)
+    search = search_with(
+        strategy, lambda percent, _: stoppable(percent, 0.6 * whole(percent).seconds)
+    )
     assert search.seconds == pytest.approx(60 + 70)
 
 
 def test_a_fork_of_a_stopped_run_starts_where_that_ended() -> None:
-    rule = PaperRule(settings=1, runs=1, share_prefix=True, early_stop=True)
+    strategy = PaperStrategy(settings=1, runs=1, share_prefix=True, early_stop=True)
 
     def run_at(percent: float, replicate: int) -> PlayedRun:
         return stoppable(100, 40.0) if percent == 100 else whole(percent)
 
     # The baseline ended at 40 % of W, so the candidate trains from there to 50 %, and then on.
-    assert search_with(rule, run_at).seconds == pytest.approx(40 + 10 + 20)
+    assert search_with(strategy, run_at).seconds == pytest.approx(40 + 10 + 20)
 
 
 def test_a_run_is_not_stopped_before_it_begins() -> None:
-    rule = PaperRule(settings=1, runs=2, share_prefix=True, early_stop=True)
+    strategy = PaperStrategy(settings=1, runs=2, share_prefix=True, early_stop=True)
 
     def run_at(percent: float, replicate: int) -> PlayedRun:
         return whole(100) if percent == 100 else stoppable(50, 45.0)
 
     # It is known at 45 s, and inherits 50 s: it pays its second phase, whole.
-    search = search_with(rule, run_at)
+    search = search_with(strategy, run_at)
     assert search.seconds == pytest.approx(2 * (100 + 20))
     assert search.whole_percents == (100, 100, 50, 50)
 
 
 def test_a_diverged_run_ends_the_repeats_and_is_not_whole() -> None:
-    rule = PaperRule(settings=1, runs=5, target_accuracy=0.92)
+    strategy = PaperStrategy(settings=1, runs=5, target_accuracy=0.92)
     lost = PlayedRun(0.0, True, 30.0, 30.0)
-    search = search_with(rule, lambda percent, _: lost)
+    search = search_with(strategy, lambda percent, _: lost)
     assert search == SimulatedSearch(100, 30.0, 1)
 
 
 def test_where_nothing_is_recorded_a_search_ends_with_what_it_accepted() -> None:
-    rule = PaperRule(settings=3, runs=1, target_accuracy=0.92)
-    search = search_with(rule, lambda percent, _: None if percent == 25 else whole(percent))
+    strategy = PaperStrategy(settings=3, runs=1, target_accuracy=0.92)
+    search = search_with(strategy, lambda percent, _: None if percent == 25 else whole(percent))
     assert (search.switch_percent, search.runs, search.confidence) == (50, 1, None)
 
 
 def test_a_recorded_run_is_known_where_its_curve_says() -> None:
     accuracies = [0.7, 0.8, 0.78, 0.82, 0.79, 0.83, 0.8, 0.84, *[0.91] * 12]
     run = RecordedRun(
-        setting_percent=50,
+        candidate_percent=50,
         accuracy=0.912,
         training_seconds=200.0,
         first_seconds=120.0,
@@ -141,25 +143,26 @@ def test_a_recorded_run_is_known_where_its_curve_says() -> None:
     assert played_run(diverged, StopRule(0.005)) == PlayedRun(0.912, True, 200.0, 120.0)
 
 
-RULES = st.sampled_from([PaperRule, SequentialRule, AdaptiveRule])
+RULES = st.sampled_from([PaperStrategy, SequentialStrategy, AdaptiveStrategy])
 
 
 @given(RULES, st.integers(0, 10_000), st.booleans(), st.booleans())
 def test_what_is_saved_is_never_paid(
-    kind: type[PaperRule | SequentialRule | AdaptiveRule],
+    kind: type[PaperStrategy | SequentialStrategy | AdaptiveStrategy],
     number: int,
     share_prefix: bool,
     early_stop: bool,
 ) -> None:
     job = generated_problem(number)
-    rule = kind(runs=3, share_prefix=share_prefix, early_stop=early_stop)
-    search = search_with(rule, job.run_at)
-    assert search == search_with(rule, job.run_at)
-    assert search.switch_percent in rule.grid()
-    assert search.runs <= rule.most_runs
+    strategy = kind(runs=3, share_prefix=share_prefix, early_stop=early_stop)
+    search = search_with(strategy, job.run_at)
+    assert search == search_with(strategy, job.run_at)
+    assert search.switch_percent in strategy.grid()
+    assert search.runs <= strategy.most_runs
     assert len(search.whole_percents) <= search.runs
-    if kind is not AdaptiveRule and not early_stop:
-        # What runs cost is nothing to these rules, so the same runs are made, and paid in full.
-        in_full = search_with(replace(rule, share_prefix=False), job.run_at)
+    if kind is not AdaptiveStrategy and not early_stop:
+        # What runs cost is nothing to these strategies, so the same runs are made, and paid in
+        # full.
+        in_full = search_with(replace(strategy, share_prefix=False), job.run_at)
         assert (in_full.switch_percent, in_full.runs) == (search.switch_percent, search.runs)
         assert search.seconds <= in_full.seconds

@@ -20,7 +20,7 @@ from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status import reader as status_reading
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import search_status
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.study.observations import observations_of
 from syncswitch.searcher.study.plan import SearchPlan, study_name
@@ -31,7 +31,7 @@ from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, StoredTrial, TrialStore
 
 JOB = identity()
-RULE = AdaptiveRule(settings=3)
+RULE = AdaptiveStrategy(settings=3)
 STUDY = study_name(JOB, SearchPlan(RULE))
 SEARCH = SearchInfo(STUDY, JOB.fingerprint, "adaptive", 3, 5, 0.01, None, "local", 0)
 NOW = datetime.now(timezone.utc)
@@ -73,10 +73,15 @@ def test_a_search_under_way(any_url: str) -> None:
     assert (run.switch_percent, run.worker_steps, run.accuracy) == (12.5, 1500, 0.75)
     assert (run.host, run.process_id, run.state) == (socket.gethostname(), os.getpid(), "running")
     assert run.remaining_seconds is not None
-    answers = [setting.answer_probability for setting in search.settings]
+    answers = [switch_point.answer_probability for switch_point in search.switch_points]
     assert sum(filter(None, answers)) == pytest.approx(1.0)
-    assert [setting.switch_percent for setting in search.settings] == [100, 50, 25, 12.5]
-    assert [setting.in_flight_runs for setting in search.settings] == [0, 0, 0, 1]
+    assert [switch_point.switch_percent for switch_point in search.switch_points] == [
+        100,
+        50,
+        25,
+        12.5,
+    ]
+    assert [switch_point.in_flight_runs for switch_point in search.switch_points] == [0, 0, 0, 1]
     assert search.cost is not None
     assert search.cost == pytest.approx(1.0 + run.cost)
     assert search.rest is not None
@@ -137,7 +142,7 @@ class TestPure:
         assert (status.state, status.failed_runs) == ("stopped", 1)
         assert status.last_failure == "12.5 %, run 1: its process is gone"
         assert [run.remaining_seconds for run in status.in_flight] == [None]
-        assert [setting.in_flight_runs for setting in status.settings] == [0] * 4
+        assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 4
         assert status.is_under_way
         much_later = now + timedelta(minutes=5)
         assert not search_status(SEARCH, JOB, rows, finished(rows), states, much_later).is_under_way
@@ -200,7 +205,7 @@ class TestPure:
         states = dict.fromkeys(diverged, "complete")
         status = search_status(SEARCH, JOB, diverged, finished(diverged), states, NOW)
         assert (status.state, status.is_finished) == ("baseline diverged", True)
-        assert status.settings == ()
+        assert status.switch_points == ()
 
 
 @pytest.mark.usefixtures("our_tables")

@@ -19,7 +19,7 @@ from syncswitch.searcher.simulation.simulator import (
     played_run,
     search_with,
 )
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
@@ -35,8 +35,8 @@ from syncswitch.trainers.trainer import Observer
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
-MeanRule = functools.partial(AdaptiveRule, criterion="mean")
-RULE = MeanRule()
+MeanStrategy = functools.partial(AdaptiveStrategy, criterion="mean")
+RULE = MeanStrategy()
 
 
 @pytest.fixture
@@ -48,29 +48,29 @@ def search(
     url: str,
     checkpoints: Path,
     recording: Recording,
-    rule: AdaptiveRule = RULE,
+    strategy: AdaptiveStrategy = RULE,
     trainer: ReplayTrainer | None = None,
 ) -> SearchResult:
     with open_database(url, create=True) as database:
         return Search(
             database,
             recording.identity,
-            SearchPlan(rule, trainer="replay"),
+            SearchPlan(strategy, trainer="replay"),
             lambda: trainer or ReplayTrainer(recording),
             patience=QUICK,
             checkpoints=checkpoints,
         ).run()
 
 
-def simulated(recording: Recording, rule: AdaptiveRule = RULE) -> SimulatedSearch:
+def simulated(recording: Recording, strategy: AdaptiveStrategy = RULE) -> SimulatedSearch:
     """The same search on the same draws, without a database."""
-    stop = StopRule.of(rule, recording.identity.learning_rate_boundaries)
+    stop = StopRule.of(strategy, recording.identity.learning_rate_boundaries)
 
     def run_at(percent: float, replicate: int) -> PlayedRun | None:
         run = recording.draw(percent, replicate)
         return None if run is None else played_run(run, stop)
 
-    return search_with(rule, run_at)
+    return search_with(strategy, run_at)
 
 
 def completed(url: str) -> list[StoredTrial]:
@@ -98,10 +98,10 @@ def test_it_finds_the_knee_as_the_simulation_says(
 
 def test_a_known_target_needs_no_baseline(url: str, checkpoints: Path) -> None:
     recording = step_recording(12.5)
-    rule = MeanRule(target_accuracy=TARGET)
-    result = search(url, checkpoints, recording, rule)
+    strategy = MeanStrategy(target_accuracy=TARGET)
+    result = search(url, checkpoints, recording, strategy)
     assert result.policy.switch_percent == 12.5
-    assert result.cost.trials == simulated(recording, rule).runs
+    assert result.cost.trials == simulated(recording, strategy).runs
     assert all(trial.switch_percent < 100 for trial in completed(url))
 
 
@@ -138,10 +138,10 @@ def test_a_fork_is_told_the_tests_that_it_inherits(url: str, checkpoints: Path) 
     assert any(is_fork and told for is_fork, _, told in seen)
 
 
-def test_without_a_baseline_a_later_setting_goes_on_from_an_earlier_one(
+def test_without_a_baseline_a_later_switch_point_goes_on_from_an_earlier_one(
     url: str, checkpoints: Path
 ) -> None:
-    search(url, checkpoints, step_recording(50.0), MeanRule(target_accuracy=TARGET))
+    search(url, checkpoints, step_recording(50.0), MeanStrategy(target_accuracy=TARGET))
     by_id = {trial.trial_id: trial for trial in completed(url)}
     chained = [t for t in by_id.values() if t.fork_percent and t.fork_percent < t.switch_percent]
     assert chained
@@ -169,21 +169,21 @@ def test_runs_end_when_their_accuracy_is_known(url: str, checkpoints: Path) -> N
 
 @pytest.mark.parametrize("part", ["share_prefix", "early_stop"])
 def test_each_part_can_be_switched_off(url: str, checkpoints: Path, part: str) -> None:
-    rule = replace(RULE, **{part: False})
-    result = search(url, checkpoints, step_recording(12.5), rule)
+    strategy = replace(RULE, **{part: False})
+    result = search(url, checkpoints, step_recording(12.5), strategy)
     trials = completed(url)
     assert result.policy.switch_percent == 12.5
     assert any(t.parent_trial_id for t in trials) == (part != "share_prefix")
     assert any(t.stopped_early for t in trials) == (part != "early_stop")
 
 
-def test_diverged_settings_are_rejected(url: str, checkpoints: Path) -> None:
+def test_diverged_switch_points_are_rejected(url: str, checkpoints: Path) -> None:
     recording = step_recording(12.5, diverges_below_percent=10.0)
     assert search(url, checkpoints, recording).policy.switch_percent == 12.5
 
 
 def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5), MeanRule(budget=1.2))
+    result = search(url, checkpoints, step_recording(12.5), MeanStrategy(budget=1.2))
     assert result.cost.bsp_multiples is not None
     assert result.cost.bsp_multiples <= 1.25
     assert result.policy.confidence is not None
@@ -340,5 +340,5 @@ def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
 
 
 def test_too_small_a_budget_answers_only_what_was_measured(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5), MeanRule(budget=0.3))
+    result = search(url, checkpoints, step_recording(12.5), MeanStrategy(budget=0.3))
     assert result.policy.switch_percent == 100.0

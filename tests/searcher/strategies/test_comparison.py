@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.strategies.base import NextRun, Observation, Wait
-from syncswitch.searcher.strategies.comparison import ComparisonRule
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.planner import PlannedRun, plan_run
-from syncswitch.searcher.strategies.registry import STRATEGIES, stored_rule
+from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.store import SearchInfo
@@ -20,17 +20,19 @@ from tests.searcher.generated_trainer import identity
 PERCENTS = (100.0, 6.25, 12.5)
 WANTED = st.lists(st.tuples(st.sampled_from(PERCENTS), st.integers(0, 5)), unique=True, max_size=12)
 RULES = WANTED.map(
-    lambda wanted: ComparisonRule(3, 3, 0.01, percents=PERCENTS, wanted=tuple(wanted))
+    lambda wanted: ComparisonStrategy(3, 3, 0.01, percents=PERCENTS, wanted=tuple(wanted))
 )
 
 
 @given(RULES, st.integers(1, 4), st.randoms(use_true_random=False))
-def test_each_wanted_run_is_made_once(rule: ComparisonRule, searchers: int, chance: object) -> None:
+def test_each_wanted_run_is_made_once(
+    strategy: ComparisonStrategy, searchers: int, chance: object
+) -> None:
     finished: list[Observation] = []
     under_way: list[tuple[float, int]] = []
     made: list[tuple[float, int]] = []
     while True:
-        planned = plan_run(rule, finished, under_way)
+        planned = plan_run(strategy, finished, under_way)
         if isinstance(planned, PlannedRun) and len(under_way) < searchers:
             assert not planned.is_speculative
             run = (planned.switch_percent, planned.replicate)
@@ -43,54 +45,54 @@ def test_each_wanted_run_is_made_once(rule: ComparisonRule, searchers: int, chan
         else:
             break
     assert isinstance(planned, Wait)
-    assert sorted(made) == sorted(rule.wanted)
-    assert len(made) == rule.most_runs
+    assert sorted(made) == sorted(strategy.wanted)
+    assert len(made) == strategy.most_runs
     assert [p for p, _ in made] == sorted([p for p, _ in made], key=PERCENTS.index)
-    progress = rule.progress(finished)
+    progress = strategy.progress(finished)
     assert progress.open_percent is None
     assert [summary.accepted for summary in progress.summaries] == [None] * len(PERCENTS)
 
 
 @given(RULES)
-def test_it_is_open_as_long_as_a_run_is_missing(rule: ComparisonRule) -> None:
-    finished = [Observation(percent, 0.9, replicate=number) for percent, number in rule.wanted]
+def test_it_is_open_as_long_as_a_run_is_missing(strategy: ComparisonStrategy) -> None:
+    finished = [Observation(percent, 0.9, replicate=number) for percent, number in strategy.wanted]
     while finished:
         finished.pop()
-        assert rule.progress(finished).open_percent is not None
-        assert isinstance(rule.decide(finished), NextRun)
+        assert strategy.progress(finished).open_percent is not None
+        assert isinstance(strategy.decide(finished), NextRun)
 
 
 @given(RULES)
-def test_the_database_gives_back_what_was_wanted(rule: ComparisonRule) -> None:
-    plan = SearchPlan(rule)
+def test_the_database_gives_back_what_was_wanted(strategy: ComparisonStrategy) -> None:
+    plan = SearchPlan(strategy)
     info = SearchInfo(
         study="study",
         fingerprint="0" * 64,
-        strategy=rule.name,
-        settings=rule.settings,
-        runs=rule.runs,
-        threshold=rule.threshold,
+        strategy=strategy.name,
+        settings=strategy.settings,
+        runs=strategy.runs,
+        threshold=strategy.threshold,
         target_accuracy=None,
         trainer=plan.trainer,
         base_seed=0,
-        options=json.loads(json.dumps(rule.options, allow_nan=False)),
+        options=json.loads(json.dumps(strategy.options, allow_nan=False)),
     )
-    assert stored_rule(info) == rule
+    assert stored_strategy(info) == strategy
     # Which runs are missing changes as they are made; the study stays the same.
-    nothing = SearchPlan(ComparisonRule(3, 3, 0.01, percents=PERCENTS))
+    nothing = SearchPlan(ComparisonStrategy(3, 3, 0.01, percents=PERCENTS))
     assert study_name(identity(), plan) == study_name(identity(), nothing)
 
 
-def test_other_settings_are_another_study() -> None:
-    plans = [SearchPlan(ComparisonRule(2, 3, percents=(100.0, p))) for p in (6.25, 12.5)]
+def test_other_switch_points_are_another_study() -> None:
+    plans = [SearchPlan(ComparisonStrategy(2, 3, percents=(100.0, p))) for p in (6.25, 12.5)]
     assert len({study_name(identity(), plan) for plan in plans}) == 2
 
 
 def test_a_baseline_that_diverges_ends_it() -> None:
-    rule = ComparisonRule(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
+    strategy = ComparisonStrategy(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
     with pytest.raises(UserError, match="learning rate is too high"):
-        rule.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
-    assert rule.decide([Observation(100.0, 0.9)]) == NextRun(50.0, 1)
+        strategy.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
+    assert strategy.decide([Observation(100.0, 0.9)]) == NextRun(50.0, 1)
 
 
 def test_nobody_can_search_with_it() -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.strategies.early_stopping import StopRule, corrected, correction, may_stop
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation
 from tests.benchmarks.recorded_problems import recorded_jobs
 
@@ -134,15 +134,15 @@ class TestHopelessness:
         assert not replace(self.RULE, hopeless_below=None).is_hopeless(low)
 
 
-def test_the_rule_of_a_search_follows_from_beta_and_the_schedule() -> None:
-    rule = PaperRule(threshold=0.02)
-    found = StopRule.of(rule, [(400, 0.1), (600, 0.01)], 0.9)
+def test_the_strategy_of_a_search_follows_from_beta_and_the_schedule() -> None:
+    strategy = PaperStrategy(threshold=0.02)
+    found = StopRule.of(strategy, [(400, 0.1), (600, 0.01)], 0.9)
     assert found == StopRule(0.01, 600, pytest.approx(0.88))
-    assert StopRule.of(rule, None) == StopRule(0.01)
+    assert StopRule.of(strategy, None) == StopRule(0.01)
 
 
 def test_rest_promises_nothing_where_runs_may_still_fail() -> None:
-    kept = AdaptiveRule()
+    kept = AdaptiveStrategy()
     assert StopRule.of(kept, [(DECAY, 0.1)]).trusts_rest
     for unknown in (None, []):
         assert StopRule.of(kept, unknown).known_at(curve(STEP)) is None
@@ -158,11 +158,11 @@ def stopped(percent: float, accuracy: float) -> Observation:
 
 
 def test_a_candidate_is_stopped_once_somebody_knows_what_that_changes() -> None:
-    rule = AdaptiveRule()
-    assert may_stop(rule, 100, [])
-    assert not may_stop(rule, 50, [run(100, 0.92), stopped(100, 0.91)])
-    assert may_stop(rule, 50, [run(100, 0.92, 0.918)])
-    whole = replace(rule, early_stop=False)
+    strategy = AdaptiveStrategy()
+    assert may_stop(strategy, 100, [])
+    assert not may_stop(strategy, 50, [run(100, 0.92), stopped(100, 0.91)])
+    assert may_stop(strategy, 50, [run(100, 0.92, 0.918)])
+    whole = replace(strategy, early_stop=False)
     assert not may_stop(whole, 100, [])
     assert not may_stop(whole, 50, [run(100, 0.92, 0.918)])
 

@@ -1,12 +1,12 @@
-"""Settings as users say them."""
+"""Switch points as users say them."""
 
 from __future__ import annotations
 
 import pytest
 
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.grids import switch_points_of
-from syncswitch.searcher.strategies.registry import make_rule
+from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.errors import UserError
 
 
@@ -22,8 +22,8 @@ from syncswitch.storage.errors import UserError
 def test_what_is_meant(text: str, points: tuple[float, ...]) -> None:
     assert switch_points_of(text, 2) == points
     options = {"settings": 2, "runs": 5, "threshold": 0.01, "target_accuracy": None}
-    rule = make_rule("adaptive", switch_points=text, **options)  # type: ignore[arg-type]
-    assert rule.grid() == (*points, 100.0)
+    strategy = make_strategy("adaptive", switch_points=text, **options)  # type: ignore[arg-type]
+    assert strategy.grid() == (*points, 100.0)
 
 
 @pytest.mark.parametrize("text", ["", "coarse", "0", "101", "nan", "100", "50,,25", "-5"])
@@ -35,12 +35,12 @@ def test_what_is_not(text: str) -> None:
 def test_it_is_for_the_adaptive_strategy() -> None:
     options = {"settings": 2, "runs": 5, "threshold": 0.01, "target_accuracy": None}
     with pytest.raises(UserError, match="--grid is not for --strategy paper"):
-        make_rule("paper", switch_points="fine", **options)  # type: ignore[arg-type]
+        make_strategy("paper", switch_points="fine", **options)  # type: ignore[arg-type]
 
 
 def test_where_only_some_can_be_run() -> None:
-    rule = AdaptiveRule(settings=2)
-    assert rule.grid() == (25.0, 50.0, 75.0, 100.0)
-    assert rule.among((25.0, 50.0, 75.0, 100.0)) == rule
-    assert rule.among((25.0, 50.0, 100.0)).grid() == (25.0, 50.0, 100.0)
-    assert AdaptiveRule(settings=2, criterion="mean").grid() == (25.0, 50.0, 100.0)
+    strategy = AdaptiveStrategy(settings=2)
+    assert strategy.grid() == (25.0, 50.0, 75.0, 100.0)
+    assert strategy.among((25.0, 50.0, 75.0, 100.0)) == strategy
+    assert strategy.among((25.0, 50.0, 100.0)).grid() == (25.0, 50.0, 100.0)
+    assert AdaptiveStrategy(settings=2, criterion="mean").grid() == (25.0, 50.0, 100.0)

@@ -29,7 +29,7 @@ RUNS = st.lists(
 
 
 @given(RUNS, st.randoms(use_true_random=False))
-def test_a_replicate_of_a_setting_counts_once_whatever_the_order(
+def test_a_replicate_of_a_switch_point_counts_once_whatever_the_order(
     runs: list[Observation], chance: random.Random
 ) -> None:
     history = History.of(runs, GRID)

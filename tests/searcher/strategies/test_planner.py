@@ -1,17 +1,17 @@
-"""What a search with many runs at once may conclude, and when; else see rules/rule_contract.py."""
+"""What a search with many runs at once may conclude, and when; else see strategy_contract.py."""
 
 from __future__ import annotations
 
 from syncswitch.searcher.strategies.base import Decided, Observation, Wait
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import PlannedRun, course_of, plan_run
 
-RULE = PaperRule(settings=1, runs=2, target_accuracy=0.9)
+RULE = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
 SECOND = Observation(50, 0.1, diverged=True, trial_number=0, replicate=1)
 FIRST = Observation(50, 0.9, trial_number=1, replicate=0)
 
 
-def test_a_run_that_ends_a_setting_waits_for_those_that_come_before_it() -> None:
+def test_a_run_that_ends_a_switch_point_waits_for_those_that_come_before_it() -> None:
     """One searcher alone would have made the first run, whatever the second one measures."""
     assert course_of(RULE, [SECOND]).runs == ()
     assert plan_run(RULE, [SECOND]) == PlannedRun(50, 0)

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
@@ -27,7 +27,7 @@ from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 
-PLAN = SearchPlan(PaperRule(settings=2, runs=1))
+PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 Change = Callable[..., None]
 
 

@@ -1,4 +1,4 @@
-"""A rule, and whoever looks at its search, see the same runs."""
+"""A strategy, and whoever looks at its search, see the same runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from syncswitch.searcher.loop.shared_checkpoints import Prefixes
 from syncswitch.searcher.loop.trial_runner import RunMaker
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.status.reader import StatusReader
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Rule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.searcher.study.plan import SearchPlan, study_name
@@ -36,13 +36,13 @@ from syncswitch.trainers.replay.trainer import ReplayTrainer
 from syncswitch.trainers.trainer import Observer
 
 RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)
-RULES: list[Rule] = [
-    AdaptiveRule(switch_points=RECORDED),
-    AdaptiveRule(criterion="mean"),
-    AdaptiveRule(criterion="mean", share_prefix=False, early_stop=False),
-    PaperRule(settings=3, runs=2, share_prefix=True, early_stop=True),
+RULES: list[Strategy] = [
+    AdaptiveStrategy(switch_points=RECORDED),
+    AdaptiveStrategy(criterion="mean"),
+    AdaptiveStrategy(criterion="mean", share_prefix=False, early_stop=False),
+    PaperStrategy(settings=3, runs=2, share_prefix=True, early_stop=True),
 ]
-# Whatever the noise, a fixed binary search stays at the settings that are recorded.
+# Whatever the noise, a fixed binary search stays at the switch points that are recorded.
 RECORDINGS = [step_recording(3.125), step_recording(3.125, diverges_below_percent=20.0)]
 EVENTS = [
     "trained",
@@ -56,33 +56,33 @@ EVENTS = [
 class History(ReplayTrainer):
     """One search, to which things happen."""
 
-    def __init__(self, url: str, folder: Path, rule: Rule, recording: Recording) -> None:
+    def __init__(self, url: str, folder: Path, strategy: Strategy, recording: Recording) -> None:
         super().__init__(recording)
-        self.rule, self.identity = rule, recording.identity
+        self.strategy, self.identity = strategy, recording.identity
         self.database = open_database(url, create=False)
         self.store = TrialStore(self.database)
-        name = study_name(self.identity, SearchPlan(rule))
+        name = study_name(self.identity, SearchPlan(strategy))
         self.search = SearchInfo(
             name,
             self.identity.fingerprint,
-            rule.name,
-            rule.settings,
-            rule.runs,
-            rule.threshold,
+            strategy.name,
+            strategy.settings,
+            strategy.runs,
+            strategy.threshold,
             None,
             "local",
             0,
-            options=rule.options,
+            options=strategy.options,
         )
         self.store.register(self.identity, "jobs.py:it", self.search)
-        self.study = SearchStudy.open(url, name, rule, 0)
+        self.study = SearchStudy.open(url, name, strategy, 0)
         self.maker = RunMaker(
             self.identity,
             RunConditions(),
-            rule,
+            strategy,
             self.study,
             self.store,
-            Prefixes(self.store, name, rule, folder),
+            Prefixes(self.store, name, strategy, folder),
             SilentReporter(),
             1.0,
             lambda: False,
@@ -135,7 +135,7 @@ class History(ReplayTrainer):
             self.study.__dict__.pop("note_result", None)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=["kept", "adaptive", "plain", "paper"])
+@pytest.mark.parametrize("strategy", RULES, ids=["kept", "adaptive", "plain", "paper"])
 @settings(max_examples=3)
 @example(recording=RECORDINGS[0], events=["trained"] * 9)
 @example(recording=RECORDINGS[0], events=["others first", *["trained"] * 8])
@@ -147,13 +147,13 @@ class History(ReplayTrainer):
 def test_search_status_and_report_see_the_same(
     search_template: Path,
     tmp_path_factory: pytest.TempPathFactory,
-    rule: Rule,
+    strategy: Strategy,
     recording: Recording,
     events: list[str],
 ) -> None:
     folder = tmp_path_factory.mktemp("history")
     url = f"sqlite:///{shutil.copyfile(search_template, folder / 'search.db')}"
-    history = History(url, folder, rule, recording)
+    history = History(url, folder, strategy, recording)
     with history.database as database:
         try:
             history.play(events)
@@ -162,11 +162,11 @@ def test_search_status_and_report_see_the_same(
             return
         rows = history.store.numbered(history.search.study)
         identity = recording.identity
-        seen = read_observations(database, rule, identity, history.search.study, rows)
+        seen = read_observations(database, strategy, identity, history.search.study, rows)
         assert seen == history.study.finished()
-        assert course_of(rule, seen) == course
+        assert course_of(strategy, seen) == course
 
-        progress = rule.progress(course.runs)
+        progress = strategy.progress(course.runs)
         (status,) = StatusReader(url).read(with_rest=False)
         assert (status.lower_percent, status.upper_percent) == (
             progress.lower_percent,
@@ -178,8 +178,8 @@ def test_search_status_and_report_see_the_same(
         )
         shown = {one.switch_percent: one for one in status.settings}
         for summary in progress.summaries:
-            setting = shown[summary.switch_percent]
-            assert (setting.runs, setting.mean_accuracy, setting.accepted) == (
+            switch_point = shown[summary.switch_percent]
+            assert (switch_point.runs, switch_point.mean_accuracy, switch_point.accepted) == (
                 summary.runs,
                 summary.mean_accuracy,
                 summary.accepted,

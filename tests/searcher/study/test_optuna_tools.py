@@ -18,7 +18,7 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
@@ -27,8 +27,8 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial, TrialStore
 from syncswitch.trainers.cluster.servers.network import free_ports
 
-PLAN = SearchPlan(PaperRule(settings=3, runs=2))
-COMPLETE = 7  # the last setting diverges, so that its repeat is not made
+PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
+COMPLETE = 7  # the last switch point diverges, so that its repeat is not made
 TRIALS = COMPLETE + 1  # the first run is lost, and made again
 PATIENCE_SECONDS = 60
 

@@ -6,8 +6,8 @@ import pytest
 from generated_trainer import identity
 
 from syncswitch.searcher import search
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.text.command_lines import search_words
 from syncswitch.storage.errors import UserError
@@ -16,25 +16,27 @@ from syncswitch.storage.trials.store import SearchInfo
 
 
 def test_a_search_for_something_else_has_another_name() -> None:
-    rules = (
-        AdaptiveRule(),
-        AdaptiveRule(criterion="mean"),
-        AdaptiveRule(keep=0.9),
-        AdaptiveRule(uses=100),
-        PaperRule(),
+    strategies = (
+        AdaptiveStrategy(),
+        AdaptiveStrategy(criterion="mean"),
+        AdaptiveStrategy(keep=0.9),
+        AdaptiveStrategy(uses=100),
+        PaperStrategy(),
     )
-    names = [study_name(identity(), SearchPlan(rule)) for rule in rules]
+    names = [study_name(identity(), SearchPlan(strategy)) for strategy in strategies]
     assert len(set(names)) == len(names)
-    assert names[0] == study_name(identity(), SearchPlan(AdaptiveRule(criterion="kept", uses=30)))
+    assert names[0] == study_name(
+        identity(), SearchPlan(AdaptiveStrategy(criterion="kept", uses=30))
+    )
     # As it was when the mean was the only criterion, so that such searches go on.
     assert names[1].endswith("-40e96e7e")
 
 
 def test_the_command_line_of_a_search_says_what_it_looks_for() -> None:
-    rule = AdaptiveRule(criterion="kept", keep=0.9, uses=100)
-    assert _words(rule)[-4:] == ["--keep", "0.9", "--uses", "100"]
-    assert _words(AdaptiveRule(criterion="mean"))[-2:] == ["--criterion", "mean"]
-    assert _words(AdaptiveRule())[-2:] == ["--seed", "0"]
+    strategy = AdaptiveStrategy(criterion="kept", keep=0.9, uses=100)
+    assert _words(strategy)[-4:] == ["--keep", "0.9", "--uses", "100"]
+    assert _words(AdaptiveStrategy(criterion="mean"))[-2:] == ["--criterion", "mean"]
+    assert _words(AdaptiveStrategy())[-2:] == ["--seed", "0"]
 
 
 @pytest.mark.parametrize(
@@ -54,23 +56,23 @@ def test_python_refuses_what_the_command_line_does(
         search("digits", trainer="simulated", storage=url, **options)  # type: ignore[arg-type]
 
 
-def test_a_rule_that_was_made_by_hand_is_checked() -> None:
+def test_a_strategy_that_was_made_by_hand_is_checked() -> None:
     with pytest.raises(UserError, match="--criterion is best: give kept or mean"):
-        SearchPlan(AdaptiveRule(criterion="best")).check()
+        SearchPlan(AdaptiveStrategy(criterion="best")).check()
 
 
-def _words(rule: AdaptiveRule) -> list[str]:
+def _words(strategy: AdaptiveStrategy) -> list[str]:
     search = SearchInfo(
         study="study",
         fingerprint=identity().fingerprint,
-        strategy=rule.name,
-        settings=rule.settings,
-        runs=rule.runs,
-        threshold=rule.threshold,
+        strategy=strategy.name,
+        settings=strategy.settings,
+        runs=strategy.runs,
+        threshold=strategy.threshold,
         target_accuracy=None,
         trainer="local",
         base_seed=0,
-        options=rule.options,
+        options=strategy.options,
     )
     words = search_words(identity(), "generated", search, RunConditions())
     assert words is not None

@@ -10,7 +10,7 @@ from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
 
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.sampler import BinarySearchSampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -29,7 +29,7 @@ class TestOwnParameter(BasicSamplerTestCase, SingleOnlySamplerTestCase):
 
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
-        return lambda: BinarySearchSampler(PaperRule(settings=3, runs=2), parameter="x", seed=1)
+        return lambda: BinarySearchSampler(PaperStrategy(settings=3, runs=2), parameter="x", seed=1)
 
 
 class TestOwnParameterOverTPE(BasicSamplerTestCase, SingleOnlySamplerTestCase):
@@ -49,7 +49,7 @@ def _knee(percent: float) -> float:
 
 
 def test_optimize_stops_by_itself_with_the_answer() -> None:
-    sampler = BinarySearchSampler(PaperRule(settings=4, runs=2), seed=1)
+    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2), seed=1)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(
         lambda trial: _knee(trial.suggest_float("switch_percent", 0, 100)),
@@ -67,7 +67,7 @@ def test_a_new_sampler_on_the_same_study_goes_on() -> None:
     study = optuna.create_study(direction="maximize")
     percents = []
     for _ in range(10):
-        study.sampler = BinarySearchSampler(PaperRule(settings=4, runs=2))
+        study.sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
         trial = study.ask({"switch_percent": FloatDistribution(0, 100)})
         percents.append(trial.params["switch_percent"])
         study.tell(trial, _knee(percents[-1]))
@@ -75,7 +75,7 @@ def test_a_new_sampler_on_the_same_study_goes_on() -> None:
 
 
 def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
-    study = optuna.create_study(sampler=BinarySearchSampler(PaperRule(settings=2, runs=1)))
+    study = optuna.create_study(sampler=BinarySearchSampler(PaperStrategy(settings=2, runs=1)))
     space = {"switch_percent": FloatDistribution(0, 100)}
     for state in (optuna.trial.TrialState.FAIL, optuna.trial.TrialState.PRUNED):
         trial = study.ask(space)
@@ -90,7 +90,9 @@ def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
 
 
 def test_runs_in_flight_count() -> None:
-    study = optuna.create_study(sampler=BinarySearchSampler(PaperRule(runs=2, target_accuracy=0.9)))
+    study = optuna.create_study(
+        sampler=BinarySearchSampler(PaperStrategy(runs=2, target_accuracy=0.9))
+    )
     space = {"switch_percent": FloatDistribution(0, 100)}
     trials = [study.ask(space) for _ in range(6)]
     # After the two that are needed those that may be needed next, on both sides.
@@ -104,14 +106,14 @@ def test_values_are_native_numbers() -> None:
 
 
 def test_the_range_of_the_distribution_is_searched() -> None:
-    rule = PaperRule(settings=2, runs=1, target_accuracy=0.5)
-    study = optuna.create_study(sampler=BinarySearchSampler(rule, parameter="share"))
+    strategy = PaperStrategy(settings=2, runs=1, target_accuracy=0.5)
+    study = optuna.create_study(sampler=BinarySearchSampler(strategy, parameter="share"))
     trial = study.ask({"share": FloatDistribution(0.2, 0.6)})
     assert trial.params["share"] == pytest.approx(0.4)
 
 
 def test_other_trials_of_the_study_do_no_harm() -> None:
-    study = optuna.create_study(sampler=BinarySearchSampler(PaperRule(runs=1), parameter="x"))
+    study = optuna.create_study(sampler=BinarySearchSampler(PaperStrategy(runs=1), parameter="x"))
     study.tell(study.ask({"x": optuna.distributions.CategoricalDistribution(["a", "b"])}), 0.5)
     infinite = study.ask({"y": FloatDistribution(0, 1)})
     study.tell(infinite, float("inf"))

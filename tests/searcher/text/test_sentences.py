@@ -69,10 +69,10 @@ def test_a_mean_promises_nothing_of_a_single_run() -> None:
             replace(ALONE, reason="an earlier switch saves no time"),
             "an earlier switch saves no time",
         ),
-        (ALONE, "no setting with ASP that was tried keeps the accuracy often enough"),
+        (ALONE, "no switch point with ASP that was tried keeps the accuracy often enough"),
         (
             replace(ALONE, criterion="mean"),
-            "no setting with ASP that was tried keeps the accuracy",
+            "no switch point with ASP that was tried keeps the accuracy",
         ),
     ],
 )

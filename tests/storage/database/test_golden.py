@@ -255,7 +255,7 @@ def test_revision_0002_fills_its_columns_from_what_was_there(loaded: Load) -> No
         assert added == {
             "fingerprint": fingerprints[old["study"]],
             "source": None,
-            "setting_percent": old["switch_percent"],
+            "candidate_percent": old["switch_percent"],
             "parent_trial_id": None,
             "fork_percent": None,
             "target_accuracy": target,

@@ -341,7 +341,7 @@ CREATE TABLE "syncswitch_trials" (
 	software JSON, 
 	fingerprint VARCHAR(64) NOT NULL, 
 	source VARCHAR(1024), 
-	setting_percent DOUBLE, 
+	candidate_percent DOUBLE, 
 	parent_trial_id INTEGER, 
 	fork_percent DOUBLE, 
 	target_accuracy DOUBLE, 
@@ -364,7 +364,7 @@ CREATE TABLE "syncswitch_trials" (
 	CONSTRAINT fk_syncswitch_trials_parent_trial_id FOREIGN KEY(parent_trial_id) REFERENCES syncswitch_trials (trial_id), 
 	CONSTRAINT ck_syncswitch_trials_numbered_in_search CHECK ((study IS NULL) = (trial_number IS NULL)), 
 	CONSTRAINT ck_syncswitch_trials_searched_or_imported CHECK ((study IS NULL) <> (source IS NULL)), 
-	CONSTRAINT ck_syncswitch_trials_setting_percent CHECK (setting_percent BETWEEN 0 AND 100), 
+	CONSTRAINT ck_syncswitch_trials_candidate_percent CHECK (candidate_percent BETWEEN 0 AND 100), 
 	CONSTRAINT ck_syncswitch_trials_fork_percent CHECK (fork_percent BETWEEN 0 AND 100), 
 	CONSTRAINT ck_syncswitch_trials_fork CHECK ((parent_trial_id IS NULL) = (fork_percent IS NULL)), 
 	CONSTRAINT ck_syncswitch_trials_no_fork_of_itself CHECK (parent_trial_id <> trial_id), 
@@ -608,11 +608,11 @@ INSERT INTO "version_info" VALUES(1,12,'5.0.0');
 CREATE INDEX ix_syncswitch_workloads_name ON syncswitch_workloads (name);
 CREATE INDEX ix_syncswitch_workloads_reference ON syncswitch_workloads (reference);
 CREATE INDEX ix_syncswitch_searches_fingerprint ON syncswitch_searches (fingerprint);
-CREATE INDEX ix_syncswitch_trials_fingerprint_setting_percent_state ON syncswitch_trials (fingerprint, setting_percent, state);
+CREATE INDEX ix_syncswitch_trials_fingerprint_candidate_percent_state ON syncswitch_trials (fingerprint, candidate_percent, state);
 CREATE INDEX ix_syncswitch_trials_parent_trial_id ON syncswitch_trials (parent_trial_id);
 CREATE INDEX ix_syncswitch_policies_workload_fingerprint ON syncswitch_policies (workload, fingerprint);
 CREATE UNIQUE INDEX uq_syncswitch_policies_study ON syncswitch_policies (study) WHERE imported_at IS NULL;
-CREATE VIEW syncswitch_trial_facts AS SELECT t.trial_id, w.name AS workload, t.fingerprint, w.workers, w.first_protocol, w.second_protocol, w.total_worker_steps, t.study, t.trial_number, t.source, t.setting_percent, t.switch_percent, t.replicate, t.seed, t.parent_trial_id, t.fork_percent, t.state, t.converged_accuracy, t.final_accuracy, t.converged, t.diverged, t.stopped_early, t.worker_steps, t.training_seconds, t.inherited_seconds, t.training_seconds - t.inherited_seconds AS paid_seconds, t.switch_overhead_seconds, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_worker_steps_per_second, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_worker_steps_per_second, t.target_accuracy, t.time_to_accuracy_seconds, CASE WHEN t.target_accuracy IS NOT NULL AND t.state = 'complete' THEN t.time_to_accuracy_seconds IS NULL END AS time_to_accuracy_is_censored, t.started_at, t.ended_at, t.host, t.failure, t.software FROM syncswitch_trials AS t JOIN syncswitch_workloads AS w ON w.fingerprint = t.fingerprint;
+CREATE VIEW syncswitch_trial_facts AS SELECT t.trial_id, w.name AS workload, t.fingerprint, w.workers, w.first_protocol, w.second_protocol, w.total_worker_steps, t.study, t.trial_number, t.source, t.candidate_percent, t.switch_percent, t.replicate, t.seed, t.parent_trial_id, t.fork_percent, t.state, t.converged_accuracy, t.final_accuracy, t.converged, t.diverged, t.stopped_early, t.worker_steps, t.training_seconds, t.inherited_seconds, t.training_seconds - t.inherited_seconds AS paid_seconds, t.switch_overhead_seconds, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.first_protocol) AS first_phase_worker_steps_per_second, (SELECT SUM(p.seconds) FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_seconds, (SELECT CASE WHEN SUM(p.seconds) > 1e-9 THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id AND p.protocol = w.second_protocol) AS second_phase_worker_steps_per_second, t.target_accuracy, t.time_to_accuracy_seconds, CASE WHEN t.target_accuracy IS NOT NULL AND t.state = 'complete' THEN t.time_to_accuracy_seconds IS NULL END AS time_to_accuracy_is_censored, t.started_at, t.ended_at, t.host, t.failure, t.software FROM syncswitch_trials AS t JOIN syncswitch_workloads AS w ON w.fingerprint = t.fingerprint;
 CREATE UNIQUE INDEX ix_studies_study_name ON studies (study_name);
 CREATE INDEX ix_trials_study_id ON trials (study_id);
 COMMIT;

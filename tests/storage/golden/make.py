@@ -27,7 +27,7 @@ sys.path.insert(0, str(FOLDER.parents[1] / "searcher"))
 from generated_trainer import GeneratedTrainer, identity  # noqa: E402
 
 from syncswitch.searcher.loop.search import Search  # noqa: E402
-from syncswitch.searcher.strategies.paper import PaperRule  # noqa: E402
+from syncswitch.searcher.strategies.paper import PaperStrategy  # noqa: E402
 from syncswitch.searcher.study.plan import SearchPlan  # noqa: E402
 from syncswitch.storage.database.engine import open_database  # noqa: E402
 from syncswitch.storage.database.inspection import REVISION  # noqa: E402
@@ -53,8 +53,8 @@ def fill(url: str) -> None:
     with open_database(url, create=True) as database:
         workload = identity()
         trainer = GeneratedTrainer(failures=1)
-        Search(database, workload, SearchPlan(PaperRule(3, 2)), lambda: trainer).run()
-        Search(database, workload, SearchPlan(PaperRule(4, 1)), lambda: trainer).run()
+        Search(database, workload, SearchPlan(PaperStrategy(3, 2)), lambda: trainer).run()
+        Search(database, workload, SearchPlan(PaperStrategy(4, 1)), lambda: trainer).run()
         registry, store = PolicyRegistry(database), TrialStore(database)
         registry.set_alias(workload.fingerprint, "pinned", 1)
         larger = replace(workload, name="larger", workers=8)
@@ -87,7 +87,7 @@ def add_imports(url: str, folder: Path) -> None:
     elsewhere = f"sqlite:///{folder}/elsewhere.db"
     with open_database(elsewhere, create=True) as database:
         trainer = GeneratedTrainer(plateau=0.9)
-        Search(database, identity(), SearchPlan(PaperRule(3, 2)), lambda: trainer).run()
+        Search(database, identity(), SearchPlan(PaperStrategy(3, 2)), lambda: trainer).run()
         registry = PolicyRegistry(database)
         (policy,) = registry.policies()
         write_policy(folder / "policy.json", policy, registry.workload(policy.fingerprint))
@@ -134,7 +134,7 @@ def add_adaptive(url: str) -> None:
     """What an adaptive search leaves."""
     with open_database(url, create=False) as database:
         workload = identity()
-        Search(database, workload, SearchPlan(PaperRule(2, 1)), AdaptiveTrainer).run()
+        Search(database, workload, SearchPlan(PaperStrategy(2, 1)), AdaptiveTrainer).run()
         registry, store = PolicyRegistry(database), TrialStore(database)
         (policy,) = registry.lookup(workload.name)
         registry.publish(replace(policy, strategy="adaptive", study="adaptive", confidence=0.97))
@@ -152,7 +152,7 @@ def add_simulated(url: str) -> None:
     """The same job on a simulated cluster: a finished search."""
     with open_database(url, create=False) as database:
         workload = replace(identity(), simulated_cluster=SIMULATED_CLUSTER)
-        plan = SearchPlan(PaperRule(2, 1), trainer="simulated")
+        plan = SearchPlan(PaperStrategy(2, 1), trainer="simulated")
         Search(database, workload, plan, GeneratedTrainer).run()
 
 
@@ -179,7 +179,7 @@ def add_disturbed(url: str) -> None:
     """A search under conditions of its own: a finished one."""
     with open_database(url, create=False) as database:
         workload = identity(name="disturbed", model="d" * 64)
-        plan = SearchPlan(PaperRule(2, 1), conditions=CONDITIONS)
+        plan = SearchPlan(PaperStrategy(2, 1), conditions=CONDITIONS)
         Search(database, workload, plan, DisturbedTrainer).run()
 
 

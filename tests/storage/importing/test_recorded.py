@@ -46,7 +46,7 @@ def test_a_run_with_a_switch(tmp_path: Path) -> None:
     run = read(tmp_path, stands_for_percent=40.0)
     found = run.measured
     assert found is not None
-    assert (run.setting_percent, run.switch_percent, run.replicate) == (40.0, 50.0, 1)
+    assert (run.candidate_percent, run.switch_percent, run.replicate) == (40.0, 50.0, 1)
     assert (run.diverged, run.notes, found.stopped_early) == (False, (), False)
     assert found.worker_steps == 8000
     assert found.training_seconds == pytest.approx(2000.0)

@@ -100,7 +100,7 @@ class TestAdd:
         (trial,) = TrialStore(database).trials()
         assert (trial.source, trial.study, trial.trial_number) == ("digits/a", None, None)
         assert (trial.workload, trial.fingerprint) == ("digits", run.identity.fingerprint)
-        assert (trial.setting_percent, trial.switch_percent, trial.replicate) == (50.0, 40.0, 2)
+        assert (trial.candidate_percent, trial.switch_percent, trial.replicate) == (50.0, 40.0, 2)
         assert (trial.state, trial.diverged, trial.converged) == ("complete", False, True)
         assert trial.converged_accuracy == trial.final_accuracy == 0.9
         assert trial.converged_evaluations == 1
@@ -139,7 +139,7 @@ class TestAdd:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"setting_percent": None}, "setting_percent is None, was 50.0"),
+            ({"candidate_percent": None}, "candidate_percent is None, was 50.0"),
             ({"switch_percent": 41.0}, "switch_percent is 41.0, was 40.0"),
             ({"replicate": 3}, "replicate is 3, was 2"),
             ({"diverged": True}, "diverged is True, was False"),
@@ -236,13 +236,13 @@ class TestTarget:
                     replace(
                         run,
                         source=f"digits/bsp-{accuracy}",
-                        setting_percent=100.0,
+                        candidate_percent=100.0,
                         measured=replace(MEASURED, final_accuracy=accuracy),
                     )
                     for accuracy in baseline
                 ),
-                replace(run, source="lost", setting_percent=100.0, diverged=True, measured=None),
-                replace(run, source="unused", setting_percent=None, switch_percent=100.0),
+                replace(run, source="lost", candidate_percent=100.0, diverged=True, measured=None),
+                replace(run, source="unused", candidate_percent=None, switch_percent=100.0),
             ]
         )
         importer.set_target(run.identity.fingerprint)
@@ -261,7 +261,7 @@ class TestTarget:
 
         def work(number: int) -> None:
             measured = replace(MEASURED, final_accuracy=accuracies[number])
-            mine = replace(run, source=f"{number}", setting_percent=100.0, measured=measured)
+            mine = replace(run, source=f"{number}", candidate_percent=100.0, measured=measured)
             with open_database(url, create=False) as connected:
                 importer = RunImporter(connected)
                 importer.add([mine])
@@ -438,18 +438,18 @@ def test_the_published_means_come_out_of_sql(database: Database, published: Path
         ("resnet32-cifar10-16", 50.0): (3, 0.9206, None),
     }
     query = text(
-        "SELECT workload, setting_percent, COUNT(*), AVG(converged_accuracy),"
+        "SELECT workload, candidate_percent, COUNT(*), AVG(converged_accuracy),"
         " AVG(training_seconds) FROM syncswitch_trial_facts"
-        " WHERE setting_percent IS NOT NULL AND NOT diverged GROUP BY 1, 2"
+        " WHERE candidate_percent IS NOT NULL AND NOT diverged GROUP BY 1, 2"
     )
     with database.session(read_only=True) as session:
         found = {(row[0], row[1]): row[2:] for row in session.execute(query)}
     assert found.keys() == expected.keys()
-    for setting, (runs, accuracy, seconds) in expected.items():
-        assert found[setting][0] == runs
-        assert found[setting][1] == pytest.approx(accuracy, abs=1e-4)
+    for switch_point, (runs, accuracy, seconds) in expected.items():
+        assert found[switch_point][0] == runs
+        assert found[switch_point][1] == pytest.approx(accuracy, abs=1e-4)
         if seconds is not None:
-            assert found[setting][2] == pytest.approx(seconds, rel=0.01)
+            assert found[switch_point][2] == pytest.approx(seconds, rel=0.01)
 
 
 @needs_paper

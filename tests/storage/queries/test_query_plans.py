@@ -18,7 +18,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import curves
 from syncswitch.storage.queries import events as event_table
-from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore
@@ -45,8 +45,10 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "imported target": lambda database: database.write(
         lambda session: record_target(session, IMPORTED, 0.9)
     ),
-    "settings": lambda database: setting_statistics(database, workload="digits"),
-    "settings of a search": lambda database: setting_statistics(database, study="digits-1"),
+    "switch_points": lambda database: switch_point_statistics(database, workload="digits"),
+    "switch points of a search": lambda database: switch_point_statistics(
+        database, study="digits-1"
+    ),
     "curves": lambda database: read(database, curves.evaluations({"workload": "digits"})),
     "events of a workload": lambda database: read(
         database, event_table.events({"workload": "digits"})
@@ -102,4 +104,4 @@ def test_reads_no_whole_table(database: Database, name: str) -> None:
 
 def test_a_question_about_all_trials_does(database: Database) -> None:
     assert "syncswitch_trials" in scanned(plan(database, lambda d: TrialStore(d).trials()))
-    assert "t" in scanned(plan(database, setting_statistics))
+    assert "t" in scanned(plan(database, switch_point_statistics))

@@ -1,4 +1,4 @@
-"""The statistics of settings, against Python's own."""
+"""The statistics of switch points, against Python's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sqlalchemy import insert
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import whole_run_seconds
-from syncswitch.storage.queries.summaries import SettingStatistics, setting_statistics
+from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
@@ -32,11 +32,11 @@ _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
 Run = dict[str, Any]
 
 
-def run(setting_percent: float | None = 50.0, **values: Any) -> Run:
+def run(candidate_percent: float | None = 50.0, **values: Any) -> Run:
     """The row of a completed run."""
     return {
-        "setting_percent": setting_percent,
-        "switch_percent": setting_percent or 0.0,
+        "candidate_percent": candidate_percent,
+        "switch_percent": candidate_percent or 0.0,
         "replicate": 0,
         "state": "complete",
         "worker_steps": 1000,
@@ -94,18 +94,18 @@ def stopped(whole: Run, worker_steps: int) -> Run:
 
 def summary(
     database: Database, identity: WorkloadIdentity, runs: Sequence[Run]
-) -> list[SettingStatistics]:
-    return setting_statistics(database, fingerprint=add(database, identity, runs))
+) -> list[SwitchPointStatistics]:
+    return switch_point_statistics(database, fingerprint=add(database, identity, runs))
 
 
 unit = st.floats(0, 1)
 seconds = st.floats(1e-3, 1e7)
 random_runs = st.lists(
     st.builds(
-        lambda setting, accuracy, final, total, share, overhead, diverged, worker_steps: (
+        lambda switch_point, accuracy, final, total, share, overhead, diverged, worker_steps: (
             stopped(
                 run(
-                    setting,
+                    switch_point,
                     converged_accuracy=accuracy,
                     final_accuracy=final,
                     training_seconds=total,
@@ -116,7 +116,7 @@ random_runs = st.lists(
                 worker_steps,
             )
             if worker_steps < 1000
-            else run(setting, diverged=diverged)
+            else run(switch_point, diverged=diverged)
         ),
         st.sampled_from([100.0, 50.0, 12.5]),
         unit,
@@ -149,11 +149,11 @@ def test_means_and_deviations_are_those_of_python(
     database: Database, identity: WorkloadIdentity, runs: list[Run]
 ) -> None:
     found = summary(database, identity, runs)
-    assert [s.setting_percent for s in found] == sorted(
-        {r["setting_percent"] for r in runs}, reverse=True
+    assert [s.candidate_percent for s in found] == sorted(
+        {r["candidate_percent"] for r in runs}, reverse=True
     )
     for one in found:
-        mine = [r for r in runs if r["setting_percent"] == one.setting_percent]
+        mine = [r for r in runs if r["candidate_percent"] == one.candidate_percent]
         good = [{**r, "whole_run_seconds": whole_time(r)} for r in mine if not r["diverged"]]
         assert (one.runs, one.diverged_runs) == (len(mine), len(mine) - len(good))
         assert one.stopped_runs == sum(r["stopped_early"] for r in good)
@@ -206,7 +206,7 @@ def test_the_interval_is_students(
 ) -> None:
     values = [0.91, 0.92, 0.915, 0.9]
     fingerprint = add(database, identity, [run(converged_accuracy=value) for value in values])
-    (one,) = setting_statistics(database, fingerprint=fingerprint, confidence=confidence)
+    (one,) = switch_point_statistics(database, fingerprint=fingerprint, confidence=confidence)
     expected = stats.t.interval(
         confidence, 3, statistics.fmean(values), statistics.stdev(values) / math.sqrt(4)
     )
@@ -223,7 +223,7 @@ def test_the_interval_ends_where_accuracies_do(
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, 95, math.nan])
 def test_an_impossible_confidence_is_refused(database: Database, confidence: float) -> None:
     with pytest.raises(UserError, match="between 0 and 1"):
-        setting_statistics(database, confidence=confidence)
+        switch_point_statistics(database, confidence=confidence)
 
 
 def test_one_run_has_a_mean_but_no_spread(database: Database, identity: WorkloadIdentity) -> None:
@@ -233,14 +233,14 @@ def test_one_run_has_a_mean_but_no_spread(database: Database, identity: Workload
     assert (one.lower_accuracy, one.upper_accuracy) == (None, None)
 
 
-def test_only_completed_runs_that_count_for_a_setting(
+def test_only_completed_runs_that_count_for_a_switch_point(
     database: Database, identity: WorkloadIdentity
 ) -> None:
     failed = {**run(), "state": "failed", "failure": "lost"}
     assert summary(database, identity, [failed, run(None)]) == []
 
 
-def test_of_a_setting_that_always_diverged_nothing_else_is_known(
+def test_of_a_switch_point_that_always_diverged_nothing_else_is_known(
     database: Database, identity: WorkloadIdentity
 ) -> None:
     unknown = dict.fromkeys(
@@ -288,7 +288,7 @@ def test_a_stopped_run_counts_with_the_time_of_the_whole(
         database, identity, [stopped(one, 200 * number) for number, one in enumerate(wholes, 1)]
     )
     expected = summary(database, identity, wholes)
-    found = setting_statistics(database, fingerprint=fingerprint)
+    found = switch_point_statistics(database, fingerprint=fingerprint)
     assert [one.stopped_runs for one in expected] == [0, 0]
     assert [one.stopped_runs for one in found] == [2, 2]
     assert [one.speed_up for one in expected] == [1.0, 4.0]
@@ -346,10 +346,10 @@ def test_the_choice_is_that_of_the_baseline_too(
         run(50.0, started_at=late, training_seconds=10.0),
     ]
     fingerprint = add(database, identity, runs)
-    later = setting_statistics(database, fingerprint=fingerprint, since=late)
+    later = switch_point_statistics(database, fingerprint=fingerprint, since=late)
     assert [(one.runs, one.speed_up) for one in later] == [(1, 1.0), (1, 4.0)]
-    earlier = setting_statistics(database, fingerprint=fingerprint, until=late)
-    assert [(one.setting_percent, one.runs) for one in earlier] == [(100.0, 1)]
+    earlier = switch_point_statistics(database, fingerprint=fingerprint, until=late)
+    assert [(one.candidate_percent, one.runs) for one in earlier] == [(100.0, 1)]
 
 
 def test_runs_under_different_conditions_are_kept_apart(
@@ -378,20 +378,20 @@ def test_runs_under_different_conditions_are_kept_apart(
         for one in found
     ]
     assert shown == [values for values in conditions for _ in (100.0, 50.0)]
-    assert [one.setting_percent for one in found] == [100.0, 50.0] * 5
+    assert [one.candidate_percent for one in found] == [100.0, 50.0] * 5
     assert [one.runs for one in found] == [1, 2] * 5
     times = [20.0, 8.0, 40.0, 16.0, 60.0, 24.0, 80.0, 32.0, 100.0, 40.0]
     assert [one.mean_training_seconds for one in found] == pytest.approx(times)
     assert [one.speed_up for one in found] == pytest.approx([1.0, 2.5] * 5)
 
 
-def test_settings_are_chosen_by_no_setting(database: Database) -> None:
+def test_switch_points_are_chosen_by_no_switch_point(database: Database) -> None:
     with pytest.raises(UserError, match="'state' chooses no runs; allowed: fingerprint, since"):
-        setting_statistics(database, state="complete")  # type: ignore[call-arg]
+        switch_point_statistics(database, state="complete")  # type: ignore[call-arg]
 
 
 def test_workloads_are_kept_apart(filled: Database) -> None:
-    found = setting_statistics(filled)
+    found = switch_point_statistics(filled)
     assert len({one.fingerprint for one in found}) == 5
     # A simulated job and a real one are two, whatever else they share.
     simulated = [one for one in found if one.simulated_cluster is not None]
@@ -399,14 +399,14 @@ def test_workloads_are_kept_apart(filled: Database) -> None:
     assert {one.fingerprint for one in simulated}.isdisjoint(
         {one.fingerprint for one in found if one.simulated_cluster is None}
     )
-    keys = [(one.fingerprint, one.setting_percent) for one in found]
+    keys = [(one.fingerprint, one.candidate_percent) for one in found]
     assert len(set(keys)) == len(keys)
     (recorded,) = {one.fingerprint for one in found if one.workload == "recorded"}
-    assert setting_statistics(filled, workload="recorded") == [
+    assert switch_point_statistics(filled, workload="recorded") == [
         one for one in found if one.fingerprint == recorded
     ]
     assert [
-        (one.setting_percent, one.runs, one.diverged_runs)
+        (one.candidate_percent, one.runs, one.diverged_runs)
         for one in found
         if one.fingerprint == recorded
     ] == [(37.5, 1, 0), (0.0, 1, 1)]

@@ -15,7 +15,7 @@ from syncswitch.storage.audit.check import storage_findings
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -128,7 +128,7 @@ def test_a_cancelled_run_has_no_result(
     (row,) = facts(database)
     unknown = (*RESULT, "whole_run_seconds", "target_accuracy", "time_to_accuracy_seconds")
     assert [row[name] for name in unknown] == [None] * len(unknown)
-    assert setting_statistics(database) == []
+    assert switch_point_statistics(database) == []
     assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
     assert list(storage_findings(database, Content.CURRENT)) == []
 
@@ -137,9 +137,9 @@ def test_what_a_run_of_part_cost_changes_no_mean(
     database: Database, store: TrialStore, record: TrialRecord, part: TrialRecord
 ) -> None:
     complete(store, STUDY, 0, record)
-    alone = setting_statistics(database)
+    alone = switch_point_statistics(database)
     cancel(store, part, 1)
-    assert setting_statistics(database) == alone
+    assert switch_point_statistics(database) == alone
 
 
 def test_telling_it_twice_changes_nothing(store: TrialStore, part: TrialRecord) -> None:

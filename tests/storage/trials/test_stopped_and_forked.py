@@ -16,7 +16,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import converged_accuracy, time_to_accuracy_seconds
 from syncswitch.storage.queries import curves
 from syncswitch.storage.queries.search_costs import study_costs
-from syncswitch.storage.queries.summaries import setting_statistics
+from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -203,8 +203,10 @@ def test_a_target_is_chosen_for_one_trial_without_its_ancestors(
     assert (row.trial_id, row.time_to_accuracy_seconds) == (mine, 1.5)
 
 
-def test_means_of_a_setting_are_those_of_whole_runs(database: Database, made: TrialStore) -> None:
-    found = {one.setting_percent: one for one in setting_statistics(database)}
+def test_means_of_a_switch_point_are_those_of_whole_runs(
+    database: Database, made: TrialStore
+) -> None:
+    found = {one.candidate_percent: one for one in switch_point_statistics(database)}
     baseline = found[100.0]
     assert (baseline.runs, baseline.diverged_runs, baseline.stopped_runs) == (2, 0, 1)
     assert (baseline.mean_training_seconds, baseline.sd_training_seconds) == (6.0, 0.0)

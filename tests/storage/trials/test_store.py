@@ -54,7 +54,7 @@ def test_a_search_is_registered_once(
     assert store.searches() == [search]
 
 
-def test_registering_again_brings_names_and_settings_up_to_date(
+def test_registering_again_brings_names_and_switch_points_up_to_date(
     store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
 ) -> None:
     changed = replace(search, settings=9, target_accuracy=0.75)

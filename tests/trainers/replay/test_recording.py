@@ -58,8 +58,8 @@ def recording(runs: int, settings: Sequence[float] = (100.0, 50.0)) -> Recording
     return Recording(
         IDENTITY,
         tuple(
-            RecordedRun(setting, 0.9, 100.0, name=f"{setting:g} run {number}")
-            for setting in settings
+            RecordedRun(switch_point, 0.9, 100.0, name=f"{switch_point:g} run {number}")
+            for switch_point in settings
             for number in range(runs)
         ),
     )
@@ -88,7 +88,7 @@ class TestDraw:
         numbers = [name[-1] for name in drawn(recording(5), range(10), 7)]
         assert "".join(numbers) == "1034240123"
 
-    def test_seeds_deals_and_settings_shuffle_on_their_own(self) -> None:
+    def test_seeds_deals_and_switch_points_shuffle_on_their_own(self) -> None:
         decks = {tuple(drawn(recording(5), range(5), seed)) for seed in range(40)}
         deals = {tuple(drawn(recording(5), range(5 * d, 5 * d + 5))) for d in range(40)}
         assert min(len(decks), len(deals)) > 20
@@ -99,18 +99,18 @@ class TestDraw:
         positions = [(a.name[-1], b.name[-1]) for a, b in pairs if a and b]
         assert len(set(positions)) > 10
 
-    def test_a_replicate_has_the_same_seed_at_every_setting(self) -> None:
+    def test_a_replicate_has_the_same_seed_at_every_switch_point(self) -> None:
         runs = [
-            RecordedRun(setting, 0.9, 100.0, seed=seed, name=f"{setting:g} seed {seed}")
-            for setting in (100.0, 50.0)
+            RecordedRun(switch_point, 0.9, 100.0, seed=seed, name=f"{switch_point:g} seed {seed}")
+            for switch_point in (100.0, 50.0)
             for seed in (11, 5, 17, 3)
         ]
         source = Recording(IDENTITY, (*runs[:4], *reversed(runs[4:])))
         orders = set()
         for deck_seed in range(20):
             seeds = [
-                [run.seed for n in range(8) if (run := source.draw(setting, n, deck_seed))]
-                for setting in (100.0, 50.0)
+                [run.seed for n in range(8) if (run := source.draw(switch_point, n, deck_seed))]
+                for switch_point in (100.0, 50.0)
             ]
             assert seeds[0] == seeds[1]
             assert sorted(map(str, seeds[0][:4])) == ["11", "17", "3", "5"]
@@ -119,7 +119,7 @@ class TestDraw:
 
     def test_of_what_nobody_recorded_is_nothing(self) -> None:
         assert recording(3).draw(25.0, 0) is None
-        assert recording(3).settings == (50.0, 100.0)
+        assert recording(3).switch_points == (50.0, 100.0)
         assert len(recording(3).at(50.0)) == 3
         assert recording(3).at(25.0) == ()
 
@@ -138,7 +138,7 @@ def seconds(worker_step: int, first: int) -> float:
 
 
 def record_of(percent: float, start: int = 0, **changes: object) -> TrialRecord:
-    """A run at a setting, from a fork's worker-step on."""
+    """A run at a switch point, from a fork's worker-step on."""
     first = round(10 * percent)
     curve = tuple(
         Evaluation(step, seconds(step, first), 0.5 + step / 2500 + percent / 1e5, 0.5)
@@ -208,7 +208,7 @@ class TestRead:
         assert found.reference == "job.py:it"
         assert found.runs == (
             RecordedRun(
-                setting_percent=50.0,
+                candidate_percent=50.0,
                 accuracy=0.85,
                 training_seconds=75.0,
                 first_seconds=50.0,
@@ -399,10 +399,10 @@ class TestWhichWorkload:
         assert "'job' names 2 workloads: " in str(caught.value)
         assert "(4 workers)" in str(caught.value)
         assert "(8 workers)" in str(caught.value)
-        assert read(database, workers=8).settings == (50.0,)
-        assert read(database, IDENTITY.fingerprint[:12]).settings == (100.0,)
+        assert read(database, workers=8).switch_points == (50.0,)
+        assert read(database, IDENTITY.fingerprint[:12]).switch_points == (100.0,)
         assert read(database, "somewhere/job.py:it", workers=4).identity == IDENTITY
         swapped = read_recording(database, "job", workers=None, protocols=("asp", "bsp"))
-        assert swapped.settings == (25.0,)
+        assert swapped.switch_points == (25.0,)
         with pytest.raises(UserError, match="no complete runs"):
             read(database, workers=16)

@@ -21,7 +21,7 @@ PAIR = ("bsp", "asp")
 
 
 def test_five_draws_have_the_published_means(authors: dict[int, Recording]) -> None:
-    """5 runs of a setting are recorded, and each of them is drawn once."""
+    """5 runs of a switch point are recorded, and each of them is drawn once."""
     recording = authors[8]
     trainer = ReplayTrainer(recording, deck_seed=1)
     for percent, accuracy, seconds in (
@@ -136,7 +136,7 @@ def made(devices: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
 def test_real_runs_are_replayed_as_they_were(made: Made) -> None:
     records, recording = made
     assert recording.reference == "job.py:recorded"
-    assert recording.settings == (50.0, 100.0)
+    assert recording.switch_points == (50.0, 100.0)
     for record in records[:2]:
         observer = RecordingObserver()
         trial = replace(record.spec, checkpoint_percents=(), checkpoint_directory=None)

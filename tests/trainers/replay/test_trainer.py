@@ -187,7 +187,9 @@ class TestForks:
         trial = spec(100.0, 1, checkpoint_percents=(25.0, 75.0), checkpoint_directory=tmp_path)
         return ReplayTrainer(RECORDING).train(trial)
 
-    def test_one_of_the_same_setting_goes_on_with_the_same_run(self, prefix: TrialRecord) -> None:
+    def test_one_of_the_same_switch_point_goes_on_with_the_same_run(
+        self, prefix: TrialRecord
+    ) -> None:
         for seed in (1, 2):
             trial = spec(100.0, seed, replicate=5, fork_from=prefix.checkpoints[25.0])
             fork = ReplayTrainer(RECORDING).train(trial)

@@ -48,14 +48,14 @@ def _trials() -> None:
     with op.batch_alter_table("syncswitch_trials") as table:
         table.add_column(sa.Column("fingerprint", sa.String(length=64), nullable=True))
         table.add_column(sa.Column("source", sa.String(length=1024), nullable=True))
-        table.add_column(sa.Column("setting_percent", sa.Double(), nullable=True))
+        table.add_column(sa.Column("candidate_percent", sa.Double(), nullable=True))
         table.add_column(sa.Column("parent_trial_id", sa.Integer(), nullable=True))
         table.add_column(sa.Column("fork_percent", sa.Double(), nullable=True))
         table.add_column(sa.Column("target_accuracy", sa.Double(), nullable=True))
         table.add_column(sa.Column("time_to_accuracy_seconds", sa.Double(), nullable=True))
     # Every trial of a search counts for the setting that was asked for.
     op.execute(
-        "UPDATE syncswitch_trials SET setting_percent = switch_percent, fingerprint ="
+        "UPDATE syncswitch_trials SET candidate_percent = switch_percent, fingerprint ="
         " (SELECT fingerprint FROM syncswitch_searches"
         " WHERE syncswitch_searches.study = syncswitch_trials.study)"
     )
@@ -70,9 +70,9 @@ def _trials() -> None:
         _trial_keys(table)
         _trial_checks(table)
     op.create_index(
-        op.f("ix_syncswitch_trials_fingerprint_setting_percent_state"),
+        op.f("ix_syncswitch_trials_fingerprint_candidate_percent_state"),
         "syncswitch_trials",
-        ["fingerprint", "setting_percent", "state"],
+        ["fingerprint", "candidate_percent", "state"],
     )
     op.create_index(
         op.f("ix_syncswitch_trials_parent_trial_id"), "syncswitch_trials", ["parent_trial_id"]
@@ -138,7 +138,7 @@ def _trial_checks(table: BatchOperations) -> None:
     for name, condition in (
         ("numbered_in_search", "(study IS NULL) = (trial_number IS NULL)"),
         ("searched_or_imported", "(study IS NULL) <> (source IS NULL)"),
-        ("setting_percent", "setting_percent BETWEEN 0 AND 100"),
+        ("candidate_percent", "candidate_percent BETWEEN 0 AND 100"),
         ("fork_percent", "fork_percent BETWEEN 0 AND 100"),
         ("fork", "(parent_trial_id IS NULL) = (fork_percent IS NULL)"),
         ("no_fork_of_itself", "parent_trial_id <> trial_id"),
@@ -235,7 +235,7 @@ def _trial_facts() -> None:
     op.execute(
         "CREATE VIEW syncswitch_trial_facts AS SELECT t.trial_id, w.name AS workload,"
         " t.fingerprint, w.workers, w.first_protocol, w.second_protocol, w.total_worker_steps,"
-        " t.study, t.trial_number, t.source, t.setting_percent, t.switch_percent, t.replicate,"
+        " t.study, t.trial_number, t.source, t.candidate_percent, t.switch_percent, t.replicate,"
         " t.seed, t.parent_trial_id, t.fork_percent, t.state, t.converged_accuracy,"
         " t.final_accuracy, t.converged, t.diverged, t.stopped_early, t.worker_steps,"
         " t.training_seconds, t.inherited_seconds,"

@@ -56,7 +56,7 @@ def _trial_facts() -> None:
     op.execute(
         "CREATE VIEW syncswitch_trial_facts AS SELECT t.trial_id, w.name AS workload,"
         " t.fingerprint, w.workers, w.simulated_cluster, w.first_protocol, w.second_protocol,"
-        " w.total_worker_steps, t.study, t.trial_number, t.source, t.setting_percent,"
+        " w.total_worker_steps, t.study, t.trial_number, t.source, t.candidate_percent,"
         " t.switch_percent, t.replicate, t.seed, t.parent_trial_id, t.fork_percent, t.state,"
         " t.converged_accuracy, t.final_accuracy, t.converged, t.diverged, t.stopped_early,"
         " t.worker_steps, t.training_seconds, t.inherited_seconds,"

@@ -1,4 +1,4 @@
-"""The adaptive rule by the share of later runs that keep the accuracy."""
+"""The adaptive strategy by the share of later runs that keep the accuracy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import NextRun, Observation, Rule, RunCost
-from tests.searcher.strategies.rule_contract import (
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import NextRun, Observation, RunCost, Strategy
+from tests.searcher.strategies.strategy_contract import (
     FIRST_SECONDS,
     JOBS,
     Job,
-    RuleContract,
+    StrategyContract,
     answer_of,
     searched,
 )
@@ -34,7 +34,7 @@ def made(
     replicate: int,
     second_seconds: float = SECOND_SECONDS,
 ) -> Observation:
-    """A run as a rule sees it."""
+    """A run as a strategy sees it."""
     share = percent / 100
     return Observation(
         percent,
@@ -50,13 +50,13 @@ def made(
 
 
 def played(
-    rule: AdaptiveRule,
+    strategy: AdaptiveStrategy,
     accuracy_at: Callable[[float, int], float],
     second_seconds: float = SECOND_SECONDS,
 ) -> list[Observation]:
-    """The runs of a whole search; an accuracy for each setting and replicate."""
+    """The runs of a whole search; an accuracy for each switch point and replicate."""
     finished: list[Observation] = []
-    while isinstance(decision := rule.decide(finished), NextRun):
+    while isinstance(decision := strategy.decide(finished), NextRun):
         percent = decision.switch_percent
         replicate = sum(run.switch_percent == percent for run in finished)
         accuracy = accuracy_at(percent, replicate)
@@ -80,8 +80,8 @@ def alone(accuracy: float) -> list[Observation]:
     return [made(100, accuracy, 0, 0)]
 
 
-class TestKeptRule(RuleContract):
-    kind = AdaptiveRule
+class TestKeptStrategy(StrategyContract):
+    kind = AdaptiveStrategy
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
         "keep": st.sampled_from([0.8, 0.95]),
         "uses": st.sampled_from([1, 30, 300]),
@@ -94,41 +94,41 @@ class TestKeptRule(RuleContract):
 
     # Whoever waits thinks of dozens of histories, and each is a belief of its own.
     test_many_searchers_find_what_one_finds = settings(max_examples=2)(
-        RuleContract.test_many_searchers_find_what_one_finds
+        StrategyContract.test_many_searchers_find_what_one_finds
     )
 
-    def moved(self, rule: Rule, lowest: float, highest: float) -> Rule:
-        assert isinstance(rule, AdaptiveRule)
-        scale = highest / rule.highest_percent
-        related = tuple(percent * scale for percent in rule.related)
-        return replace(rule, related=related).between(lowest, highest)
+    def moved(self, strategy: Strategy, lowest: float, highest: float) -> Strategy:
+        assert isinstance(strategy, AdaptiveStrategy)
+        scale = highest / strategy.highest_percent
+        related = tuple(percent * scale for percent in strategy.related)
+        return replace(strategy, related=related).between(lowest, highest)
 
     @given(st.data(), JOBS)
     def test_an_answer_has_runs_of_its_own(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data, budget=None)
-        assert isinstance(rule, AdaptiveRule)
-        finished = searched(rule, job)
-        answer = answer_of(rule, finished)
+        strategy = self.draw(data, budget=None)
+        assert isinstance(strategy, AdaptiveStrategy)
+        finished = searched(strategy, job)
+        answer = answer_of(strategy, finished)
         own = sum(run.switch_percent == answer.switch_percent for run in finished)
         if answer.switch_percent < 100:
-            assert own >= min(rule.own_runs, rule.runs)
+            assert own >= min(strategy.own_runs, strategy.runs)
             assert answer.reason is None
         else:
             assert answer.reason
 
     @given(st.data(), JOBS)
     def test_what_it_says_are_probabilities(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data)
-        finished = searched(rule, job)
-        answer = answer_of(rule, finished)
+        strategy = self.draw(data)
+        finished = searched(strategy, job)
+        answer = answer_of(strategy, finished)
         for share in (answer.confidence, answer.kept_share, answer.baseline_kept_share):
             assert share is not None
             assert 0 <= share <= 1
-        answers = rule.answers(finished)
-        assert tuple(answers) == rule.grid()
+        answers = strategy.answers(finished)
+        assert tuple(answers) == strategy.grid()
         assert sum(answers.values()) == pytest.approx(1)
-        for percent in rule.grid():
-            outcomes = rule.outcomes(finished, percent)
+        for percent in strategy.grid():
+            outcomes = strategy.outcomes(finished, percent)
             assert sum(probability for probability, _ in outcomes) == pytest.approx(1)
             accuracies = [accuracy for _, accuracy in outcomes]
             assert accuracies == sorted(accuracies)
@@ -138,10 +138,10 @@ class TestKeptRule(RuleContract):
         self, data: st.DataObject, job: Job, budget: float
     ) -> None:
         # Runs cost what was foreseen: of the pace that is expected, each whole and to its end.
-        rule = self.draw(data, budget=budget, share_prefix=False, early_stop=False)
-        finished = searched(rule, job)
+        strategy = self.draw(data, budget=budget, share_prefix=False, early_stop=False)
+        finished = searched(strategy, job)
         paid = sum(run.cost.paid_seconds for run in finished if run.cost) / FIRST_SECONDS
-        first = 1.0 if rule.target_accuracy is None else 0.0
+        first = 1.0 if strategy.target_accuracy is None else 0.0
         assert paid <= max(budget, first) + 1e-9
 
 
@@ -159,10 +159,10 @@ class TestKeptRule(RuleContract):
 def test_a_sharp_curve_is_never_answered_against_what_was_measured(
     accuracies: Sequence[float], right: Sequence[float]
 ) -> None:
-    rule = AdaptiveRule(settings=3, early_stop=False, share_prefix=False)
+    strategy = AdaptiveStrategy(settings=3, early_stop=False, share_prefix=False)
     accuracy_at = steps(*accuracies)
-    finished = played(rule, accuracy_at)
-    answer = answer_of(rule, finished)
+    finished = played(strategy, accuracy_at)
+    answer = answer_of(strategy, finished)
     assert answer.switch_percent in right
     assert answer.target_accuracy == accuracies[0]
     assert answer.kept_share is not None
@@ -174,9 +174,9 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
 @pytest.mark.parametrize(("second", "reason"), [(0.4, "keep the accuracy"), (1.3, "saves no time")])
 def test_bsp_alone_has_a_reason(second: float, reason: str) -> None:
     accuracies = (0.9, 0.5, 0.4, 0.3) if second < 1 else (0.9,)
-    rule = AdaptiveRule(settings=3)
-    finished = played(rule, steps(*accuracies), second * FIRST_SECONDS)
-    answer = answer_of(rule, finished)
+    strategy = AdaptiveStrategy(settings=3)
+    finished = played(strategy, steps(*accuracies), second * FIRST_SECONDS)
+    answer = answer_of(strategy, finished)
     assert answer.switch_percent == 100
     assert answer.reason is not None
     assert reason in answer.reason
@@ -185,12 +185,12 @@ def test_bsp_alone_has_a_reason(second: float, reason: str) -> None:
 
 def test_runs_that_scatter_far_more_than_beta_leave_it_unsure() -> None:
     accuracies = (0.365, 0.448, 0.39, 0.43, 0.37, 0.41, 0.44, 0.4)
-    rule = AdaptiveRule(settings=3)
+    strategy = AdaptiveStrategy(settings=3)
 
     def accuracy_at(percent: float, replicate: int) -> float:
         return accuracies[(replicate + int(percent)) % len(accuracies)]
 
-    answer = answer_of(rule, played(rule, accuracy_at))
+    answer = answer_of(strategy, played(strategy, accuracy_at))
     assert answer.confidence is not None
     assert answer.confidence < 0.95 or answer.switch_percent == 100
     assert answer.baseline_kept_share is not None
@@ -203,7 +203,7 @@ def test_more_uses_are_worth_a_dearer_search() -> None:
     def accuracy_at(percent: float, replicate: int) -> float:
         return TARGET + chance[(replicate + round(percent)) % 8]
 
-    runs = [len(played(AdaptiveRule(uses=uses), accuracy_at)) for uses in (1, 30, 3000)]
+    runs = [len(played(AdaptiveStrategy(uses=uses), accuracy_at)) for uses in (1, 30, 3000)]
     assert runs == sorted(runs)
     assert runs[0] < runs[2]
 
@@ -213,14 +213,16 @@ def test_more_failures_may_be_allowed() -> None:
     history = alone(TARGET) + [
         made(25, 0.3 if number % 4 == 3 else TARGET, number + 1, number) for number in range(8)
     ]
-    strict, mild = (AdaptiveRule(settings=2, keep=keep).answers(history) for keep in (0.95, 0.6))
+    strict, mild = (
+        AdaptiveStrategy(settings=2, keep=keep).answers(history) for keep in (0.95, 0.6)
+    )
     assert strict[25] < 0.1
     assert mild[25] > 0.5
 
 
 @pytest.mark.parametrize("related", [3.125, 50.0])
 def test_a_warm_start_begins_there_but_does_not_decide(related: float) -> None:
-    cold, warm = AdaptiveRule(), AdaptiveRule(related=(related,))
+    cold, warm = AdaptiveStrategy(), AdaptiveStrategy(related=(related,))
     first = warm.decide(alone(TARGET))
     usual = cold.decide(alone(TARGET))
     assert isinstance(first, NextRun)
@@ -234,7 +236,7 @@ def test_a_warm_start_begins_there_but_does_not_decide(related: float) -> None:
 
 def test_a_known_target_needs_fewer_runs() -> None:
     accuracy_at = steps(TARGET, TARGET, TARGET, 0.7)
-    new, recurring = AdaptiveRule(), AdaptiveRule(target_accuracy=TARGET)
+    new, recurring = AdaptiveStrategy(), AdaptiveStrategy(target_accuracy=TARGET)
     runs, fewer = played(new, accuracy_at), played(recurring, accuracy_at)
     assert 25 <= answer_of(recurring, fewer).switch_percent < 100
     assert sum(run.switch_percent == 100 for run in fewer) == 0
@@ -245,12 +247,12 @@ def test_a_known_target_needs_fewer_runs() -> None:
 def test_a_dip_in_the_middle_is_seen() -> None:
     # ASP from the start is fine here, and a switch in the middle is not.
     accuracy_at = steps(TARGET, TARGET, TARGET, 0.87, TARGET)
-    rule = AdaptiveRule(settings=5)
+    strategy = AdaptiveStrategy(settings=5)
     history = [
         made(percent, accuracy_at(percent, 0), number, number % 3)
         for number, percent in enumerate([100.0, 25.0, 25.0, 25.0, 12.5, 12.5, 12.5, 6.25, 6.25])
     ]
-    answers = rule.answers(history)
+    answers = strategy.answers(history)
     # What was measured at 6.25 % is as good as at 25 %, and yet a switch there is no answer.
     assert sum(probability for percent, probability in answers.items() if percent < 25) < 0.05
 
@@ -272,8 +274,8 @@ def test_what_it_is_sure_of_is_so(loss: str, standard_deviation: float) -> None:
             lost = 0.4 * below if loss == "slope" else 0.03 * (below > 0)
             return 0.95 - lost + chance.gauss(0, standard_deviation)
 
-        rule = AdaptiveRule()
-        answer = answer_of(rule, played(rule, accuracy_at))
+        strategy = AdaptiveStrategy()
+        answer = answer_of(strategy, played(strategy, accuracy_at))
         assert answer.confidence is not None
         right += answer.switch_percent >= knee
         assert answer.switch_percent >= knee or answer.confidence < 0.9

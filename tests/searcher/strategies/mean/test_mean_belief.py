@@ -30,7 +30,7 @@ LAST = len(GRID) - 1
 BETA = 0.01
 PRIOR = Prior(GRID, BETA)
 
-# What a rule takes for sure.
+# What a strategy takes for sure.
 SURE = 0.86
 
 # The model, said again.
@@ -155,7 +155,7 @@ def test_a_known_target_is_as_sure_as_its_runs() -> None:
 
 
 def runs_of(number: int, cells: Sequence[tuple[int, int]]) -> list[Datum]:
-    """Runs of a generated job at some settings and replicates."""
+    """Runs of a generated job at some switch points and replicates."""
     job = generated_problem(number)
     runs = [(index, replicate, job.run_at(GRID[index], replicate)) for index, replicate in cells]
     return [Datum(i, r, run.accuracy, run.diverged) for i, r, run in runs if run is not None]
@@ -172,7 +172,7 @@ INDEXES = st.integers(0, LAST)
 
 
 @given(HISTORIES, KNOWN, st.floats(0, 1))
-def test_an_earlier_setting_is_never_more_acceptable(
+def test_an_earlier_switch_point_is_never_more_acceptable(
     data: list[Datum], known: Known | None, slack: float
 ) -> None:
     belief = update(PRIOR, data, known)
@@ -222,7 +222,7 @@ def test_siblings_are_less_evidence_than_replicates(data: list[Datum]) -> None:
 
 
 @given(HISTORIES, INDEXES, st.sampled_from([-1, 0, 5]))
-def test_a_diverged_run_lowers_its_setting_and_all_before(
+def test_a_diverged_run_lowers_its_switch_point_and_all_before(
     data: list[Datum], index: int, replicate: int
 ) -> None:
     before = update(PRIOR, data)
@@ -231,7 +231,7 @@ def test_a_diverged_run_lowers_its_setting_and_all_before(
     assert (now <= was + 1e-12).all()
     open_ = (was[: index + 1] > 1e-9) & (was[index] < 1 - 1e-9)
     assert (now[: index + 1][open_] < was[: index + 1][open_]).all()
-    # Before it the odds fall as at the setting itself, where they fall by e^6.
+    # Before it the odds fall as at the switch point itself, where they fall by e^6.
     if 1e-9 < was[index] < 1 - 1e-9:
         odds = was[index] / (1 - was[index]), now[index] / (1 - now[index])
         assert odds[1] / odds[0] == pytest.approx(math.exp(DIVERGED_LOG_ODDS))

@@ -1,4 +1,4 @@
-"""The adaptive rule by the mean accuracy: what it needs, costs, and how sure it says it is."""
+"""The adaptive strategy by the mean accuracy: what it needs, costs, and how sure it says it is."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
-from syncswitch.searcher.strategies.adaptive import AdaptiveRule
-from syncswitch.searcher.strategies.base import Decided, NextRun, Observation, Rule
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided, NextRun, Observation, Strategy
 from syncswitch.searcher.strategies.mean.assessment import _CONFIRMATION
-from syncswitch.searcher.strategies.paper import PaperRule
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.problems import is_acceptable, is_right
-from tests.searcher.strategies.rule_contract import (
+from tests.searcher.strategies.strategy_contract import (
     FIRST_SECONDS,
     JOBS,
     Job,
-    RuleContract,
+    StrategyContract,
     answer_of,
     searched,
 )
 
-MeanRule = functools.partial(AdaptiveRule, criterion="mean")
-GRID = MeanRule().grid()
+MeanStrategy = functools.partial(AdaptiveStrategy, criterion="mean")
+GRID = MeanStrategy().grid()
 TARGET = 0.92
 
 
 def falling_below(edge: float, percent: float) -> float:
-    """An accuracy that loses 2 beta for every setting before an edge."""
+    """An accuracy that loses 2 beta for every switch point before an edge."""
     return TARGET - 0.02 * max(0, GRID.index(edge) - GRID.index(percent))
 
 
-def quiet_search(rule: AdaptiveRule, edge: float) -> list[Observation]:
+def quiet_search(strategy: AdaptiveStrategy, edge: float) -> list[Observation]:
     finished: list[Observation] = []
-    while isinstance(decision := rule.decide(finished), NextRun):
+    while isinstance(decision := strategy.decide(finished), NextRun):
         percent = decision.switch_percent
         replicate = sum(run.switch_percent == percent for run in finished)
         accuracy = falling_below(edge, percent) + 0.001 * (-1) ** replicate
@@ -55,12 +55,12 @@ def quiet_search(rule: AdaptiveRule, edge: float) -> list[Observation]:
 def simulated(number: int, is_known: bool, **options: Any) -> SimulatedSearch:
     job = generated_problem(number)
     target = job.known_accuracy if is_known else None
-    rule = MeanRule(settings=job.settings, target_accuracy=target, **options)
-    return search_with(rule, job.run_at)
+    strategy = MeanStrategy(settings=job.settings, target_accuracy=target, **options)
+    return search_with(strategy, job.run_at)
 
 
-class TestMeanRule(RuleContract):
-    kind = MeanRule
+class TestMeanStrategy(StrategyContract):
+    kind = MeanStrategy
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {
         "target_runs": st.sampled_from([1, 5, 30]),
         "least_runs": st.none() | st.integers(1, 3),
@@ -68,79 +68,81 @@ class TestMeanRule(RuleContract):
         "related": st.sampled_from([(), (25.0,), (6.25, 50.0)]),
     }
 
-    def moved(self, rule: Rule, lowest: float, highest: float) -> Rule:
-        assert isinstance(rule, AdaptiveRule)
-        related = tuple(percent * highest / rule.highest_percent for percent in rule.related)
-        return replace(rule, related=related).between(lowest, highest)
+    def moved(self, strategy: Strategy, lowest: float, highest: float) -> Strategy:
+        assert isinstance(strategy, AdaptiveStrategy)
+        related = tuple(
+            percent * highest / strategy.highest_percent for percent in strategy.related
+        )
+        return replace(strategy, related=related).between(lowest, highest)
 
     def test_a_job_that_is_always_right_has_a_target_that_is_an_accuracy(self) -> None:
-        rule, finished = MeanRule(settings=1, runs=2), list[Observation]()
-        while isinstance(decision := rule.decide(finished), NextRun):
+        strategy, finished = MeanStrategy(settings=1, runs=2), list[Observation]()
+        while isinstance(decision := strategy.decide(finished), NextRun):
             percent, number = decision.switch_percent, len(finished)
             replicate = sum(run.switch_percent == percent for run in finished)
             finished.append(Observation(percent, 1.0, trial_number=number, replicate=replicate))
-        assert 0.99 < answer_of(rule, finished).target_accuracy <= 1.0
+        assert 0.99 < answer_of(strategy, finished).target_accuracy <= 1.0
 
     @pytest.mark.parametrize("edge", GRID)
     def test_a_plain_edge_is_found_with_few_runs(self, edge: float) -> None:
-        new, recurring = MeanRule(), MeanRule(target_accuracy=TARGET)
+        new, recurring = MeanStrategy(), MeanStrategy(target_accuracy=TARGET)
         runs = quiet_search(new, edge)
         answer = answer_of(new, runs)
         assert answer.switch_percent == edge
         assert answer.target_accuracy == pytest.approx(TARGET, abs=0.005)
-        assert len(runs) <= 10 < PaperRule().most_runs
+        assert len(runs) <= 10 < PaperStrategy().most_runs
         fewer = quiet_search(recurring, edge)
         assert answer_of(recurring, fewer).switch_percent == edge
         assert len(fewer) < len(runs)
 
     @given(st.data(), JOBS)
     def test_a_replicate_counts_once(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data)
-        finished = searched(rule, job)
+        strategy = self.draw(data)
+        finished = searched(strategy, job)
         known = finished[: data.draw(st.integers(0, len(finished)))]
         again = [
             replace(run, accuracy=1 - run.accuracy, trial_number=100 + run.trial_number)
             for run in known
         ]
-        assert rule.decide(again + known) == rule.decide(known)
-        assert rule.progress(known + again) == rule.progress(known)
+        assert strategy.decide(again + known) == strategy.decide(known)
+        assert strategy.progress(known + again) == strategy.progress(known)
 
     @given(st.data(), JOBS)
     def test_an_answer_has_runs_of_its_own(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data, budget=None)
-        assert isinstance(rule, AdaptiveRule)
-        finished = searched(rule, job)
+        strategy = self.draw(data, budget=None)
+        assert isinstance(strategy, AdaptiveStrategy)
+        finished = searched(strategy, job)
         for count in range(len(finished) + 1):
             known = finished[:count]
-            decision = rule.decide(known)
+            decision = strategy.decide(known)
             if isinstance(decision, Decided) and decision.switch_percent < 100:
                 own = sum(run.switch_percent == decision.switch_percent for run in known)
-                assert own >= min(rule.own_runs, rule.runs)
+                assert own >= min(strategy.own_runs, strategy.runs)
 
     @given(st.data(), JOBS)
     def test_an_unsure_answer_has_a_target_that_was_measured_twice(
         self, data: st.DataObject, job: Job
     ) -> None:
-        rule = self.draw(data, budget=None, target_accuracy=None)
-        assert isinstance(rule, AdaptiveRule)
-        finished = searched(rule, job)
-        answer = answer_of(rule, finished)
+        strategy = self.draw(data, budget=None, target_accuracy=None)
+        assert isinstance(strategy, AdaptiveStrategy)
+        finished = searched(strategy, job)
+        answer = answer_of(strategy, finished)
         assert answer.confidence is not None
         if answer.confidence < _CONFIRMATION:
-            baselines = sum(run.switch_percent == rule.highest_percent for run in finished)
-            assert baselines >= min(2, rule.runs)
+            baselines = sum(run.switch_percent == strategy.highest_percent for run in finished)
+            assert baselines >= min(2, strategy.runs)
 
     @given(st.data(), JOBS, st.floats(0.01, 6))
     def test_no_run_goes_beyond_the_budget_but_the_first_of_the_baseline(
         self, data: st.DataObject, job: Job, budget: float
     ) -> None:
         # Runs cost what was foreseen: of the pace that is expected, each whole and to its end.
-        rule = self.draw(data, budget=budget, share_prefix=False, early_stop=False)
-        finished = searched(rule, job)
+        strategy = self.draw(data, budget=budget, share_prefix=False, early_stop=False)
+        finished = searched(strategy, job)
         paid = sum(run.cost.paid_seconds for run in finished if run.cost) / FIRST_SECONDS
-        first = 1.0 if rule.target_accuracy is None else 0.0
+        first = 1.0 if strategy.target_accuracy is None else 0.0
         assert paid <= max(budget, first) + 1e-9
-        assert isinstance(answer_of(rule, finished).confidence, float)
+        assert isinstance(answer_of(strategy, finished).confidence, float)
 
     @pytest.mark.parametrize("is_known", [False, True])
     def test_a_budget_holds_with_shared_prefixes_and_stopped_runs(self, is_known: bool) -> None:
@@ -156,10 +158,10 @@ class TestMeanRule(RuleContract):
     def test_a_search_without_means_answers_all_the_same(
         self, target: float | None, runs: int
     ) -> None:
-        rule = MeanRule(target_accuracy=target, budget=0.01)
-        finished = searched(rule, Job(seed=1, noise=0.005))
+        strategy = MeanStrategy(target_accuracy=target, budget=0.01)
+        finished = searched(strategy, Job(seed=1, noise=0.005))
         assert len(finished) == runs
-        answer = answer_of(rule, finished)
+        answer = answer_of(strategy, finished)
         assert answer.switch_percent in GRID
         assert answer.confidence is not None
         assert answer.confidence < 0.5
@@ -167,28 +169,28 @@ class TestMeanRule(RuleContract):
     @pytest.mark.parametrize("related", [3.125, 12.5, 50.0])
     def test_a_warm_start_begins_there_but_does_not_decide(self, related: float) -> None:
         baseline = [Observation(100, TARGET)]
-        warm = MeanRule(related=(related,)).decide(baseline)
-        cold = MeanRule().decide(baseline)
+        warm = MeanStrategy(related=(related,)).decide(baseline)
+        cold = MeanStrategy().decide(baseline)
         assert isinstance(warm, NextRun)
         assert isinstance(cold, NextRun)
         begins = {percent: abs(GRID.index(percent) - GRID.index(related)) for percent in GRID}
         assert begins[warm.switch_percent] <= min(1, begins[cold.switch_percent])
         for edge in GRID:
-            rule = MeanRule(related=(related,))
+            strategy = MeanStrategy(related=(related,))
             runs = [
                 Observation(percent, falling_below(edge, percent), trial_number=n, replicate=n)
                 for percent in GRID
                 for n in range(3)
             ]
-            assert answer_of(rule, runs).switch_percent == edge
+            assert answer_of(strategy, runs).switch_percent == edge
 
     def test_what_a_run_may_measure_is_what_is_believed(self) -> None:
-        rule = MeanRule()
-        assert rule.outcomes([], 100) == [(1.0, 0.5)]
+        strategy = MeanStrategy()
+        assert strategy.outcomes([], 100) == [(1.0, 0.5)]
         known = [Observation(100, TARGET, replicate=n, trial_number=n) for n in range(4)]
         known += [Observation(50, TARGET, replicate=0, trial_number=4)]
         known += [Observation(6.25, TARGET - 0.2, replicate=0, trial_number=5)]
-        at = {percent: rule.outcomes(known, percent) for percent in (100.0, 50.0, 6.25)}
+        at = {percent: strategy.outcomes(known, percent) for percent in (100.0, 50.0, 6.25)}
         for found in at.values():
             assert math.isclose(sum(probability for probability, _ in found), 1)
             accuracies = [accuracy for _, accuracy in found]
@@ -197,17 +199,17 @@ class TestMeanRule(RuleContract):
         assert at[6.25][-1][1] < TARGET - 0.1 < at[50.0][0][1]
 
     def test_the_bracket_of_an_open_search_is_what_is_sure(self) -> None:
-        rule = MeanRule()
-        start = rule.progress([])
+        strategy = MeanStrategy()
+        start = strategy.progress([])
         assert (start.lower_percent, start.upper_percent, start.open_percent) == (0, 100, 100)
         assert (start.target_accuracy, start.summaries) == (None, ())
-        finished = quiet_search(rule, 12.5)[:1]
+        finished = quiet_search(strategy, 12.5)[:1]
         for percent, accuracy in ((25.0, 0.925), (6.25, 0.85)):
             finished += [
                 Observation(percent, accuracy, trial_number=len(finished) + n, replicate=n)
                 for n in range(2)
             ]
-        progress = rule.progress(finished)
+        progress = strategy.progress(finished)
         assert (progress.lower_percent, progress.upper_percent) == (6.25, 25)
         assert progress.open_percent == 12.5
         verdicts = {s.switch_percent: s.accepted for s in progress.summaries}
@@ -218,10 +220,13 @@ class TestMeanRule(RuleContract):
         costs, losses = defaultdict(list), defaultdict(list)
         for number in range(60):
             job = generated_problem(number)
-            for rule in (MeanRule(settings=job.settings), PaperRule(settings=job.settings)):
-                search = search_with(rule, job.run_at)
-                costs[rule.name].append(search.seconds)
-                losses[rule.name].append(not is_acceptable(job, search.switch_percent))
+            for strategy in (
+                MeanStrategy(settings=job.settings),
+                PaperStrategy(settings=job.settings),
+            ):
+                search = search_with(strategy, job.run_at)
+                costs[strategy.name].append(search.seconds)
+                losses[strategy.name].append(not is_acceptable(job, search.switch_percent))
         assert statistics.fmean(costs["adaptive"]) < statistics.fmean(costs["paper"]) / 3
         assert sum(losses["adaptive"]) <= sum(losses["paper"])
 

@@ -10,7 +10,7 @@ import click
 from syncswitch.searcher.strategies.base import CRITERIA
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
 
-__all__ = ["RULE_OPTIONS", "rule_options"]
+__all__ = ["RULE_OPTIONS", "strategy_options"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ RULE_OPTIONS = (
 """Parameters that not every strategy has; None where nothing was asked for."""
 
 
-def rule_options(function: _F) -> _F:
+def strategy_options(function: _F) -> _F:
     """Adds --strategy, --runs, --threshold and the options in `RULE_OPTIONS`."""
     for option in reversed(_OPTIONS):
         function = option(function)
@@ -41,16 +41,16 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         type=click.Choice(list(STRATEGIES)),
         default=DEFAULT_STRATEGY,
         show_default=True,
-        help="Rule of the search: adaptive = each run is chosen for what it tells per cost;"
-        " paper = binary search with R runs at each setting (Sync-Switch, Algorithm 1);"
-        " sequential = the same, and a setting's runs end when they are clear.",
+        help="Strategy of the search: adaptive = each run is chosen for what it tells per cost;"
+        " paper = binary search with R runs at each switch point (Sync-Switch, Algorithm 1);"
+        " sequential = the same, and a switch point's runs end when they are clear.",
     ),
     click.option(
         "--runs",
         type=int,
         default=5,
         show_default=True,
-        help="Runs of each setting (R); adaptive and sequential: at most.",
+        help="Runs of each switch point (R); adaptive and sequential: at most.",
     ),
     click.option(
         "--threshold",

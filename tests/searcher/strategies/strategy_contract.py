@@ -1,4 +1,4 @@
-"""What every rule keeps to, whatever it decides by; the test of each inherits it."""
+"""What every strategy keeps to, whatever it decides by; the test of each inherits it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from syncswitch.searcher.strategies.base import (
     NextRun,
     Observation,
     Progress,
-    Rule,
     RunCost,
+    Strategy,
 )
 from syncswitch.searcher.strategies.early_stopping import may_stop
 from syncswitch.searcher.strategies.planner import Key, PlannedRun, course_of, plan_run
-from syncswitch.searcher.strategies.registry import stored_rule
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.store import SearchInfo
 
@@ -42,7 +42,7 @@ SEEDS = st.integers(0, 10_000)
 
 @dataclass(frozen=True)
 class Job:
-    """Training runs that nobody makes: a run depends on nothing but setting and replicate.
+    """Training runs that nobody makes: a run depends on nothing but switch point and replicate.
 
     Attributes:
         seed: Of all chance.
@@ -56,14 +56,18 @@ class Job:
     diverging: float = 0.0
     shift: float = 0.0
 
-    def run(self, rule: Rule, percent: float, replicate: int, trial_number: int) -> Observation:
-        """One run of a search with a rule; some are stopped, and some might have been."""
-        share = (percent - rule.lowest_percent) / (rule.highest_percent - rule.lowest_percent)
+    def run(
+        self, strategy: Strategy, percent: float, replicate: int, trial_number: int
+    ) -> Observation:
+        """One run of a search with a strategy; some are stopped, and some might have been."""
+        share = (percent - strategy.lowest_percent) / (
+            strategy.highest_percent - strategy.lowest_percent
+        )
         chance = random.Random(f"{self.seed} {share:.9f} {replicate}")
         diverged = share < 1 and chance.random() < self.diverging
         accuracy = 0.9 - self._loss(share) + chance.gauss(0, self.noise)
         missing, may_stop = STEP * chance.randrange(8), chance.random() < 0.5
-        is_stopped = rule.early_stop and may_stop and chance.random() < 0.5 and not diverged
+        is_stopped = strategy.early_stop and may_stop and chance.random() < 0.5 and not diverged
         accuracy = STEP * round(min(0.95, max(0.05, accuracy)) / STEP) + self.shift
         return Observation(
             percent,
@@ -92,44 +96,44 @@ JOBS = st.builds(
 )
 
 
-def searched(rule: Rule, job: Job, *, stops: bool = False) -> list[Observation]:
+def searched(strategy: Strategy, job: Job, *, stops: bool = False) -> list[Observation]:
     """The runs of a whole search, one after the other; each to its end unless `stops`."""
     finished: list[Observation] = []
-    grid = set(rule.grid())
-    while isinstance(decision := rule.decide(finished), NextRun):
+    grid = set(strategy.grid())
+    while isinstance(decision := strategy.decide(finished), NextRun):
         percent = decision.switch_percent
         assert percent in grid
         replicate = sum(run.switch_percent == percent for run in finished)
-        run = job.run(rule, percent, replicate, len(finished))
-        finished.append(stopped(rule, finished, run) if stops else run)
-        assert len(finished) <= rule.most_runs
+        run = job.run(strategy, percent, replicate, len(finished))
+        finished.append(stopped(strategy, finished, run) if stops else run)
+        assert len(finished) <= strategy.most_runs
     assert isinstance(decision, Decided)
     return finished
 
 
-def stopped(rule: Rule, known: Sequence[Observation], run: Observation) -> Observation:
+def stopped(strategy: Strategy, known: Sequence[Observation], run: Observation) -> Observation:
     """A run as it is where it may be stopped."""
     if run.diverged or run.plateau_accuracy is None:
         return run
-    if not may_stop(rule, run.switch_percent, known):
+    if not may_stop(strategy, run.switch_percent, known):
         return run
     return replace(run, accuracy=run.plateau_accuracy, plateau_accuracy=None, stopped_early=True)
 
 
-def answer_of(rule: Rule, finished: Sequence[Observation]) -> Decided:
-    decision = rule.decide(finished)
+def answer_of(strategy: Strategy, finished: Sequence[Observation]) -> Decided:
+    decision = strategy.decide(finished)
     assert isinstance(decision, Decided)
     return decision
 
 
-def setting_of(decision: Decision, rule: Rule) -> tuple[type[Decision], int]:
-    """Kind of a decision, and index of its setting, which does not depend on the range."""
-    return type(decision), rule.grid().index(decision.switch_percent)
+def switch_point_of(decision: Decision, strategy: Strategy) -> tuple[type[Decision], int]:
+    """Kind of a decision, and index of its switch point, which does not depend on the range."""
+    return type(decision), strategy.grid().index(decision.switch_percent)
 
 
-def shifted(rule: Rule, shift: float) -> Rule:
-    target = rule.target_accuracy
-    return rule if target is None else replace(rule, target_accuracy=target + shift)
+def shifted(strategy: Strategy, shift: float) -> Strategy:
+    target = strategy.target_accuracy
+    return strategy if target is None else replace(strategy, target_accuracy=target + shift)
 
 
 def numbers_of(progress: Progress) -> tuple[Progress, list[float], list[float | None]]:
@@ -146,15 +150,15 @@ def numbers_of(progress: Progress) -> tuple[Progress, list[float], list[float | 
     )
 
 
-class RuleContract:
-    kind: ClassVar[Callable[..., Rule]]
+class StrategyContract:
+    kind: ClassVar[Callable[..., Strategy]]
     # Fields of its own, and what to try for them.
     options: ClassVar[Mapping[str, st.SearchStrategy[Any]]] = {}
-    # Ranges of switch points on which the same accuracies have to lead to the same settings.
+    # Ranges of switch points on which the same accuracies have to lead to the same switch points.
     like_ranges: ClassVar[Sequence[tuple[float, float]]] = ((0.0, 1.0),)
 
-    def draw(self, data: st.DataObject, **fixed: object) -> Rule:
-        """Any rule of this kind."""
+    def draw(self, data: st.DataObject, **fixed: object) -> Strategy:
+        """Any strategy of this kind."""
         fields: dict[str, st.SearchStrategy[Any]] = {
             "settings": st.integers(1, 5),
             "runs": st.integers(1, 4),
@@ -164,24 +168,24 @@ class RuleContract:
             "early_stop": st.booleans(),
             **self.options,
         }
-        values = data.draw(st.fixed_dictionaries(fields), label="rule")
+        values = data.draw(st.fixed_dictionaries(fields), label="strategy")
         return self.kind(**{**values, **fixed})
 
-    def moved(self, rule: Rule, lowest: float, highest: float) -> Rule:
-        """The same rule on another range."""
-        return rule.between(lowest, highest)
+    def moved(self, strategy: Strategy, lowest: float, highest: float) -> Strategy:
+        """The same strategy on another range."""
+        return strategy.between(lowest, highest)
 
     @given(st.data(), JOBS)
     def test_every_search_ends(self, data: st.DataObject, job: Job) -> None:
         ends = data.draw(st.sampled_from([(0.0, 100.0), (0.1, 0.9)]))
-        rule = self.draw(data).between(*ends)
-        finished = searched(rule, job)
-        grid = rule.grid()
+        strategy = self.draw(data).between(*ends)
+        finished = searched(strategy, job)
+        grid = strategy.grid()
         assert list(grid) == sorted(set(grid))
-        assert grid[-1] == rule.highest_percent
+        assert grid[-1] == strategy.highest_percent
         for percent in grid[:-1]:
-            assert sum(run.switch_percent == percent for run in finished) <= rule.runs
-        answer, progress = answer_of(rule, finished), rule.progress(finished)
+            assert sum(run.switch_percent == percent for run in finished) <= strategy.runs
+        answer, progress = answer_of(strategy, finished), strategy.progress(finished)
         assert answer.switch_percent == progress.upper_percent
         assert answer.target_accuracy == progress.target_accuracy
         assert progress.open_percent is None
@@ -191,29 +195,29 @@ class RuleContract:
     def test_only_the_history_decides(
         self, data: st.DataObject, job: Job, chance: random.Random
     ) -> None:
-        rule = self.draw(data)
-        finished = searched(rule, job)
+        strategy = self.draw(data)
+        finished = searched(strategy, job)
         for count, run in enumerate(finished):
             known = finished[:count]
-            progress = rule.progress(known)
+            progress = strategy.progress(known)
             chance.shuffle(known)
-            again = rule.decide(known)
+            again = strategy.decide(known)
             assert isinstance(again, NextRun)
             assert again.switch_percent == run.switch_percent == progress.open_percent
-            assert rule.progress(known) == progress
-            assert rule.lowest_percent <= progress.lower_percent < progress.upper_percent
+            assert strategy.progress(known) == progress
+            assert strategy.lowest_percent <= progress.lower_percent < progress.upper_percent
         part = finished[: chance.randint(0, len(finished))]
-        assert rule.decide(part) == rule.decide(part[::-1])
+        assert strategy.decide(part) == strategy.decide(part[::-1])
 
     @given(st.data(), JOBS, st.integers(2, 6), st.randoms(use_true_random=False))
     def test_many_searchers_find_what_one_finds(
         self, data: st.DataObject, job: Job, searchers: int, chance: random.Random
     ) -> None:
-        rule = self.draw(data)
-        alone = searched(rule, job, stops=True)
+        strategy = self.draw(data)
+        alone = searched(strategy, job, stops=True)
         finished: list[Observation] = []
         under_way: list[Key] = []
-        while not isinstance(planned := plan_run(rule, finished, under_way), Decided):
+        while not isinstance(planned := plan_run(strategy, finished, under_way), Decided):
             if isinstance(planned, PlannedRun) and len(under_way) < searchers:
                 key = (planned.switch_percent, planned.replicate)
                 assert key not in under_way
@@ -223,56 +227,56 @@ class RuleContract:
             else:
                 assert under_way  # nobody waits for nothing
                 percent, replicate = under_way.pop(chance.randrange(len(under_way)))
-                run = job.run(rule, percent, replicate, len(finished))
-                known = course_of(rule, finished).runs
-                finished.append(stopped(rule, known, run))
-        assert planned == rule.decide(alone)
-        needed = {(run.switch_percent, run.replicate) for run in course_of(rule, finished).runs}
+                run = job.run(strategy, percent, replicate, len(finished))
+                known = course_of(strategy, finished).runs
+                finished.append(stopped(strategy, known, run))
+        assert planned == strategy.decide(alone)
+        needed = {(run.switch_percent, run.replicate) for run in course_of(strategy, finished).runs}
         assert needed == {(run.switch_percent, run.replicate) for run in alone}
 
     @given(st.data(), JOBS)
     def test_as_many_repeats_as_it_says_are_needed(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data)
+        strategy = self.draw(data)
         finished: list[Observation] = []
-        while isinstance(decision := rule.decide(finished), NextRun):
+        while isinstance(decision := strategy.decide(finished), NextRun):
             percent = decision.switch_percent
             first = sum(run.switch_percent == percent for run in finished)
             for repeat in range(decision.repeats):
-                run = job.run(rule, percent, first + repeat, len(finished))
+                run = job.run(strategy, percent, first + repeat, len(finished))
                 finished.append(run)
                 if run.diverged:
                     break
                 is_last = repeat + 1 == decision.repeats
-                assert is_last or rule.decide(finished) == NextRun(percent)
+                assert is_last or strategy.decide(finished) == NextRun(percent)
         assert {run.trial_number for run in finished} == set(range(len(finished)))
-        assert finished == searched(rule, job)
+        assert finished == searched(strategy, job)
 
     @given(st.data(), JOBS, SEEDS)
-    def test_runs_at_foreign_settings_change_nothing(
+    def test_runs_at_foreign_switch_points_change_nothing(
         self, data: st.DataObject, job: Job, seed: int
     ) -> None:
-        rule = self.draw(data)
-        finished = searched(rule, job)
+        strategy = self.draw(data)
+        finished = searched(strategy, job)
         known = finished[: data.draw(st.integers(0, len(finished)))]
         other = Job(seed, noise=0.3, diverging=0.2)
-        percents = [rule.lowest_percent, 33.3, 99.9, 100.1]
-        runs = [other.run(rule, 50.0, number, number) for number in range(len(percents))]
+        percents = [strategy.lowest_percent, 33.3, 99.9, 100.1]
+        runs = [other.run(strategy, 50.0, number, number) for number in range(len(percents))]
         foreign = [
             replace(run, switch_percent=percent)
             for run, percent in zip(runs, percents, strict=True)
         ]
-        assert rule.decide(known + foreign) == rule.decide(known)
-        assert rule.progress(foreign + known) == rule.progress(known)
+        assert strategy.decide(known + foreign) == strategy.decide(known)
+        assert strategy.progress(foreign + known) == strategy.progress(known)
 
     @given(st.data(), JOBS)
     def test_a_diverged_baseline_is_the_users_to_mend(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data, target_accuracy=None)
+        strategy = self.draw(data, target_accuracy=None)
         diverged = [
-            replace(job.run(rule, rule.highest_percent, number, number), diverged=True)
+            replace(job.run(strategy, strategy.highest_percent, number, number), diverged=True)
             for number in range(2)
         ]
-        candidate = job.run(rule, rule.grid()[0], 0, 2)
-        for call in (rule.decide, rule.progress):
+        candidate = job.run(strategy, strategy.grid()[0], 0, 2)
+        for call in (strategy.decide, strategy.progress):
             with pytest.raises(UserError, match="learning rate is too high") as caught:
                 call([candidate, *diverged])
             assert len(str(caught.value).splitlines()) == 1
@@ -281,28 +285,28 @@ class RuleContract:
     def test_one_diverged_baseline_is_made_again_with_another_seed(
         self, data: st.DataObject, job: Job
     ) -> None:
-        rule = self.draw(data, target_accuracy=None)
-        highest = rule.highest_percent
-        diverged = replace(job.run(rule, highest, 0, 0), diverged=True)
-        assert rule.decide([diverged]) == NextRun(highest)
-        assert rule.progress([diverged]).target_accuracy is None
-        finished = [diverged, job.run(rule, highest, 1, 1)]
-        while isinstance(decision := rule.decide(finished), NextRun):
+        strategy = self.draw(data, target_accuracy=None)
+        highest = strategy.highest_percent
+        diverged = replace(job.run(strategy, highest, 0, 0), diverged=True)
+        assert strategy.decide([diverged]) == NextRun(highest)
+        assert strategy.progress([diverged]).target_accuracy is None
+        finished = [diverged, job.run(strategy, highest, 1, 1)]
+        while isinstance(decision := strategy.decide(finished), NextRun):
             percent = decision.switch_percent
             replicate = sum(run.switch_percent == percent for run in finished)
-            finished.append(job.run(rule, percent, replicate, len(finished)))
+            finished.append(job.run(strategy, percent, replicate, len(finished)))
         assert isinstance(decision, Decided)
 
     @given(st.data(), JOBS, st.sampled_from([-64, -8, 8, 64]))
     def test_only_differences_of_accuracy_matter(
         self, data: st.DataObject, job: Job, steps: int
     ) -> None:
-        rule, shift = self.draw(data), steps * STEP
-        moved = shifted(rule, shift)
-        finished = searched(rule, job)
+        strategy, shift = self.draw(data), steps * STEP
+        moved = shifted(strategy, shift)
+        finished = searched(strategy, job)
         again = searched(moved, replace(job, shift=shift))
         assert [run.switch_percent for run in again] == [run.switch_percent for run in finished]
-        here, accuracies, deviations = numbers_of(rule.progress(finished))
+        here, accuracies, deviations = numbers_of(strategy.progress(finished))
         there, moved_accuracies, moved_deviations = numbers_of(moved.progress(again))
         assert there == here
         assert moved_accuracies == pytest.approx([a + shift for a in accuracies])
@@ -310,33 +314,33 @@ class RuleContract:
 
     @given(st.data(), JOBS)
     def test_another_range_is_searched_the_same_way(self, data: st.DataObject, job: Job) -> None:
-        rule = self.draw(data)
-        finished = searched(rule, job)
+        strategy = self.draw(data)
+        finished = searched(strategy, job)
         for ends in self.like_ranges:
-            other = self.moved(rule, *ends)
-            percents = dict(zip(rule.grid(), other.grid(), strict=True))
+            other = self.moved(strategy, *ends)
+            percents = dict(zip(strategy.grid(), other.grid(), strict=True))
             assert (other.lowest_percent, other.grid()[-1]) == ends
             for count in range(len(finished) + 1):
                 known = finished[:count]
                 there = [replace(run, switch_percent=percents[run.switch_percent]) for run in known]
-                here = setting_of(rule.decide(known), rule)
-                assert here == setting_of(other.decide(there), other)
+                here = switch_point_of(strategy.decide(known), strategy)
+                assert here == switch_point_of(other.decide(there), other)
 
     @given(st.data())
-    def test_a_search_goes_on_with_the_rule_that_it_was_begun_with(
+    def test_a_search_goes_on_with_the_strategy_that_it_was_begun_with(
         self, data: st.DataObject
     ) -> None:
-        rule = self.draw(data)
+        strategy = self.draw(data)
         info = SearchInfo(
             study="study",
             fingerprint="0" * 64,
-            strategy=rule.name,
-            settings=rule.settings,
-            runs=rule.runs,
-            threshold=rule.threshold,
-            target_accuracy=rule.target_accuracy,
+            strategy=strategy.name,
+            settings=strategy.settings,
+            runs=strategy.runs,
+            threshold=strategy.threshold,
+            target_accuracy=strategy.target_accuracy,
             trainer="local",
             base_seed=0,
-            options=json.loads(json.dumps(rule.options, allow_nan=False)),
+            options=json.loads(json.dumps(strategy.options, allow_nan=False)),
         )
-        assert stored_rule(info) == rule
+        assert stored_strategy(info) == strategy
