@@ -5,11 +5,10 @@ BIN := $(VENV)/bin
 DEMO := demo
 
 # A strict editable install links file by file: a new or renamed module needs a new install.
-SOURCES := $(sort $(wildcard searcher/*.py searcher/*/*.py searcher/*/*/*.py storage/*.py storage/*/*.py \
-	storage/*/*/*.py trainers/*.py trainers/*/*.py))
+SOURCES := $(sort $(shell find searcher storage trainers -name '*.py'))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
-.PHONY: demo test test-servers test-searches test-others test-random lint dev docs pictures \
+.PHONY: demo test tests test-random lint dev docs pictures \
 	notebooks benchmark benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
 
@@ -19,22 +18,13 @@ demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up,
 	cd $(DEMO) && ../$(BIN)/syncswitch-search policy lookup digits
 	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
 
-# Much of the time servers and searches wait for something, so two cores have work for three parts.
-test: lint  ## Everything that has to pass; three parts of a length.
-	$(MAKE) --jobs 3 --output-sync=target test-servers test-searches test-others
+test: $(INSTALLED)  ## Everything that has to pass: linters and types, and beside them all tests.
+	$(MAKE) --jobs 2 lint tests
 
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --durations 15
-SERVERS := tests/trainers/cluster tests/test_main_job.py
-SEARCHES := tests/searcher tests/test_docs.py tests/test_site.py
-
-test-servers:
-	$(PYTEST) $(SERVERS)
-
-test-searches:
-	$(PYTEST) $(SEARCHES)
-
-test-others:
-	$(PYTEST) $(addprefix --ignore ,$(SERVERS) $(SEARCHES))
+# A process for each core; those that have nothing left take work from the others.
+tests: $(INSTALLED)
+	$(BIN)/python -m pytest -p no:cacheprovider --durations 15 \
+		--numprocesses logical --maxprocesses 8 --dist worksteal
 
 # `make test` tries the same examples every time.
 EXAMPLES := 200
