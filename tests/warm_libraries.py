@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import os
+import pkgutil
+from importlib import import_module
 
 # A GPU cannot be used after a fork.
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import optuna  # noqa: F401
 import sklearn.datasets  # noqa: F401
+
+import syncswitch
+
+# All of our own, whatever it is called: what is missing here each program imports for itself.
+for module in pkgutil.walk_packages(syncswitch.__path__, "syncswitch."):
+    if ".migrations." not in module.name:  # Alembic runs these itself
+        import_module(module.name)
