@@ -22,6 +22,7 @@ from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.database.engine import open_database
+from tests import cpu_seconds
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
 # contract run in several classes on purpose.
@@ -52,6 +53,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _MEMORY = Path("/dev/shm")
 _TEMPLATE = "with_our_tables"
 _numbers = itertools.count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cpu_seconds.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if shown := config.getoption("--cpu-durations"):
+        config.pluginmanager.register(cpu_seconds.CpuSeconds(shown))
 
 
 def pytest_collection_finish() -> None:
