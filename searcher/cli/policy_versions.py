@@ -203,10 +203,7 @@ def _side(
 
     if registry is None or _is_file(name):
         content = read_policy_file(name)
-        workload = content.workload
-        return _Side(
-            name, content.policy, JobFacts.of(workload.identity if workload else content.policy)
-        )
+        return _Side(name, content.policy, JobFacts.of(content.workload.identity))
     reference, at, which = name.rpartition("@")
     if not (reference and at and which):
         raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")

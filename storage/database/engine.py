@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -31,7 +31,6 @@ from syncswitch.storage.database.inspection import (
     sqlite_path,
 )
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, one_line
-from syncswitch.storage.tables.trials import Base
 
 __all__ = [
     "DEFAULT_URL",
@@ -242,44 +241,16 @@ def _migrate(engine: Engine, place: str) -> str | None:
     """
     from syncswitch.storage.database import migrations
 
+    is_sqlite = engine.dialect.name == "sqlite"
     try:
-        if engine.dialect.name == "sqlite":
+        if is_sqlite:
             use_write_ahead_log(engine)
-        with _migration(engine) as connection:
+        with engine.execution_options(**{WRITER: True}).begin() as connection:
+            if not is_sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
             found = revision_of(connection)
             if content_of(connection, place) is not Content.CURRENT:
                 migrations.upgrade(connection, place)
             return found
     except DBAPIError as error:
         raise translated(error, place) from error
-
-
-@contextmanager
-def _migration(engine: Engine) -> Iterator[Connection]:
-    """A transaction that no other migration shares."""
-    with engine.execution_options(**{WRITER: True}).connect() as connection:
-        if engine.dialect.name == "postgresql":
-            with connection.begin():
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
-                yield connection
-            return
-        # SQLite makes a changed table anew, which would take the rows that refer to it along.
-        # It heeds this between transactions alone, and for this connection alone: nobody else may
-        # get it, so it is closed afterwards instead of pooled.
-        driver = connection.connection.driver_connection
-        assert driver is not None
-        driver.execute("PRAGMA foreign_keys=OFF")
-        connection.detach()
-        with connection.begin():
-            yield connection
-            _check_references(connection)
-
-
-def _check_references(connection: Connection) -> None:
-    for table in Base.metadata.tables:  # of Optuna's it is not for us to complain
-        lost = connection.exec_driver_sql(f"PRAGMA foreign_key_check({table})").first()
-        if lost is not None:
-            raise FatalError(
-                f"a row of {lost[0]} refers to one of {lost[2]} that is not there; nothing was"
-                f" changed: restore the database from a copy, or delete such rows"
-            )

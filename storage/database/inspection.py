@@ -30,7 +30,7 @@ __all__ = [
     "sqlite_path",
 ]
 
-REVISION = "0008"
+REVISION = "0001"
 """The revision of the tables that this version of the software reads and writes."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"

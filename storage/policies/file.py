@@ -1,21 +1,18 @@
 """A timing policy as a file: JSON with a schema version and a checksum.
 
 ```
-{"schema_version": 4, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
+{"schema_version": 1, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
 ```
 
 The checksum is over the values, so a file may be reformatted but not altered. With the workload
-another database can take the policy; `simulated_cluster` is there only where it was a simulated
-one. Older files are still read: those of version 3 lack what the policy promises, those of version
-2 also its confidence, and those of version 1 the workload, too.
-`policy_model` says what the values may be.
+another database can take the policy. `schema` says what the values may be.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,33 +23,12 @@ from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.policies.schema import (
     SCHEMA_VERSION,
     Document,
-    DocumentVersion1,
-    DocumentVersion2,
-    DocumentVersion3,
     PolicyContent,
     WorkloadContent,
 )
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "PolicyFile",
-    "job_mismatch",
-    "policy_from_dict",
-    "policy_text",
-    "policy_to_dict",
-    "read_policy_file",
-    "write_policy",
-]
-
-_AnyDocument = DocumentVersion1 | DocumentVersion2 | DocumentVersion3 | Document
-_VERSIONS: dict[int, type[_AnyDocument]] = {
-    1: DocumentVersion1,
-    2: DocumentVersion2,
-    3: DocumentVersion3,
-    4: Document,
-}
 _MOST_BYTES = 256 << 20
 _EXPORT = "export it again with `syncswitch-search policy export`"
 
@@ -64,12 +40,12 @@ class PolicyFile:
     Attributes:
         path: Where it was read from.
         policy: The policy; its version is that of the registry it came from.
-        workload: What it was found for; None in a file of version 1.
+        workload: What it was found for.
     """
 
     path: Path
     policy: TimingPolicy
-    workload: RegisteredWorkload | None
+    workload: RegisteredWorkload
 
 
 def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
@@ -78,10 +54,7 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
     Raises:
         PolicyError: A value is impossible; a file with it could not be read again.
     """
-    content = {name: getattr(policy, name) for name in TimingPolicy.__dataclass_fields__}
-    content["evidence"] = tuple(asdict(evidence) for evidence in policy.evidence)
-    content["software"] = dict(policy.software)
-    return _dumped(PolicyContent, content, "timing policy")
+    return _dumped(PolicyContent, asdict(policy), "timing policy")
 
 
 def policy_from_dict(content: dict[str, Any]) -> TimingPolicy:
@@ -91,7 +64,7 @@ def policy_from_dict(content: dict[str, Any]) -> TimingPolicy:
         PolicyError: A value is missing, unknown or impossible.
     """
     try:
-        return _policy(PolicyContent.model_validate_json(json.dumps(content)))
+        return _policy(PolicyContent.model_validate_json(json.dumps(content)).model_dump())
     except ValidationError as error:
         raise PolicyError(f"impossible timing policy: {_first(error)}") from error
 
@@ -137,25 +110,24 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     """
     content = _parsed(path)
     version = content.get("schema_version")
-    if type(version) is not int or version not in _VERSIONS:  # JSON's true equals 1
+    if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
         raise PolicyError(
             f"policy file {path} has schema version {version!r}, this version of syncswitch allows"
-            f" {min(_VERSIONS)} to {max(_VERSIONS)}; upgrade syncswitch, or {_EXPORT}"
+            f" {SCHEMA_VERSION}; use the syncswitch that wrote it, or {_EXPORT}"
         )
     try:
-        document = _VERSIONS[version].model_validate_json(json.dumps(content))
+        document = Document.model_validate_json(json.dumps(content))
     except ValidationError as error:
         raise PolicyError(f"policy file {path} was altered: {_first(error)}; {_EXPORT}") from error
-    expected = _checksum(_checked_values(document))
+    expected = _checksum(document.model_dump(mode="json", include={"workload", "policy"}))
     if document.checksum != expected:
         raise PolicyError(
             f"policy file {path} was altered: its checksum is {document.checksum!r}, that of"
             f" its values {expected!r}; {_EXPORT}"
         )
-    policy = _policy(document.policy)
-    if isinstance(document, DocumentVersion1):
-        return PolicyFile(Path(path), policy, None)
-    workload = _workload(document.workload)
+    values = document.model_dump()
+    policy, reference = _policy(values["policy"]), values["workload"].pop("reference")
+    workload = RegisteredWorkload(WorkloadIdentity(**values["workload"]), reference)
     mismatch = job_mismatch(policy, workload.identity)
     if mismatch:
         raise PolicyError(f"policy file {path} was altered: {mismatch}; {_EXPORT}")
@@ -198,16 +170,9 @@ def _parsed(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def _policy(content: BaseModel) -> TimingPolicy:
-    values = content.model_dump()
-    values["evidence"] = tuple(Evidence(**evidence) for evidence in values["evidence"])
-    return TimingPolicy(**values)
-
-
-def _workload(content: WorkloadContent) -> RegisteredWorkload:
-    names = [field.name for field in fields(WorkloadIdentity)]
-    identity = WorkloadIdentity(**{name: getattr(content, name) for name in names})
-    return RegisteredWorkload(identity, content.reference)
+def _policy(values: dict[str, Any]) -> TimingPolicy:
+    evidence = tuple(Evidence(**run) for run in values["evidence"])
+    return TimingPolicy(**{**values, "evidence": evidence})
 
 
 def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:
@@ -215,13 +180,6 @@ def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[
         return model.model_validate(content).model_dump(mode="json")
     except ValidationError as error:
         raise PolicyError(f"impossible {what}: {_first(error)}") from error
-
-
-def _checked_values(document: _AnyDocument) -> dict[str, Any]:
-    """What the checksum is over."""
-    if isinstance(document, DocumentVersion1):
-        return document.policy.model_dump(mode="json")
-    return document.model_dump(mode="json", include={"workload", "policy"})
 
 
 def _checksum(content: dict[str, Any]) -> str:

@@ -64,8 +64,7 @@ def import_policies(
         make_current: Points `current` at each of them; otherwise only where there is none.
 
     Raises:
-        PolicyError: A file of version 1 is for an unknown workload, or a policy that is there says
-            something else.
+        PolicyError: A policy that is there says something else.
     """
     for file in files:
         _check_texts(file)
@@ -94,9 +93,8 @@ def _check_texts(file: PolicyFile) -> None:
     """Refuses what no column takes: SQLite would, but PostgreSQL would not."""
     values: list[tuple[type[Base], dict[str, object]]] = [(PolicyRow, asdict(file.policy))]
     values += [(EvidenceRow, asdict(run)) for run in file.policy.evidence]
-    if file.workload is not None:
-        identity, reference = asdict(file.workload.identity), file.workload.reference
-        values.append((WorkloadRow, {**identity, "reference": reference}))
+    workload = {**asdict(file.workload.identity), "reference": file.workload.reference}
+    values.append((WorkloadRow, workload))
     for table, row in values:
         for column in table.__table__.columns:
             text = row.get(column.name)
@@ -115,12 +113,6 @@ def _register_and_lock(session: Session, file: PolicyFile) -> WorkloadIdentity:
     fingerprint = file.policy.fingerprint
     row = lock_workload(session, fingerprint)
     if row is None:
-        if file.workload is None:
-            raise PolicyError(
-                f"policy file {file.path} is of schema version 1, which does not describe its"
-                f" workload, and workload {fingerprint[:12]} is not in this database; export it"
-                f" again with this version of syncswitch"
-            )
         row = workload_row(file.workload)
         session.add(row)
         session.flush()

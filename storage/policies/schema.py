@@ -1,47 +1,91 @@
-"""What a policy file may hold, as pydantic models, and as the JSON Schema that we publish."""
+"""What a policy file may hold, as pydantic models, and as the JSON Schema that we publish.
+
+The models have the fields of the records, with limits to their values.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
-__all__ = [
-    "LARGEST_INTEGER",
-    "SCHEMA_VERSION",
-    "Document",
-    "DocumentVersion1",
-    "DocumentVersion2",
-    "DocumentVersion3",
-    "EvidenceContent",
-    "PolicyContent",
-    "WorkloadContent",
-    "policy_schema",
-]
-
-SCHEMA_VERSION = 4
-"""Of the files that this version of the software writes."""
+SCHEMA_VERSION = 1
+"""Of the files that this version of the software reads and writes."""
 
 LARGEST_INTEGER = 2**31 - 1
 """Of a column in every database."""
 
-_LARGEST_BIG_INTEGER = 2**63 - 1
+_NAME = {"min_length": 1}
+_SHARE = {"ge": 0, "le": 1}
+_AT_LEAST_0 = {"ge": 0}
+_COUNT = {"ge": 1, "le": LARGEST_INTEGER}
+_INDEX = {"ge": 0, "le": LARGEST_INTEGER}
+_WORKER_STEPS = {"ge": 1, "le": 2**63 - 1}
+_LIMITS: Mapping[str, Mapping[str, Any]] = {
+    "baseline_kept_share": _SHARE,
+    "baseline_seconds": _AT_LEAST_0,
+    "batch_size": _COUNT,
+    "confidence": _SHARE,
+    "converged_accuracy": _SHARE,
+    "created_at": {"json_schema_extra": {"format": "date-time"}},
+    "evaluation_interval_worker_steps": _WORKER_STEPS,
+    "fingerprint": {"pattern": "^[0-9a-f]{64}$"},
+    "first_protocol": _NAME,
+    "keep": _SHARE,
+    "kept_share": _SHARE,
+    "mean_accuracy": _SHARE,
+    "name": _NAME,
+    "reason": {"min_length": 1, "max_length": 255},
+    "reference": _NAME,
+    "replicate": _INDEX,
+    "second_protocol": _NAME,
+    "simulated_cluster": {"min_length": 1, "max_length": 64},
+    "speed_up_high": _AT_LEAST_0,
+    "speed_up_low": _AT_LEAST_0,
+    "strategy": _NAME,
+    "study": _NAME,
+    "switch_percent": {"ge": 0, "le": 100},
+    "target_accuracy": _SHARE,
+    "threshold": _SHARE,
+    "total_worker_steps": _WORKER_STEPS,
+    "training_seconds": _AT_LEAST_0,
+    "trial_number": _INDEX,
+    "version": _COUNT,
+    "workers": _COUNT,
+    "workload": _NAME,
+}
 
 
-def _is_moment(value: str) -> str:
+class _Content(BaseModel):
+    # Most commands need one of these models, and no command all of them.
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseModel]:
+    """A model with the fields of a record, all of them required.
+
+    Args:
+        name: Of the model.
+        record: Says what the fields mean.
+        meaning: Of the model.
+        **types: Of fields that have another one here, or that the record lacks.
+    """
+    entries = re.findall(r"^        (\w+): ((?:.|\n {12})+)", record.__doc__ or "", re.MULTILINE)
+    meanings = {field: " ".join(text.split()).replace("None", "null") for field, text in entries}
+    content: dict[str, Any] = {
+        field: (kind, Field(description=meanings.get(field), **_LIMITS.get(field, {})))
+        for field, kind in {**get_type_hints(record), **types}.items()
+    }
+    return create_model(name, __base__=_Content, __doc__=meaning, **content)
+
+
+def _moment(value: str) -> str:
     moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:
         raise ValueError("a time needs a time zone")
@@ -52,111 +96,29 @@ def _is_moment(value: str) -> str:
     return value
 
 
-def _names_each_run_once(runs: tuple[EvidenceContent, ...]) -> tuple[EvidenceContent, ...]:
+def _each_run_once(runs: tuple[Any, ...]) -> tuple[Any, ...]:
     if len({(run.study, run.trial_number) for run in runs}) < len(runs):
         raise ValueError("a run is named twice")
     return runs
 
 
-_Name = Annotated[str, Field(min_length=1)]
-_Percent = Annotated[float, Field(ge=0, le=100)]
-_Share = Annotated[float, Field(ge=0, le=1)]
-_Seconds = Annotated[float, Field(ge=0)]
-_Ratio = Annotated[float, Field(ge=0)]
-_Count = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-_WorkerSteps = Annotated[int, Field(ge=1, le=_LARGEST_BIG_INTEGER)]
-_Index = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
-_Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_Checksum = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-_Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+EvidenceContent = _model("EvidenceContent", Evidence, "One training run that the policy rests on.")
 
+PolicyContent = _model(
+    "PolicyContent",
+    TimingPolicy,
+    "When to switch, for one workload fingerprint.",
+    evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
+    created_at=Annotated[str, AfterValidator(_moment)],
+    criterion=Literal["kept", "mean"],
+)
 
-class _Content(BaseModel):
-    # Most commands need one of these models, and no command all of them.
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-
-class EvidenceContent(_Content):
-    """One training run that the policy rests on."""
-
-    study: _Name
-    trial_number: _Index
-    switch_percent: _Percent
-    replicate: _Index
-    converged_accuracy: _Share
-    diverged: bool
-    training_seconds: _Seconds
-
-
-class _PolicyContentVersion2(_Content):
-    """As files of the versions 1 and 2 have it."""
-
-    fingerprint: _Fingerprint
-    version: _Count
-    workload: _Name
-    workers: _Count
-    total_worker_steps: _WorkerSteps
-    first_protocol: _Name
-    second_protocol: _Name
-    switch_percent: _Percent
-    target_accuracy: _Share
-    threshold: _Share
-    mean_accuracy: _Share | None
-    training_seconds: _Seconds | None
-    baseline_seconds: _Seconds | None
-    strategy: _Name
-    study: _Name
-    evidence: Annotated[tuple[EvidenceContent, ...], AfterValidator(_names_each_run_once)]
-    created_at: Annotated[_Moment, AfterValidator(_is_moment)]
-    software: dict[str, str]
-
-
-class _PolicyContentVersion3(_PolicyContentVersion2):
-    """As files of version 3 have it."""
-
-    confidence: _Share | None
-
-
-class PolicyContent(_PolicyContentVersion3):
-    """When to switch, for one workload fingerprint."""
-
-    criterion: Literal["kept", "mean"]
-    keep: _Share | None
-    kept_share: _Share | None
-    baseline_kept_share: _Share | None
-    speed_up_low: _Ratio | None
-    speed_up_high: _Ratio | None
-    reason: Annotated[str, Field(min_length=1, max_length=255)] | None
-
-
-class WorkloadContent(_Content):
-    """The job that the policy was found for; null is what nobody recorded."""
-
-    name: _Name
-    model: str | None
-    data_set: str | None
-    loss: str | None
-    optimizer: str | None
-    total_worker_steps: _WorkerSteps
-    batch_size: _Count | None
-    learning_rate: float | None
-    momentum: float | None
-    learning_rate_boundaries: tuple[tuple[int, float], ...] | None
-    metric: str | None
-    evaluation_interval_worker_steps: _WorkerSteps | None
-    workers: _Count
-    first_protocol: _Name
-    second_protocol: _Name
-    reference: _Name
-    simulated_cluster: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-
-    @model_serializer(mode="wrap")
-    def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what only a simulated cluster has: the files of real ones stay as they were."""
-        content: dict[str, Any] = dump(self)
-        if self.simulated_cluster is None:
-            del content["simulated_cluster"]
-        return content
+WorkloadContent = _model(
+    "WorkloadContent",
+    WorkloadIdentity,
+    "The job that the policy was found for; null is what nobody recorded.",
+    reference=str,
+)
 
 
 class Document(_Content):
@@ -166,56 +128,16 @@ class Document(_Content):
     spaces, and the fingerprint that of the workload; a schema cannot check either.
     """
 
-    schema_version: Literal[4]
-    checksum: _Checksum
-    workload: WorkloadContent
-    policy: PolicyContent
-
-
-class DocumentVersion3(_Content):
-    """Without what the policy promises: its criterion was the mean."""
-
-    schema_version: Literal[3]
-    checksum: _Checksum
-    workload: WorkloadContent
-    policy: _PolicyContentVersion3
-
-
-class DocumentVersion2(_Content):
-    """Without the confidence."""
-
-    schema_version: Literal[2]
-    checksum: _Checksum
-    workload: WorkloadContent
-    policy: _PolicyContentVersion2
-
-
-class DocumentVersion1(_Content):
-    """As the first version of the software wrote it: without the workload, too."""
-
-    model_config = ConfigDict(extra="ignore")
-
     schema_version: Literal[1]
-    checksum: str
-    policy: _PolicyContentVersion2
+    checksum: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+    workload: WorkloadContent  # type: ignore[valid-type]
+    policy: PolicyContent  # type: ignore[valid-type]
 
 
 def policy_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of the policy files that this version writes."""
-    schema = Document.model_json_schema()
-    parts = schema["$defs"]
-    _describe(parts["PolicyContent"], TimingPolicy)
-    _describe(parts["WorkloadContent"], WorkloadIdentity)
+    """The JSON Schema (draft 2020-12) of policy files."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:syncswitch:timing-policy:{SCHEMA_VERSION}",
-        **schema,
+        **Document.model_json_schema(),
     }
-
-
-def _describe(schema: Mapping[str, Any], record: type) -> None:
-    """Adds to each property what the record's docstring says of it."""
-    entries = re.findall(r"^        (\w+): ((?:.|\n {12})+)", record.__doc__ or "", re.MULTILINE)
-    for name, text in entries:
-        description = " ".join(text.split()).replace("None", "null")
-        schema["properties"][name]["description"] = description

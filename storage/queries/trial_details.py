@@ -17,7 +17,7 @@ from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
-from syncswitch.storage.trials.values import CANCELLED, INTERRUPTIONS, Fork, Owner
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -60,7 +60,7 @@ class TrialDetails:
         """
         if self.facts["failure"] == CANCELLED:
             return "cancelled"
-        if self.facts["failure"] in INTERRUPTIONS:
+        if self.facts["failure"] == INTERRUPTED:
             return "interrupted"
         if self.state != "complete":
             return None

@@ -82,7 +82,7 @@ class SearchRow(Base):
     __tablename__ = "syncswitch_searches"
     __table_args__ = (
         UniqueConstraint("study", "fingerprint"),
-        CheckConstraint("switch points > 0", name="settings"),
+        CheckConstraint("settings > 0", name="settings"),
         CheckConstraint("runs > 0", name="runs"),
         CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
         CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),

@@ -21,7 +21,6 @@ from syncswitch.storage.records.trial import PhaseRecord, TrialRecord
 __all__ = [
     "CANCELLED",
     "INTERRUPTED",
-    "INTERRUPTIONS",
     "Fork",
     "Owner",
     "SearchInfo",
@@ -32,8 +31,6 @@ __all__ = [
 
 CANCELLED = "no longer needed: the search is decided"
 INTERRUPTED = "interrupted"
-# The second is what earlier versions wrote.
-INTERRUPTIONS = frozenset({INTERRUPTED, "KeyboardInterrupt"})
 """Why a run was stopped that nothing was wrong with. It is stored as failed, with what it cost."""
 
 
@@ -56,7 +53,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SearchInfo:
-    """The switch points of one search, which is one Optuna study.
+    """What one search is made with; it is one Optuna study.
 
     Attributes:
         study: Name of the Optuna study.
@@ -184,7 +181,7 @@ class StoredTrial:
     @property
     def is_interrupted(self) -> bool:
         """Whether whoever made it stopped it with Ctrl-C."""
-        return self.failure in INTERRUPTIONS
+        return self.failure == INTERRUPTED
 
     @property
     def paid_seconds(self) -> float | None:

@@ -3,24 +3,54 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import insert, select
 
-from syncswitch.storage.database.engine import Database
+sys.path.insert(0, str(Path(__file__).parents[1] / "searcher"))
+
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import Evaluation, TrialRecord
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
 from syncswitch.storage.tables.trials import Base
-from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import (
+    CANCELLED,
+    Fork,
+    Owner,
+    SearchInfo,
+    TrialStore,
+)
+from syncswitch.trainers.trainer import Observer
 from tests.recordings import COLUMNS, write_manifest, write_run
-from tests.storage.golden.make import add_ahead, add_disturbed, add_simulated, fill
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
+SIMULATED_CLUSTER = "5" * 64
+CONDITIONS = RunConditions(
+    "elastic",
+    "restart",
+    ("straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread", "kill:ps,at=60%"),
+)
+EVENTS = (
+    RunEvent("detected", 400, 6.25, "worker 1: 2.1 worker-steps/s, median 9.8", worker=1),
+    RunEvent("removed", 400, 6.25, "elastic: 3 of 4 workers go on", worker=1, seconds=0.125),
+    RunEvent("rebuilt", 1800, 40.5, "server killed; from the checkpoint of worker-step 1500"),
+)
 
 
 def fill_all(
@@ -103,3 +133,72 @@ def copy_rows(source: Database, target: Database) -> None:
         if rows:
             with target.session() as session:
                 session.execute(insert(table), rows)
+
+
+def fill(url: str) -> None:
+    """A finished search and one under way."""
+    with open_database(url, create=True) as database:
+        workload = identity()
+        trainer = GeneratedTrainer(failures=1)
+        Search(database, workload, SearchPlan(PaperStrategy(3, 2)), lambda: trainer).run()
+        Search(database, workload, SearchPlan(PaperStrategy(4, 1)), lambda: trainer).run()
+        registry, store = PolicyRegistry(database), TrialStore(database)
+        registry.set_alias(workload.fingerprint, "pinned", 1)
+        larger = replace(workload, name="larger", workers=8)
+        search = SearchInfo("under-way", larger.fingerprint, "paper", 3, 2, 0.01, 0.9, "local", 1)
+        store.register(larger, "job.py:larger", search)
+        owner = Owner("golden", 4321, 1_700_000_000.25)
+        store.begin("under-way", 0, TrialSpec(larger, 100.0, 7), owner)
+        store.fail("under-way", 0, "the machine went away")
+        store.begin("under-way", 1, TrialSpec(larger, 100.0, 7, fork_from=Path("start.npz")), owner)
+        store.beat("under-way", 1, 1234)
+
+
+def add_simulated(url: str) -> None:
+    """The same job on a simulated cluster: a finished search."""
+    with open_database(url, create=False) as database:
+        workload = replace(identity(), simulated_cluster=SIMULATED_CLUSTER)
+        plan = SearchPlan(PaperStrategy(2, 1), trainer="simulated")
+        Search(database, workload, plan, GeneratedTrainer).run()
+
+
+class DisturbedTrainer(GeneratedTrainer):
+    """Says what happened to each run."""
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        return replace(super().train(spec, observer), events=EVENTS)
+
+
+def add_disturbed(url: str) -> None:
+    """A search under conditions of its own: a finished one."""
+    with open_database(url, create=False) as database:
+        workload = identity(name="disturbed", model="d" * 64)
+        plan = SearchPlan(PaperStrategy(2, 1), conditions=CONDITIONS)
+        Search(database, workload, plan, DisturbedTrainer).run()
+
+
+def stopped(record: TrialRecord) -> TrialRecord:
+    """The run as it was when 80 % of its worker-steps were done."""
+    first, second = record.phases
+    end = record.worker_steps * 8 // 10
+    part = (end - second.start_worker_step) / (record.worker_steps - second.start_worker_step)
+    second = replace(second, end_worker_step=end, seconds=part * second.seconds)
+    return replace(
+        record,
+        worker_steps=end,
+        evaluations=record.evaluations[:4],
+        phases=(first, second),
+        stopped_early=True,
+        training_seconds=first.seconds + second.seconds,
+    )
+
+
+def add_ahead(url: str) -> None:
+    """Two runs of the search under way that began in advance; nobody needed one of them."""
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        spec = TrialSpec(replace(identity(), name="larger", workers=8), 50.0, 8, replicate=2)
+        owner = Owner("golden", 4321, 1_700_000_000.25)
+        for number in (3, 4):
+            store.begin("under-way", number, spec, owner, speculative=True)
+        store.cancel("under-way", 3, stopped(GeneratedTrainer().train(spec)), CANCELLED)

@@ -12,7 +12,7 @@ from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.job.workload import Workload
 
@@ -21,18 +21,10 @@ __all__ = ["chosen_job", "fitting_policy", "is_policy_file", "real_policies"]
 
 @dataclass(frozen=True)
 class _Found:
-    """A policy, and its workload: None in a file of version 1, when all clusters were real."""
+    """A policy, and the job that it was found for."""
 
     policy: TimingPolicy
-    workload: RegisteredWorkload | None
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.workload is not None and self.workload.identity.simulated_cluster is not None
-
-    @property
-    def cluster(self) -> str:
-        return (self.policy if self.workload is None else self.workload.identity).cluster
+    job: WorkloadIdentity
 
 
 def is_policy_file(choice: str) -> bool:
@@ -79,7 +71,7 @@ def real_policies(
         from syncswitch.storage.policies.file import read_policy_file
 
         content = read_policy_file(choice)
-        found = [_Found(content.policy, content.workload)]
+        found = [_Found(content.policy, content.workload.identity)]
     else:
         found = _stored(normal_reference(reference), choice, storage_url)
     fitting = [
@@ -88,11 +80,11 @@ def real_policies(
         if workers in (None, one.policy.workers)
         and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
     ]
-    real = [one.policy for one in fitting if not one.is_simulated]
+    real = [one.policy for one in fitting if one.job.simulated_cluster is None]
     options = f" --workers {workers}" if workers else ""
     options += f" --protocols {','.join(pair)}" if pair else ""
     if fitting and not real:
-        jobs = "; ".join(f"{one.policy.workload!r} on {one.cluster}" for one in fitting)
+        jobs = "; ".join(f"{one.policy.workload!r} on {one.job.cluster}" for one in fitting)
         # Of several the newest; its name alone may mean any of them.
         which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
         raise PolicyError(
@@ -102,7 +94,7 @@ def real_policies(
             f" syncswitch-search run {reference}{options}"
         )
     if not real:
-        have = "; ".join(one.cluster for one in found)
+        have = "; ".join(one.job.cluster for one in found)
         raise PolicyError(
             f"no policy {choice!r} of workload {reference!r}"
             + (f" for{options}" if options else "")
@@ -118,10 +110,8 @@ def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        return [
-            _Found(policy, registry.workload(policy.fingerprint))
-            for policy in registry.choose(name, choice)
-        ]
+        entries = (registry.entry(p.fingerprint, p.version) for p in registry.choose(name, choice))
+        return [_Found(entry.policy, entry.identity) for entry in entries if entry is not None]
 
 
 def fitting_policy(

@@ -10,7 +10,7 @@ from click.testing import Result
 from command_line import Invoke, elsewhere, error_line
 
 from syncswitch.storage.database.engine import open_database
-from tests.storage.golden.make import SIMULATED_CLUSTER, add_simulated
+from tests.storage.filled import SIMULATED_CLUSTER, add_simulated
 
 WORDS = "4 simulated workers, bsp,asp"
 

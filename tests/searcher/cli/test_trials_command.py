@@ -27,8 +27,7 @@ from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
 from syncswitch.trainers.cli.console import STORAGE_VARIABLE
-from tests.storage.filled import import_runs
-from tests.storage.golden.make import fill
+from tests.storage.filled import fill, import_runs
 
 # What programs read before there were columns to export.
 KEYS = {

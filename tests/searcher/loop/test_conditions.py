@@ -24,7 +24,7 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
 from tests.storage.conftest import POLICY
-from tests.storage.golden.make import CONDITIONS, EVENTS, add_disturbed
+from tests.storage.filled import CONDITIONS, EVENTS, add_disturbed
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 

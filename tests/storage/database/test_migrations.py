@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+import multiprocessing
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -8,18 +15,21 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, insert, inspect, text
+from sqlalchemy import Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import Database, open_database, upgrade_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.database.migrations import configuration
 from syncswitch.storage.database.migrations.env import is_ours
+from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TABLE_PREFIX, Base, PolicyRow
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.schema import schema
+
+Run = Callable[[Callable[[int], Any], int], list[Any]]
 
 
 def differences(engine: Engine) -> list[Any]:
@@ -122,3 +132,107 @@ def test_the_database_itself_refuses_an_impossible_policy(
     with pytest.raises(IntegrityError, match=name):
         add(value)
     add(possible)
+
+
+@contextmanager
+def at_statement(start: str, act: Callable[[], None]) -> Iterator[None]:
+    """Acts before each statement of this process that starts so; `COMMIT` counts as one."""
+
+    def execute(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.lstrip().startswith(start):
+            act()
+
+    def commit(_: Any) -> None:
+        if start == "COMMIT":
+            act()
+
+    event.listen(Engine, "before_cursor_execute", execute)
+    event.listen(Engine, "commit", commit)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", execute)
+        event.remove(Engine, "commit", commit)
+
+
+def child(work: Callable[[], object]) -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.fixture
+def optunas(url: str) -> str:
+    """A database with a study of Optuna and none of our tables."""
+    optuna.create_study(storage=driver_url(url), study_name="theirs")
+    return url
+
+
+def our_tables_in(url: str) -> set[str]:
+    engine = create_engine(driver_url(url))
+    found = inspect(engine)
+    names = {*found.get_table_names(), *found.get_view_names()}
+    engine.dispose()
+    return {name for name in names if name.startswith(TABLE_PREFIX)}
+
+
+def test_an_upgrade_makes_the_tables_where_there_are_none(optunas: str) -> None:
+    assert upgrade_database(optunas) is None
+    assert upgrade_database(optunas) == REVISION
+    open_database(optunas, create=False).close()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "CREATE TABLE syncswitch_workloads",
+        "CREATE INDEX",
+        "CREATE VIEW",
+        "INSERT INTO syncswitch_alembic_version",
+        "COMMIT",
+    ],
+)
+def test_an_upgrade_that_is_killed_leaves_the_database_as_it_was(optunas: str, place: str) -> None:
+    def upgrade_and_die() -> None:
+        with at_statement(place, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            upgrade_database(optunas)
+
+    assert child(upgrade_and_die) == -signal.SIGKILL
+    assert our_tables_in(optunas) == set()
+    assert upgrade_database(optunas) is None
+    open_database(optunas, create=False).close()
+
+
+def test_an_upgrade_whose_last_step_fails_leaves_the_database_as_it_was(optunas: str) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with (
+        at_statement("INSERT INTO syncswitch_alembic_version", fail),
+        pytest.raises(ZeroDivisionError),
+    ):
+        upgrade_database(optunas)
+    assert our_tables_in(optunas) == set()
+    assert upgrade_database(optunas) is None
+
+
+def test_an_upgrade_without_room_says_so_and_leaves_the_file_as_it_was(
+    sqlite_url: str, path: Path
+) -> None:
+    optuna.create_study(storage=sqlite_url)
+
+    def upgrade_without_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size // 4, -1))
+        with pytest.raises(DatabaseError, match=r"cannot be used.*free space"):
+            upgrade_database(sqlite_url)
+
+    assert child(upgrade_without_room) == 0
+    assert our_tables_in(sqlite_url) == set()
+    assert upgrade_database(sqlite_url) is None
+
+
+def test_of_many_processes_that_upgrade_one_does(optunas: str, at_once: Run) -> None:
+    answers = at_once(lambda number: upgrade_database(optunas), 3)
+    assert sorted(answers, key=str) == [REVISION, REVISION, None]
+    open_database(optunas, create=False).close()

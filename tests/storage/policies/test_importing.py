@@ -18,7 +18,6 @@ from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import SearchInfo, TrialStore
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 Exported = Callable[..., PolicyFile]
 
@@ -38,12 +37,6 @@ def exported(tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity) -
         return read_policy_file(path)
 
     return make
-
-
-@pytest.fixture
-def version_1() -> PolicyFile:
-    """A file of the first version, which does not describe the workload."""
-    return read_policy_file(GOLDEN / "policy-1.json")
 
 
 @pytest.fixture
@@ -97,17 +90,6 @@ def test_an_import_may_be_repeated(
     assert registry.entries() == before
 
 
-def test_what_an_older_version_exported_is_known_again(
-    database: Database, store: TrialStore, registry: PolicyRegistry, policy: TimingPolicy
-) -> None:
-    published = registry.publish(policy)
-    files = [read_policy_file(GOLDEN / f"policy-{version}.json") for version in (1, 2)]
-    for imported in import_policies(database, files):
-        assert (imported.policy, imported.is_new) == (published, False)
-    with pytest.raises(PolicyError, match="says something else"):
-        import_policies(database, [read_policy_file(GOLDEN / "policy-3.json")])
-
-
 def test_what_a_search_published_here_is_known_again(
     database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
 ) -> None:
@@ -151,33 +133,15 @@ def test_what_is_there_and_says_something_else_is_refused(
     assert registry.entries() == before
 
 
-def test_all_files_are_imported_or_none(
-    database: Database, registry: PolicyRegistry, exported: Exported, version_1: PolicyFile
+def test_a_policy_that_contradicts_its_workload_is_refused_with_all_the_others(
+    database: Database, registry: PolicyRegistry, exported: Exported
 ) -> None:
-    elsewhere = replace(version_1, policy=replace(version_1.policy, fingerprint="f" * 64))
-    with pytest.raises(PolicyError, match="ffffffffffff is not in this database"):
-        import_policies(database, [exported(), elsewhere])
-    assert registry.entries() == []
-    assert registry.workload(version_1.policy.fingerprint) is None
-
-
-def test_a_file_of_version_1_needs_a_workload_that_is_known(
-    database: Database, version_1: PolicyFile, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
-    with pytest.raises(PolicyError, match=r"schema version 1.*export it again") as caught:
-        import_policies(database, [version_1])
-    assert "\n" not in str(caught.value)
-    TrialStore(database).register(identity, "digits", search)
-    (imported,) = import_policies(database, [version_1])
-    assert imported.is_new
-
-
-def test_a_file_of_version_1_that_contradicts_its_workload_is_refused(
-    database: Database, store: TrialStore, version_1: PolicyFile
-) -> None:
-    wrong = replace(version_1, policy=replace(version_1.policy, workers=8))
+    file = exported(study="another")
+    wrong = replace(file, policy=replace(file.policy, workers=8))
     with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
-        import_policies(database, [wrong])
+        import_policies(database, [exported(), wrong])
+    assert registry.entries() == []
+    assert registry.workload(file.policy.fingerprint) is None
 
 
 def test_current_moves_only_where_it_is_told_to(

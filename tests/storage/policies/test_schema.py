@@ -43,7 +43,7 @@ def test_the_published_schema_is_that_of_the_model() -> None:
 def test_it_is_a_schema_with_a_name_and_explanations() -> None:
     schema = policy_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == "urn:syncswitch:timing-policy:4"
+    assert schema["$id"] == "urn:syncswitch:timing-policy:1"
     for part in ("PolicyContent", "WorkloadContent"):
         properties = schema["$defs"][part]["properties"]
         silent = {name for name, value in properties.items() if "description" not in value}
@@ -104,7 +104,7 @@ def test_files_that_are_refused_are_not_valid(
         validate(document)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 5, "4"])
+@pytest.mark.parametrize("version", [0, 2, "1"])
 def test_another_version_is_not_valid(
     document: dict[str, Any], validate: Callable[[object], None], version: object
 ) -> None:

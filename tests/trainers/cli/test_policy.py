@@ -89,9 +89,3 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
         real_policies("digits", str(file), None, None, "sqlite:///unused.db")
     assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
-
-
-def test_a_file_of_version_1_is_of_a_real_job() -> None:
-    file = Path(__file__).parents[2] / "storage" / "golden" / "policy-1.json"
-    (found,) = real_policies("digits", str(file), None, None, "sqlite:///unused.db")
-    assert found.fingerprint == IDENTITY.fingerprint
