@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from syncswitch.searcher.api import search
     from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
     from syncswitch.searcher.strategies.paper import PaperStrategy
-    from syncswitch.searcher.strategies.sequential import SequentialStrategy
     from syncswitch.searcher.study.sampler import BinarySearchSampler
 
 __all__ = [
     "AdaptiveStrategy",
     "BinarySearchSampler",
     "PaperStrategy",
-    "SequentialStrategy",
     "search",
 ]
 
@@ -29,7 +27,6 @@ __getattr__ = lazy_names(
         "AdaptiveStrategy": "strategies.adaptive",
         "BinarySearchSampler": "study.sampler",
         "PaperStrategy": "strategies.paper",
-        "SequentialStrategy": "strategies.sequential",
         "search": "api",
     },
 )

@@ -60,7 +60,7 @@ def search(
     workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
     protocols: str | None = None,
     storage: str | None = None,
-    strategy: Literal["adaptive", "sequential", "paper"] = "adaptive",
+    strategy: Literal["adaptive", "paper"] = "adaptive",
     settings: int = 5,
     runs: int = 5,
     threshold: float = 0.01,
@@ -96,7 +96,7 @@ def search(
         workers: n; None for what is usual.
         protocols: Before and after the switch, such as `bsp,asp`; None for what is usual.
         storage: URL of the database; None for that of SYNCSWITCH_STORAGE, or syncswitch.db here.
-        strategy: Strategy of the search: adaptive, paper or sequential.
+        strategy: Strategy of the search: adaptive or paper.
         settings: M, how often the range of switch points may be halved.
         runs: R, runs of each switch point; but for the paper's strategy, at most.
         threshold: beta, the accuracy that may be lost.

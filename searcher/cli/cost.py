@@ -136,7 +136,7 @@ def cost(
     strategies = [
         _knowing(strategy, recording) if row.recurring else strategy
         for row in rows
-        for strategy in [_strategy_of(row, depth, threshold).among(played.means)]
+        for strategy in [_strategy_of(row, depth, threshold)]
     ]
     summaries = _simulated(strategies, played, simulations, seed)
     if as_json:

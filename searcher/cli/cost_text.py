@@ -88,9 +88,9 @@ def _is_recurring(strategy: Strategy) -> bool:
 
 def _baseline_runs(strategy: Strategy) -> int | None:
     """How often the baseline is run; None where the strategy decides that itself."""
-    from syncswitch.searcher.strategies.halving import HalvingStrategy
+    from syncswitch.searcher.strategies.paper import PaperStrategy
 
-    if not isinstance(strategy, HalvingStrategy):
+    if not isinstance(strategy, PaperStrategy):
         return None
     return 0 if _is_recurring(strategy) else strategy.runs_at(strategy.highest_percent)
 

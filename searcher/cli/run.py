@@ -72,19 +72,12 @@ __all__ = ["run"]
 @click.option(
     "--target-runs",
     type=int,
-    help="How many runs stand behind --target-accuracy (adaptive, sequential). Default: 5.",
+    help="How many runs stand behind --target-accuracy (adaptive). Default: 5.",
 )
 @click.option(
     "--warm-start",
     is_flag=True,
     help="Begin near the policies of related workloads in the database (adaptive).",
-)
-@click.option(
-    "--two-sided",
-    is_flag=True,
-    default=None,
-    help="Also reject a switch point that is better than the target by more than the threshold,"
-    " as printed in the paper (paper).",
 )
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="The seeds of all runs derive from it."

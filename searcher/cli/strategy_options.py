@@ -42,15 +42,14 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         default=DEFAULT_STRATEGY,
         show_default=True,
         help="Strategy of the search: adaptive = each run is chosen for what it tells per cost;"
-        " paper = binary search with R runs at each switch point (Sync-Switch, Algorithm 1);"
-        " sequential = the same, and a switch point's runs end when they are clear.",
+        " paper = binary search with R runs at each switch point (Sync-Switch, Algorithm 1).",
     ),
     click.option(
         "--runs",
         type=int,
         default=5,
         show_default=True,
-        help="Runs of each switch point (R); adaptive and sequential: at most.",
+        help="Runs of each switch point (R); adaptive: at most.",
     ),
     click.option(
         "--threshold",
@@ -89,7 +88,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--baseline-runs",
         type=int,
-        help="Runs of the first protocol alone (paper, sequential). Default of paper: as --runs.",
+        help="Runs of the first protocol alone (paper). Default: as --runs.",
     ),
     click.option(
         "--least-runs",

@@ -14,8 +14,8 @@ from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.run_loop import RunLoop
 from syncswitch.searcher.results.transfer import EvaluationResult, evaluated_switch_point
 from syncswitch.searcher.strategies.base import Observation, Wait
+from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.strategies.halving import check_baseline
 from syncswitch.searcher.strategies.planner import PlannedRun
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.study.repair import Patience

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.results.estimates import mean
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial

@@ -14,7 +14,7 @@ from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 

@@ -15,7 +15,7 @@ from syncswitch.searcher.strategies.base import (
     SwitchPointSummary,
     summary_of,
 )
-from syncswitch.searcher.strategies.halving import check_baseline
+from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 

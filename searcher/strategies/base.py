@@ -300,7 +300,6 @@ _NO_OPTIONS = {
     "target_accuracy",
     "lowest_percent",
     "highest_percent",
-    "two_sided",  # is in the name
 }
 
 

@@ -14,7 +14,7 @@ from syncswitch.searcher.strategies.base import (
     Wait,
     summary_of,
 )
-from syncswitch.searcher.strategies.halving import check_baseline
+from syncswitch.searcher.strategies.baseline import check_baseline
 
 __all__ = ["ComparisonStrategy"]
 

@@ -2,51 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.strategies.base import Observation, mean_accuracy
-from syncswitch.searcher.strategies.halving import ROUNDING, HalvingStrategy
+from typing_extensions import override
 
-__all__ = ["PaperStrategy"]
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Decision,
+    NextRun,
+    Observation,
+    Progress,
+    Strategy,
+    mean_accuracy,
+    summary_of,
+)
+from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
+from syncswitch.searcher.strategies.early_stopping import corrected
 
 
 @dataclass(frozen=True, slots=True)
-class PaperStrategy(HalvingStrategy):
+class PaperStrategy(Strategy):
     """Binary search for the earliest acceptable switch (Sync-Switch, ICDCS 2021, Algorithm 1).
 
     The paper's pseudo-code leaves some points open, which are settled here: the sum of accuracies
-    starts anew at each switch point, and the answer is the lowest accepted switch point. A switch
-    point is rejected by one diverged run, whatever the mean, so its remaining runs are not made.
+    starts anew at each switch point, the answer is the lowest accepted switch point, and one that
+    is better than the first protocol alone is accepted, too. A switch point is rejected by one
+    diverged run, whatever the mean, so its remaining runs are not made.
 
     Attributes:
-        two_sided: Accept only within [A - beta, A + beta], as printed in the paper, which rejects
-            a candidate that is better than the baseline. Default: at least A - beta.
+        baseline_runs: How many runs measure A; None for R.
     """
 
-    two_sided: bool = False
+    baseline_runs: int | None = None
 
     @property
+    @override
     def name(self) -> str:
-        """What policies and studies call this strategy."""
-        return "paper-two-sided" if self.two_sided else "paper"
+        return "paper"
 
     @property
+    @override
     def repeats(self) -> int:
-        """R."""
         return self.runs
 
-    def least_runs_at(self, percent: float) -> int:
-        """All of them."""
-        return self.runs_at(percent)
+    @property
+    @override
+    def most_runs(self) -> int:
+        is_measured = self.target_accuracy is None
+        baselines = self.runs_at(self.highest_percent) if is_measured else 0
+        return baselines + self.settings * self.runs
 
-    def verdict(self, reached: Sequence[Sequence[Observation]], target: float) -> bool | None:
-        """Compares the mean of R runs."""
-        candidate = reached[-1]
+    @override
+    def grid(self) -> tuple[float, ...]:
+        points = [self.lowest_percent, self.highest_percent]
+        for _ in range(self.settings):
+            # As in the search, so that not even the last bit differs.
+            middles = [(lower + upper) / 2 for lower, upper in itertools.pairwise(points)]
+            points = sorted([*points, *middles])
+        return tuple(points[1:])
+
+    def runs_at(self, percent: float) -> int:
+        """The runs that decide on a switch point, unless one diverges."""
+        is_baseline = percent == self.highest_percent
+        return self.baseline_runs or self.runs if is_baseline else self.runs
+
+    @override
+    def decide(self, finished: Iterable[Observation]) -> Decision:
+        finished = list(finished)
+        progress = self.progress(finished)
+        percent = progress.open_percent
+        if percent is None:
+            assert progress.target_accuracy is not None  # a decided search has a target
+            return Decided(progress.upper_percent, progress.target_accuracy)
+        made = len(self._counted(percent, finished))
+        return NextRun(percent, self.runs_at(percent) - made)
+
+    @override
+    def progress(self, finished: Iterable[Observation]) -> Progress:
+        finished = list(finished)
+        lower, upper = self.lowest_percent, self.highest_percent
+        percents: list[float] = []
+        reached: list[list[Observation]] = []
+        verdicts: list[bool | None] = []
+        if self.target_accuracy is None:
+            percents.append(upper)
+            reached.append(self._counted(upper, finished))
+            verdicts.append(len(reached[0]) == self.runs_at(upper) or None)
+        for _ in range(self.settings):
+            if None in verdicts:
+                break
+            middle = (lower + upper) / 2
+            percents.append(middle)
+            reached.append(self._counted(middle, finished))
+            # Only what was known then, so that no later run opens a verdict again.
+            known = _corrected(reached)
+            verdicts.append(self._verdict(known[-1], self._target(known)))
+            if verdicts[-1] is not None:
+                lower, upper = (lower, middle) if verdicts[-1] else (middle, upper)
+        known = _corrected(reached)
+        is_measured = self.target_accuracy is not None or verdicts[0] is not None
+        return Progress(
+            summaries=tuple(map(summary_of, percents, known, verdicts)),
+            lower_percent=lower,
+            upper_percent=upper,
+            target_accuracy=self._target(known) if is_measured else None,
+            open_percent=percents[-1] if None in verdicts else None,
+        )
+
+    def _verdict(self, candidate: Sequence[Observation], target: float) -> bool | None:
+        """Whether a switch point is acceptable; None while runs of it are missing."""
         if any(run.diverged for run in candidate):
             return False
         if len(candidate) < self.runs:
             return None
-        gain = mean_accuracy(candidate) - target
-        margin = self.threshold + ROUNDING
-        return -margin <= gain <= margin if self.two_sided else -margin <= gain
+        return mean_accuracy(candidate) - target >= -self.threshold - ROUNDING
+
+    def _target(self, reached: Sequence[Sequence[Observation]]) -> float:
+        return mean_accuracy(reached[0]) if self.target_accuracy is None else self.target_accuracy
+
+    def _counted(self, percent: float, finished: Sequence[Observation]) -> list[Observation]:
+        runs = [run for run in finished if run.switch_percent == percent]
+        if percent == self.highest_percent:
+            check_baseline(runs)
+            runs = [run for run in runs if not run.diverged]
+        runs.sort(key=lambda run: (run.trial_number, run.accuracy, run.diverged))
+        return runs[: self.runs_at(percent)]
+
+
+def _corrected(reached: Sequence[Sequence[Observation]]) -> list[list[Observation]]:
+    runs = iter(corrected(itertools.chain.from_iterable(reached)))
+    return [list(itertools.islice(runs, len(switch_point))) for switch_point in reached]

@@ -10,7 +10,6 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.grids import switch_points_of
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.sequential import SequentialStrategy
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,13 +19,12 @@ __all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "make_strategy", "stored_strategy"]
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "adaptive": AdaptiveStrategy,
-    "sequential": SequentialStrategy,
     "paper": PaperStrategy,
 }
 DEFAULT_STRATEGY = "adaptive"
 
-# No strategy to search with, and yet what a database may hold.
-_RULES: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
+# No strategy to search with, and yet one that a database may hold.
+_BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
 
 # Options of the command line whose names are not those of their fields.
 _CALLED = {"switch_points": "grid"}
@@ -41,7 +39,7 @@ def make_strategy(
     target_accuracy: float | None,
     **options: Any,
 ) -> Strategy:
-    """The strategy of a strategy.
+    """A strategy with its options.
 
     Args:
         name: One of `STRATEGIES`, or `comparison`.
@@ -55,7 +53,7 @@ def make_strategy(
     Raises:
         UserError: The strategy has no such option.
     """
-    kind = _RULES[name]
+    kind = _BY_NAME[name]
     known = _names(kind)
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
@@ -75,13 +73,8 @@ def make_strategy(
 def stored_strategy(search: SearchInfo) -> Strategy:
     """The strategy that a stored search is made with."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
-    name = search.strategy
-    if name == "adaptive":
-        options.setdefault("criterion", "mean")
-    if name == PaperStrategy(two_sided=True).name:
-        name, options = "paper", {**options, "two_sided": True}
     return make_strategy(
-        name,
+        search.strategy,
         settings=search.settings,
         runs=search.runs,
         threshold=search.threshold,

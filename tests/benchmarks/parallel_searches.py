@@ -28,7 +28,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from syncswitch.searcher.simulation.parallel import search_in_parallel
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
@@ -44,6 +43,7 @@ from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BETA, Problem, halvings
 from tests.benchmarks.recorded_problems import RecordedJob, recorded_jobs
+from tests.benchmarks.replayed_side_by_side import search_in_parallel
 from tests.recordings import PAPER
 
 STRATEGIES = ("adaptive", "paper")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from syncswitch.searcher.simulation.simulator import PlayedRun
-from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.searcher.strategies.baseline import ROUNDING
 
 BETA = 0.01
 BASELINE_PERCENT = 100.0

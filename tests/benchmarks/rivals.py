@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch
-from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from tests.benchmarks.problems import BASELINE_PERCENT, Problem
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncswitch.searcher.simulation.simulator import PlayedRun
-from syncswitch.searcher.strategies.halving import ROUNDING
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA
 
 JOBS = Path(__file__).resolve().parents[2].parent / "shared" / "trust" / "jobs"

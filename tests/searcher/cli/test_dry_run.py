@@ -54,7 +54,6 @@ def test_runs_of_other_strategies_are_means(invoke: Invoke, folder: Path) -> Non
     ("strategy", "caveat"),
     [
         ("paper", "an unlucky search costs more."),
-        ("sequential", "means over searches on generated accuracies"),
         ("adaptive", "means over searches on generated accuracies"),
     ],
 )

@@ -154,7 +154,6 @@ def test_what_saves_costs_is_an_option(paper_url: str) -> None:
     adaptive = cost(*mean)
     assert adaptive < cost(*mean, "--no-share-prefix", "--no-early-stop") < paper
     assert cost(*mean, "--budget", "0.9") <= 0.9 < adaptive < cost(*mean, "--least-runs", "4")
-    assert adaptive < cost("--strategy", "sequential") < paper
 
 
 def test_the_measures_of_a_search_without_luck() -> None:
@@ -323,7 +322,7 @@ def test_a_job_of_our_own_can_be_replayed(folder: Path) -> None:
     with open_database(url, create=True) as database:
         trainer = GeneratedTrainer()
         Search(database, identity(), SearchPlan(PaperStrategy(3, 3)), lambda: trainer).run()
-    for strategy in (("adaptive", "--criterion", "mean"), ("sequential",), ("paper",)):
+    for strategy in (("adaptive", "--criterion", "mean"), ("paper",)):
         arguments = ("--runs", "2", "--simulations", "20", "--strategy", *strategy)
         answer = ask(url, "generated", *arguments)
         assert answer["success_percent"] == 100.0

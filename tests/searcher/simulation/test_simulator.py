@@ -18,7 +18,6 @@ from syncswitch.searcher.simulation.simulator import (
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.sequential import SequentialStrategy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun
 from tests.benchmarks.generated_problems import generated_problem
@@ -143,12 +142,12 @@ def test_a_recorded_run_is_known_where_its_curve_says() -> None:
     assert played_run(diverged, StopRule(0.005)) == PlayedRun(0.912, True, 200.0, 120.0)
 
 
-RULES = st.sampled_from([PaperStrategy, SequentialStrategy, AdaptiveStrategy])
+STRATEGIES = st.sampled_from([PaperStrategy, AdaptiveStrategy])
 
 
-@given(RULES, st.integers(0, 10_000), st.booleans(), st.booleans())
+@given(STRATEGIES, st.integers(0, 10_000), st.booleans(), st.booleans())
 def test_what_is_saved_is_never_paid(
-    kind: type[PaperStrategy | SequentialStrategy | AdaptiveStrategy],
+    kind: type[PaperStrategy | AdaptiveStrategy],
     number: int,
     share_prefix: bool,
     early_stop: bool,
@@ -160,9 +159,8 @@ def test_what_is_saved_is_never_paid(
     assert search.switch_percent in strategy.grid()
     assert search.runs <= strategy.most_runs
     assert len(search.whole_percents) <= search.runs
-    if kind is not AdaptiveStrategy and not early_stop:
-        # What runs cost is nothing to these strategies, so the same runs are made, and paid in
-        # full.
+    if kind is PaperStrategy and not early_stop:
+        # What runs cost is nothing to it, so the same runs are made, and paid in full.
         in_full = search_with(replace(strategy, share_prefix=False), job.run_at)
         assert (in_full.switch_percent, in_full.runs) == (search.switch_percent, search.runs)
         assert search.seconds <= in_full.seconds

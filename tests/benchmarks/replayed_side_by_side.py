@@ -1,4 +1,4 @@
-"""A search on several clusters at once, replayed on recorded runs; see `simulation`."""
+"""A search on several clusters at once, replayed on recorded runs."""
 
 from __future__ import annotations
 
