@@ -25,8 +25,6 @@ from syncswitch.trainers.cli.options import ConditionsChoice
 from syncswitch.trainers.job.workload import Workload, normal_reference
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
 
-__all__ = ["search"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -33,7 +33,7 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
     from syncswitch.storage.policies.file import policy_to_dict
 
     policy, cost = result.policy, result.cost
-    speed_up = speed_up_of(policy, cost)
+    speed_up = speed_up_of(policy, cost.baseline_seconds)
     return {
         "policy": policy_to_dict(policy),
         "search": {
@@ -73,7 +73,7 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
         ],
     )
     echo()
-    print_text(policy_sentence(policy, cost))
+    print_text(policy_sentence(policy, cost.baseline_seconds))
     promise = promise_sentence(policy)
     if promise:
         print_text(promise)

@@ -12,8 +12,6 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.trainer import Verdict
 
-__all__ = ["RunObserver"]
-
 
 class RunObserver:
     """Has the heart of a run beat, and answers its evaluations.

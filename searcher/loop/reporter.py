@@ -8,8 +8,6 @@ from typing import Protocol
 from syncswitch.searcher.strategies.base import Progress
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
-__all__ = ["Reporter", "Run", "SilentReporter"]
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -28,8 +28,6 @@ from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
 from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["RunLoop"]
-
 _T = TypeVar("_T")
 
 

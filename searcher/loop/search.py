@@ -30,8 +30,6 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["Search"]
-
 
 class Search:
     """Finds the timing policy of one workload.

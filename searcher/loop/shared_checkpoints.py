@@ -17,8 +17,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import Fork, TrialStore
 
-__all__ = ["DEFAULT_FOLDER", "Prefix", "Prefixes"]
-
 DEFAULT_FOLDER = Path("syncswitch-checkpoints")
 """In the working folder."""
 

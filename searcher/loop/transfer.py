@@ -29,13 +29,6 @@ from syncswitch.storage.trials.store import StoredTrial, TrialStore
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Trainer
 
-__all__ = [
-    "Evaluation",
-    "check_switch",
-    "missing_runs",
-    "usable_runs",
-]
-
 _BASELINE_PERCENT = 100.0
 
 

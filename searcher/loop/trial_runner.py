@@ -25,8 +25,6 @@ from syncswitch.storage.trials.store import Owner, TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED
 from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["RunMaker"]
-
 
 @dataclass(frozen=True)
 class _Made:

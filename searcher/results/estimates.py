@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Estimate", "mean", "ratio_of_means", "share"]
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

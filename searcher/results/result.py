@@ -16,17 +16,6 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial
 
-__all__ = [
-    "SearchCost",
-    "SearchResult",
-    "SwitchPointResult",
-    "cost_of",
-    "draft_policy",
-    "switch_points_of",
-    "wall_seconds_of",
-]
-
-
 # Shorter phases are mostly warming up.
 _LONG_PHASE = 0.1
 

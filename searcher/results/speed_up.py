@@ -6,14 +6,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from syncswitch.storage.records.policy import TimingPolicy
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.results.result import SearchCost
-
-__all__ = ["SpeedUp", "measured_speed_up", "speed_up_of"]
 
 _LEVEL = 0.9
 # Ends further away than this say only that too few runs were timed.
@@ -90,18 +84,18 @@ def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float
     return quantile * math.sqrt(squares / freedom * inverse_runs)
 
 
-def speed_up_of(policy: TimingPolicy, cost: SearchCost | None = None) -> SpeedUp | None:
+def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> SpeedUp | None:
     """Of a training with a policy, as it says; where it cannot, by an estimate of its search.
 
     Args:
         policy: The policy.
-        cost: Of its search, which may know what the first protocol alone would take.
+        baseline_seconds: What the first protocol alone would take, where its search knows that.
 
     Returns:
         None where nobody knows that.
     """
     if policy.speed_up is not None:
         return SpeedUp(policy.speed_up, policy.speed_up_low, policy.speed_up_high)
-    if cost is None or not cost.baseline_seconds or not policy.training_seconds:
+    if not baseline_seconds or not policy.training_seconds:
         return None
-    return SpeedUp(cost.baseline_seconds / policy.training_seconds)
+    return SpeedUp(baseline_seconds / policy.training_seconds)

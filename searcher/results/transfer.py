@@ -13,8 +13,6 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import StoredTrial
 
-__all__ = ["EvaluatedSwitchPoint", "EvaluationResult", "evaluated_switch_point"]
-
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSwitchPoint:

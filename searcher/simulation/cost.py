@@ -18,16 +18,6 @@ from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 
-__all__ = [
-    "BASELINE_PERCENT",
-    "CostSummary",
-    "Reference",
-    "deepest_switch_points",
-    "ratio_or_infinity",
-    "reference",
-    "summarize",
-]
-
 BASELINE_PERCENT = 100.0
 
 

@@ -14,8 +14,6 @@ from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 
-__all__ = ["Forecast", "forecast"]
-
 # Of a job without a known target; only differences from it count.
 _TARGET = 0.5
 # More than any threshold.

@@ -26,8 +26,6 @@ from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
-__all__ = ["PlayedRecording", "simulate"]
-
 # So many searches are reported together.
 _CHUNK = 25
 # With less to do, starting processes takes longer than they save.

@@ -14,8 +14,6 @@ from syncswitch.searcher.strategies.base import NextRun, Observation, Strategy
 from syncswitch.searcher.strategies.planner import asked_runs, course_of
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 
-__all__ = ["RestOfSearch", "rest_of_search"]
-
 _SEARCHES = 20
 _STREAM = 20_262
 _MOST_STEPS = 200

@@ -24,16 +24,6 @@ from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.trainers.replay.recording import RecordedRun
 
-__all__ = [
-    "Ledger",
-    "PlayedRun",
-    "RunAt",
-    "SimulatedSearch",
-    "StartedRun",
-    "played_run",
-    "search_with",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:

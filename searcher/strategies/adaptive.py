@@ -12,17 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.strategies.base import Decision, Observation, Progress, Strategy
+from typing_extensions import override
+
+from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
+from syncswitch.searcher.strategies.base import Decision, Observation, Progress
 from syncswitch.searcher.strategies.grids import halvings
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.assessment import Assessment
 
-__all__ = ["AdaptiveStrategy"]
-
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveStrategy(Strategy):
+class AdaptiveStrategy(AdaptiveOptions):
     """As many runs as the answer needs, and no more.
 
     Attributes:
@@ -41,65 +42,31 @@ class AdaptiveStrategy(Strategy):
             halving and, by the criterion `kept`, 75 %: what is gained there is worth a look.
     """
 
-    share_prefix: bool = True
-    early_stop: bool = True
-    criterion: str = "kept"
-    keep: float = 0.95
-    uses: int = 30
-    target_runs: int = 5
-    least_runs: int | None = None
-    budget: float | None = None
-    related: tuple[float, ...] = ()
-    switch_points: tuple[float, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What policies and studies call this strategy."""
-        return "adaptive"
-
-    @property
-    def most_runs(self) -> int:
-        """Runs of a search that is never sure, which may measure a known target again."""
-        return len(self.grid()) * self.runs
-
-    @property
-    def own_runs(self) -> int:
-        """Runs that the answer itself needs."""
-        usual = 1 if self.criterion == "mean" else 2
-        return usual if self.least_runs is None else self.least_runs
-
-    def grid(self) -> tuple[float, ...]:
-        """See `Strategy.grid`."""
-        percents = {*self.switch_points, 100.0} if self.switch_points else self._usual_percents()
-        width = self.highest_percent - self.lowest_percent
-        return tuple(self.lowest_percent + width * percent / 100 for percent in sorted(percents))
-
-    def _usual_percents(self) -> set[float]:
-        usual = set(halvings(self.settings))
-        return usual if self.criterion == "mean" else {*usual, 75.0}
-
+    @override
     def among(self, percents: Iterable[float]) -> AdaptiveStrategy:
-        """See `Strategy.among`."""
         if self.switch_points or set(self.grid()) <= set(percents):
             return self
         return replace(self, switch_points=halvings(self.settings)[:0:-1])
 
+    @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """See `Strategy.decide`."""
         return self._assessment(finished).decision()
 
+    @override
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """See `Strategy.outcomes`; as likely as is believed."""
+        """As likely as is believed."""
         return self._assessment(finished).outcomes(percent)
 
+    @override
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """See `Strategy.answers`; as is believed."""
+        """As is believed."""
         return self._assessment(finished).answers()
 
+    @override
     def progress(self, finished: Iterable[Observation]) -> Progress:
-        """See `Strategy.progress`; accepted or rejected is what is sure."""
+        """Accepted or rejected is what is sure."""
         return self._assessment(finished).progress()
 
     def _assessment(self, finished: Iterable[Observation]) -> Assessment:

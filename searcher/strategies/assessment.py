@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
 from syncswitch.searcher.strategies.base import (
     Decided,
     Decision,
@@ -19,11 +19,6 @@ from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 
-if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-
-__all__ = ["Assessment"]
-
 # Of what a run may measure: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
 # Where nothing is measured nothing is compared, so any does.
@@ -33,7 +28,7 @@ _ANY_ACCURACY = 0.5
 class Assessment(ABC):
     """A strategy, a history, and what is believed after it."""
 
-    def __init__(self, strategy: AdaptiveStrategy, finished: Iterable[Observation]) -> None:
+    def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
         """Looks at what was measured and paid.
 
         Raises:

@@ -14,21 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-__all__ = [
-    "CRITERIA",
-    "Decided",
-    "Decision",
-    "NextRun",
-    "Observation",
-    "Progress",
-    "RunCost",
-    "Strategy",
-    "SwitchPointSummary",
-    "Wait",
-    "mean_accuracy",
-    "summary_of",
-]
-
 CRITERIA = ("kept", "mean")
 """See `Strategy.criterion`."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from syncswitch.searcher.strategies.base import (
     Decision,
     NextRun,
@@ -15,8 +17,6 @@ from syncswitch.searcher.strategies.base import (
     summary_of,
 )
 from syncswitch.searcher.strategies.baseline import check_baseline
-
-__all__ = ["ComparisonStrategy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class ComparisonStrategy(Strategy):
         """R."""
         return self.runs
 
+    @override
     def grid(self) -> tuple[float, ...]:
-        """See `Strategy.grid`."""
         return tuple(sorted(self.percents))
 
     def replicates(self, percent: float) -> Sequence[int]:
@@ -70,14 +70,16 @@ class ComparisonStrategy(Strategy):
         made = sum(run.switch_percent == percent for run in finished)
         return NextRun(percent, len(self.replicates(percent)) - made)
 
+    @override
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """See `Strategy.outcomes`: nothing depends on them."""
+        """Nothing depends on them."""
         return [(1.0, 0.5)]
 
+    @override
     def progress(self, finished: Iterable[Observation]) -> Progress:
-        """See `Strategy.progress`; no switch point is ever accepted or rejected."""
+        """No switch point is ever accepted or rejected."""
         runs: dict[float, list[Observation]] = {percent: [] for percent in self.percents}
         for run in finished:
             if run.switch_percent in runs:

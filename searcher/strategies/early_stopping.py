@@ -17,8 +17,6 @@ from syncswitch.searcher.strategies.base import Observation, Strategy
 from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
 from syncswitch.storage.records.trial import Evaluation
 
-__all__ = ["StopRule", "corrected", "correction", "may_stop"]
-
 # How much calmer than before the decay the accuracy has to be.
 _CONTRAST = 3.0
 _EVALUATIONS_BEFORE = 8

@@ -6,8 +6,6 @@ import itertools
 
 from syncswitch.storage.errors import UserError
 
-__all__ = ["halvings", "switch_points_of"]
-
 _MOST_POINTS = 64
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.strategies.early_stopping import corrected
 
-__all__ = ["History"]
-
 
 @dataclass(frozen=True)
 class History:

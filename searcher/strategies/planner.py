@@ -26,8 +26,6 @@ from syncswitch.searcher.strategies.base import (
 )
 from syncswitch.searcher.strategies.early_stopping import may_stop
 
-__all__ = ["Course", "Key", "PlannedRun", "asked_runs", "course_of", "plan_run"]
-
 Key = tuple[float, int]
 """Switch point and replicate of a run."""
 

@@ -15,8 +15,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from syncswitch.storage.trials.store import SearchInfo
 
-__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "make_strategy", "stored_strategy"]
-
 STRATEGIES: dict[str, type[Strategy]] = {
     "adaptive": AdaptiveStrategy,
     "paper": PaperStrategy,

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import Observation
 
-__all__ = ["RunCosts"]
-
 # A second protocol of which nothing is measured yet is taken to need this part of the time.
 _EXPECTED_RATIO = 0.3
 # No run is free: something has to be started, and its result awaited.

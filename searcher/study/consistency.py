@@ -15,8 +15,6 @@ from syncswitch.storage.database.inspection import holds_studies, shown
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.trials.store import StoredTrial, TrialStore
 
-__all__ = ["check_database", "differences"]
-
 _REPAIRED = "nothing; the next `syncswitch-search run` of the same search repairs it"
 _RESTORE = "restore the database from a copy"
 

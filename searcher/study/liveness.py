@@ -10,8 +10,6 @@ import psutil
 
 from syncswitch.storage.trials.store import Owner
 
-__all__ = ["HEARTBEAT_SECONDS", "Owned", "is_alive", "is_run_by_anyone", "state_of"]
-
 HEARTBEAT_SECONDS = 120.0
 """A searcher on another machine that is silent for longer is taken for dead."""
 

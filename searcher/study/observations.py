@@ -16,15 +16,6 @@ from syncswitch.storage.trials.store import StoredTrial, TrialStore
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
-__all__ = [
-    "measures",
-    "observation",
-    "observations_of",
-    "planned_switch_worker_step",
-    "read_observations",
-    "read_whole_runs",
-]
-
 
 def measures(
     strategy: Strategy, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None

@@ -15,8 +15,6 @@ from syncswitch.searcher.strategies.base import CRITERIA, Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
 
-__all__ = ["SearchPlan", "replicate_seed", "study_name"]
-
 # What depends on what the database holds when a study begins is no part of its name: it is kept
 # with the study.
 _FIRST_WRITERS = {"related", "wanted"}

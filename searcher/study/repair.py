@@ -16,8 +16,6 @@ from syncswitch.searcher.study.study import SearchStudy, owner_of
 from syncswitch.storage.database.engine import RESTART_SECONDS
 from syncswitch.storage.trials.store import TrialStore
 
-__all__ = ["Patience", "Repairer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:

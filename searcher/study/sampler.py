@@ -19,8 +19,6 @@ from syncswitch.searcher.study.observations import observation
 if TYPE_CHECKING:
     from optuna.study import Study
 
-__all__ = ["MEASURED", "REPLICATE", "BinarySearchSampler", "in_flight_runs", "observations"]
-
 # User attributes of a trial.
 REPLICATE = "replicate"
 MEASURED = "measured"

@@ -39,12 +39,6 @@ from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import Owner
 
-__all__ = [
-    "Claim",
-    "SearchStudy",
-    "owner_of",
-]
-
 PARAMETER = "switch_percent"
 VALUE = "converged_accuracy"
 _OWNER = "owner"

@@ -21,8 +21,6 @@ from optuna.storages import RDBStorage
 from syncswitch.storage.database.inspection import driver_url, parse_url, shown, sqlite_path
 from syncswitch.storage.errors import DatabaseError, one_line
 
-__all__ = ["missing_study_tables", "open_storage", "readable", "upgrade_study_tables"]
-
 _OPEN_ATTEMPTS = 5
 _BUSY_SECONDS = 60.0
 

@@ -16,8 +16,6 @@ from syncswitch.trainers.replay.recording import REPLAY
 if TYPE_CHECKING:
     from syncswitch.storage.trials.store import SearchInfo
 
-__all__ = ["is_loadable", "replay_words", "search_words", "use_words"]
-
 _FLAGS = ("share_prefix", "early_stop")
 _VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")
 

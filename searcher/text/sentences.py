@@ -5,25 +5,9 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.storage.records.policy import TimingPolicy
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.results.result import SearchCost
-
-__all__ = [
-    "accuracy_interval",
-    "conditions_text",
-    "counted",
-    "kept_words",
-    "metric_name",
-    "policy_sentence",
-    "promise_sentence",
-    "speed_up_text",
-    "workers_text",
-]
 
 _BASELINE_PERCENT = 100.0
 
@@ -77,8 +61,13 @@ def conditions_text(online: str, switch_mechanism: str, injections: str | None) 
     return ", ".join(filter(None, (online_text, mechanism, injections)))
 
 
-def policy_sentence(policy: TimingPolicy, cost: SearchCost | None = None) -> str:
-    """The policy as one would say it, what was measured, and what it gains."""
+def policy_sentence(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
+    """The policy as one would say it, what was measured, and what it gains.
+
+    Args:
+        policy: The policy.
+        baseline_seconds: As for `speed_up_of`.
+    """
     first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
     steps = f"{policy.total_worker_steps:,} worker-steps"
     if policy.switch_percent >= _BASELINE_PERCENT:
@@ -97,7 +86,7 @@ def policy_sentence(policy: TimingPolicy, cost: SearchCost | None = None) -> str
         own = _runs(_accuracies(policy, policy.switch_percent))
         measured = f": accuracy {policy.mean_accuracy:.4f}{own} against {_with_first_alone(policy)}"
     may_lose = f" ({policy.threshold:g} may be lost)"
-    return f"{sentence}{measured}{may_lose}{_faster(speed_up_of(policy, cost))}."
+    return f"{sentence}{measured}{may_lose}{_faster(speed_up_of(policy, baseline_seconds))}."
 
 
 def promise_sentence(policy: TimingPolicy) -> str:

@@ -9,11 +9,9 @@ import numpy as np
 
 from syncswitch.searcher.strategies.assessment import Assessment
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.kept.belief import Datum, Known, believe
-from syncswitch.searcher.strategies.kept.guesses import Floats, Prior
+from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.kept.belief import believe
 from syncswitch.searcher.strategies.kept.outlook import Outlook
-
-__all__ = ["KeptAssessment"]
 
 # Switch points of which one more run is thought about: so many before the answer and after it, and
 # BSP.
@@ -39,8 +37,8 @@ class KeptAssessment(Assessment):
         target = strategy.target_accuracy
         belief = believe(
             Prior(self._grid, strategy.threshold, strategy.related),
-            tuple(sorted(data, key=lambda datum: (datum.index, datum.accuracy))),
-            None if target is None else Known(target, strategy.target_runs),
+            data,
+            None if target is None else KnownTarget(target, strategy.target_runs),
         )
         shares = np.array(self._grid) / strategy.highest_percent
         return Outlook(belief, shares, self._costs.ratio, strategy.keep)

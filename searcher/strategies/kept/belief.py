@@ -9,22 +9,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.strategies.kept.guesses import (
-    Floats,
-    Guesses,
-    Prior,
-    first_guesses,
-    guesses_at,
-)
+from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.kept.guesses import Guesses, first_guesses, guesses_at
 from syncswitch.searcher.strategies.kept.renewal import effective_size, renewed
-
-__all__ = ["Belief", "Datum", "Known", "believe"]
 
 # With fewer effective guesses than this, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
@@ -37,36 +30,8 @@ _DIVERGED_BELOW_KNEE = 1e-3
 _SAMPLES = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Datum:
-    """One run that counts.
-
-    Attributes:
-        index: Of its switch point in the grid.
-        accuracy: Converged accuracy.
-        diverged: Then the accuracy says nothing.
-    """
-
-    index: int
-    accuracy: float
-    diverged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A target that is known from earlier runs.
-
-    Attributes:
-        accuracy: Their mean.
-        runs: How many they were.
-    """
-
-    accuracy: float
-    runs: int
-
-
 @dataclass(frozen=True, eq=False)
-class Belief:
+class KeptBelief:
     """The guesses, weighted by what was observed.
 
     Attributes:
@@ -111,8 +76,7 @@ class Belief:
         return np.searchsorted(np.cumsum(self.weights), places).clip(0, last)
 
 
-@functools.lru_cache(maxsize=4096)
-def believe(prior: Prior, data: tuple[Datum, ...], known: Known | None = None) -> Belief:
+def believe(prior: Prior, data: Iterable[Datum], known: KnownTarget | None = None) -> KeptBelief:
     """The belief after some runs.
 
     Args:
@@ -121,7 +85,14 @@ def believe(prior: Prior, data: tuple[Datum, ...], known: Known | None = None) -
             unless the target is known.
         known: The target, where it is known from elsewhere.
     """
-    evidence = _Evidence.of(prior, data, known)
+    # In a fixed order, so that rounding is the same whatever the order of the runs.
+    ordered = sorted(data, key=lambda datum: (datum.index, datum.accuracy, datum.diverged))
+    return _believed(prior, tuple(ordered), known)
+
+
+@functools.lru_cache(maxsize=4096)
+def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | None) -> KeptBelief:
+    evidence = _Evidence.of(prior, ordered, known)
     guesses = first_guesses(prior)
     log_weights = evidence.log_weights(guesses)
     weights = _normalised(log_weights)
@@ -131,7 +102,7 @@ def believe(prior: Prior, data: tuple[Datum, ...], known: Known | None = None) -
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    return Belief(prior.threshold, guesses, weights, evidence.target, evidence.target_runs)
+    return KeptBelief(prior.threshold, guesses, weights, evidence.target, evidence.target_runs)
 
 
 def _normalised(log_weights: Floats) -> Floats:
@@ -165,10 +136,8 @@ class _Evidence:
     diverged: npt.NDArray[np.intp]
 
     @classmethod
-    def of(cls, prior: Prior, data: Sequence[Datum], known: Known | None) -> _Evidence:
+    def of(cls, prior: Prior, ordered: Sequence[Datum], known: KnownTarget | None) -> _Evidence:
         last = len(prior.grid) - 1
-        # In a fixed order, so that rounding is the same whatever the order of the runs.
-        ordered = sorted(data, key=lambda datum: (datum.index, datum.accuracy))
         whole = [datum for datum in ordered if not datum.diverged]
         baseline = [datum.accuracy for datum in whole if datum.index == last]
         earlier = [known.accuracy] * known.runs if known else []

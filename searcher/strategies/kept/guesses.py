@@ -11,39 +11,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["DIMENSIONS", "Floats", "Guesses", "Prior", "first_guesses", "guesses_at"]
-
-Floats = NDArray[np.float64]
+from syncswitch.searcher.strategies.evidence import Floats, Prior
 
 DIMENSIONS = 15
 """Numbers between 0 and 1 that make a guess."""
 
 _GUESSES = 4096
 _SEED = 20_210_708
-
-
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """What is thought before the first run.
-
-    Attributes:
-        grid: Switch points in percent, ascending; the last is the first protocol alone.
-        threshold: beta, the accuracy that may be lost. The scale of everything.
-        related: Switch points of related jobs; half of the prior mass of the knee then lies around
-            them, the other half stays where it was, so that observations always win.
-    """
-
-    grid: tuple[float, ...]
-    threshold: float
-    related: tuple[float, ...] = ()
-
-    @property
-    def octaves(self) -> Floats:
-        """(m,) how often the range is halved down to each switch point; 0 at the last."""
-        octaves: Floats = np.log2(self.grid[-1] / np.array(self.grid))
-        return octaves
 
 
 @dataclass(frozen=True, eq=False)

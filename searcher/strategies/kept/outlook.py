@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.strategies.kept.belief import Belief
-from syncswitch.searcher.strategies.kept.guesses import Floats
-
-__all__ = ["Outlook"]
+from syncswitch.searcher.strategies.evidence import Floats
+from syncswitch.searcher.strategies.kept.belief import KeptBelief
 
 # Who loses more runs than he allowed is worse off than by the repeats alone: a failure has to be
 # noticed first. So much more counts each of them, in trainings with the first protocol.
@@ -46,7 +44,7 @@ class Outlook:
             against the first protocol alone.
     """
 
-    belief: Belief
+    belief: KeptBelief
     shares: Floats
     ratio: float
     keep: float

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
 from syncswitch.searcher.strategies.assessment import Assessment
 from syncswitch.searcher.strategies.base import Decided, Observation
-from syncswitch.searcher.strategies.mean.belief import (
-    Datum,
-    Known,
-    Prior,
-    information,
-    predicted,
-    update,
-)
-from syncswitch.searcher.strategies.mean.particles import Floats
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-
-__all__ = ["MeanAssessment"]
+from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.mean.belief import information, predicted, update
 
 # The answer loses too much, or an earlier switch point would do, with at most these probabilities.
 _TOO_EARLY = 0.12
@@ -43,7 +31,7 @@ _CONFIRMATION = 0.8
 class MeanAssessment(Assessment):
     """For the mean accuracy of a switch point's runs, the criterion of the paper."""
 
-    def __init__(self, strategy: AdaptiveStrategy, finished: Iterable[Observation]) -> None:
+    def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
         """Updates the belief.
 
         Raises:
@@ -52,9 +40,9 @@ class MeanAssessment(Assessment):
         super().__init__(strategy, finished)
         prior = Prior(self._grid, strategy.threshold, strategy.related)
         target = strategy.target_accuracy
-        known = None if target is None else Known(target, strategy.target_runs)
+        known = None if target is None else KnownTarget(target, strategy.target_runs)
         data = [
-            Datum(self._grid.index(run.switch_percent), run.replicate, run.accuracy, run.diverged)
+            Datum(self._grid.index(run.switch_percent), run.accuracy, run.diverged, run.replicate)
             for run in self._history.runs
         ]
         self._belief = update(prior, data, known)

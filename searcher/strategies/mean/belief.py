@@ -16,15 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.strategies.mean.particles import (
-    Floats,
-    Particles,
-    Prior,
-    draw_particles,
-    pairs,
-)
-
-__all__ = ["Belief", "Datum", "Known", "Prior", "information", "predicted", "update"]
+from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.mean.particles import Particles, draw_particles, pairs
 
 # A switch point that diverges is acceptable with odds of 1 to 400 for each such run.
 _DIVERGED_LOG_ODDS = -6.0
@@ -40,38 +33,8 @@ _RANGE_SDS = 3.5
 _NORMAL = np.array([-1.2816, -0.5244, 0.0, 0.5244, 1.2816])
 
 
-@dataclass(frozen=True, slots=True)
-class Datum:
-    """One run that counts.
-
-    Attributes:
-        index: Of its switch point in the grid.
-        replicate: Runs of one replicate share the start of the training.
-        accuracy: Converged accuracy.
-        diverged: Then the accuracy says nothing.
-    """
-
-    index: int
-    replicate: int
-    accuracy: float
-    diverged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A target that is known from earlier runs.
-
-    Attributes:
-        accuracy: Their mean.
-        runs: How many they were.
-    """
-
-    accuracy: float
-    runs: int
-
-
 @dataclass(frozen=True)
-class Belief:
+class MeanBelief:
     """The particles, weighted by what was observed.
 
     Attributes:
@@ -121,7 +84,7 @@ class Belief:
         return mean, math.sqrt(float(variance))
 
 
-def update(prior: Prior, data: Sequence[Datum], known: Known | None = None) -> Belief:
+def update(prior: Prior, data: Sequence[Datum], known: KnownTarget | None = None) -> MeanBelief:
     """The belief after some runs.
 
     Args:
@@ -141,7 +104,7 @@ def update(prior: Prior, data: Sequence[Datum], known: Known | None = None) -> B
     )
     target_mean, effective_runs = np.zeros(len(log_weights)), 0.0
     if measured or known:
-        evidence = _evidence(prior, measured, known)
+        evidence = _target_evidence(prior, measured, known)
         effective_runs = evidence.effective_runs
         # Not BLAS: its threads wait longer for each other than such small sums take.
         shift = np.einsum("k,kp->p", evidence.shift, particles.products[: len(prior.grid)])
@@ -150,7 +113,7 @@ def update(prior: Prior, data: Sequence[Datum], known: Known | None = None) -> B
         # One degree of freedom went into the target.
         log_weights -= (evidence.number - 1) * particles.log_sd + spread / (2 * particles.sd**2)
     weights = np.exp(log_weights - log_weights.max())
-    return Belief(
+    return MeanBelief(
         threshold=prior.threshold,
         particles=particles,
         weights=weights / weights.sum(),
@@ -159,7 +122,7 @@ def update(prior: Prior, data: Sequence[Datum], known: Known | None = None) -> B
     )
 
 
-def information(belief: Belief, indexes: Sequence[int]) -> Floats:
+def information(belief: MeanBelief, indexes: Sequence[int]) -> Floats:
     """What one more run at each of some switch points would tell of the answer, in nats.
 
     The mutual information between the run's accuracy and the index of the earliest acceptable
@@ -199,7 +162,7 @@ def information(belief: Belief, indexes: Sequence[int]) -> Floats:
     return told
 
 
-def predicted(belief: Belief, index: int, quantiles: Sequence[float]) -> list[float]:
+def predicted(belief: MeanBelief, index: int, quantiles: Sequence[float]) -> list[float]:
     """Quantiles of the accuracy that one more run at a switch point would measure.
 
     Args:
@@ -213,7 +176,7 @@ def predicted(belief: Belief, index: int, quantiles: Sequence[float]) -> list[fl
     return [min(1.0, max(0.0, float(found))) for found in np.quantile(likely, quantiles)]
 
 
-def _resampled(belief: Belief) -> npt.NDArray[np.intp]:
+def _resampled(belief: MeanBelief) -> npt.NDArray[np.intp]:
     """(samples,) particles as likely as their weights.
 
     Systematic, without chance, so that the same belief asks for the same run.
@@ -223,7 +186,7 @@ def _resampled(belief: Belief) -> npt.NDArray[np.intp]:
     return np.searchsorted(np.cumsum(belief.weights), places).clip(0, last)
 
 
-def _predictive_sd(belief: Belief, chosen: npt.NDArray[np.intp]) -> Floats:
+def _predictive_sd(belief: MeanBelief, chosen: npt.NDArray[np.intp]) -> Floats:
     """Noise of a run, and of the target that it is compared with."""
     sd: Floats = belief.particles.sd[chosen] * math.sqrt(1 + 1 / max(belief.effective_runs, 0.5))
     return sd
@@ -235,7 +198,7 @@ def _entropy(probabilities: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Evidence:
+class _TargetEvidence:
     """What runs say of the target and of its spread, as functions of the losses.
 
     Attributes:
@@ -256,7 +219,9 @@ class _Evidence:
     spread: Floats
 
 
-def _evidence(prior: Prior, measured: Sequence[Datum], known: Known | None) -> _Evidence:
+def _target_evidence(
+    prior: Prior, measured: Sequence[Datum], known: KnownTarget | None
+) -> _TargetEvidence:
     settings = len(prior.grid)
     # (N, m) which switch point a run is at; a known target is at none, as nothing is lost there.
     at, precision = _pattern(
@@ -276,7 +241,7 @@ def _evidence(prior: Prior, measured: Sequence[Datum], known: Known | None) -> _
     linear = 2 * at.T @ weighted
     square = at.T @ precision @ at - np.outer(by_switch_point, by_switch_point) / effective_runs
     first, second = pairs(settings)
-    return _Evidence(
+    return _TargetEvidence(
         number=len(accuracies),
         effective_runs=effective_runs,
         centre=centre,

@@ -12,30 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Particles", "Prior", "draw_particles", "pairs"]
-
-Floats = NDArray[np.float64]
+from syncswitch.searcher.strategies.evidence import Floats, Prior
 
 # Of curves that fall by one step at the knee, instead of ever more below it.
 _STEP_SHARE = 0.2
 _PARTICLES = 4096
 _SEED = 20_210_708
-
-
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """What is thought before the first run.
-
-    Attributes:
-        grid: Switch points in percent, ascending; the last is the first protocol alone.
-        threshold: beta, the accuracy that may be lost. The scale of everything.
-        related: Switch points of related jobs; half of the prior mass of the knee then lies around
-            them, the other half stays where it was, so that observations always win.
-    """
-
-    grid: tuple[float, ...]
-    threshold: float
-    related: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +63,7 @@ def draw_particles(prior: Prior) -> Particles:
     from scipy.stats import norm, qmc
 
     beta, settings = prior.threshold, len(prior.grid)
-    octaves = np.log2(prior.grid[-1] / np.array(prior.grid))
+    octaves = prior.octaves
     deepest = octaves[0] + 1
     # Evenly spread points instead of random ones: a fourth as many do as well.
     uniform = qmc.Sobol(6 + settings, seed=_SEED).random(_PARTICLES)

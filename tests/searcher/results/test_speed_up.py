@@ -9,11 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from syncswitch.searcher.results.result import SearchCost
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up, speed_up_of
 from tests.storage.conftest import POLICY
-
-COST = SearchCost(20.0, 8.0, True, 2, 0, 0, 0, 20.0)
 
 
 def test_without_two_runs_of_one_switch_point_nobody_knows_how_sure_it_is() -> None:
@@ -89,8 +86,8 @@ def test_an_interval_that_says_nothing_is_none() -> None:
 
 def test_a_policy_says_what_it_was_measured_to_gain() -> None:
     stated = replace(POLICY, speed_up_low=1.5, speed_up_high=2.5)
-    assert speed_up_of(stated, COST) == SpeedUp(2.0, 1.5, 2.5)
+    assert speed_up_of(stated, 8.0) == SpeedUp(2.0, 1.5, 2.5)
     assert speed_up_of(POLICY) == SpeedUp(2.0)
     unmeasured = replace(POLICY, baseline_seconds=None)
     assert speed_up_of(unmeasured) is None
-    assert speed_up_of(unmeasured, COST) == SpeedUp(8 / 3)
+    assert speed_up_of(unmeasured, 8.0) == SpeedUp(8 / 3)

@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from syncswitch.searcher.strategies.kept.belief import Belief, Datum, Known, believe
-from syncswitch.searcher.strategies.kept.guesses import Prior, first_guesses
+from syncswitch.searcher.strategies.evidence import Datum, KnownTarget, Prior
+from syncswitch.searcher.strategies.kept.belief import KeptBelief, believe
+from syncswitch.searcher.strategies.kept.guesses import first_guesses
 from syncswitch.searcher.strategies.kept.outlook import Outlook
 
 GRID = (12.5, 25.0, 50.0, 100.0)
@@ -17,7 +18,7 @@ LAST = len(GRID) - 1
 BASELINE = tuple(Datum(LAST, 0.9 + 0.002 * (-1) ** number) for number in range(6))
 
 
-def outlook(belief: Belief) -> Outlook:
+def outlook(belief: KeptBelief) -> Outlook:
     return Outlook(belief, np.array(GRID) / 100, ratio=0.4, keep=0.95)
 
 
@@ -67,9 +68,9 @@ def test_no_few_guesses_are_sure_of_themselves(losses: tuple[float, ...]) -> Non
 
 
 def test_a_known_target_is_one_more_measurement() -> None:
-    alone = believe(PRIOR, (), Known(0.9, 5))
+    alone = believe(PRIOR, (), KnownTarget(0.9, 5))
     assert (alone.target_accuracy, alone.target_runs) == (pytest.approx(0.9), 5)
-    both = believe(PRIOR, (Datum(LAST, 0.912),), Known(0.9, 5))
+    both = believe(PRIOR, (Datum(LAST, 0.912),), KnownTarget(0.9, 5))
     assert both.target_accuracy == pytest.approx(0.902)
     assert both.target_runs == 6
 

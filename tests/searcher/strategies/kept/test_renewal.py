@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
-from syncswitch.searcher.strategies.kept.guesses import Floats
+from syncswitch.searcher.strategies.evidence import Floats
 from syncswitch.searcher.strategies.kept.renewal import effective_size, renewed
 
 MEANS = np.array([0.3, 0.7])

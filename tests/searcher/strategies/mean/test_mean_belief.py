@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import entropy, multivariate_normal
 
-from syncswitch.searcher.strategies.mean.belief import (
-    Belief,
-    Datum,
-    Known,
-    Prior,
-    information,
-    predicted,
-    update,
-)
-from syncswitch.searcher.strategies.mean.particles import Floats
+from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.mean.belief import MeanBelief, information, predicted, update
 from tests.benchmarks.generated_problems import generated_problem
 
 GRID = (3.125, 6.25, 12.5, 25.0, 50.0, 100.0)
@@ -39,26 +31,34 @@ DIVERGED_LOG_ODDS = -6.0
 TOO_BAD = 5 * BETA
 STEP_SHARE = 0.2
 
-BASELINE = Datum(LAST, 0, 0.92)
-SIBLINGS = [BASELINE, Datum(3, 0, 0.913), Datum(2, 0, 0.911), Datum(3, 1, 0.916)]
+BASELINE = Datum(LAST, 0.92)
+SIBLINGS = [BASELINE, Datum(3, 0.913), Datum(2, 0.911), Datum(3, 0.916, replicate=1)]
 RANGE = Prior((0.2, 0.3, 0.5, 0.9), 0.05)
-CASES: dict[str, tuple[Prior, list[Datum], Known | None]] = {
+CASES: dict[str, tuple[Prior, list[Datum], KnownTarget | None]] = {
     "baseline alone": (PRIOR, [BASELINE], None),
-    "replicates": (PRIOR, [BASELINE, Datum(LAST, 1, 0.925), Datum(2, 2, 0.912)], None),
+    "replicates": (
+        PRIOR,
+        [BASELINE, Datum(LAST, 0.925, replicate=1), Datum(2, 0.912, replicate=2)],
+        None,
+    ),
     "siblings": (PRIOR, SIBLINGS, None),
-    "known target": (PRIOR, [Datum(2, 0, 0.905), Datum(3, 0, 0.916)], Known(0.921, 5)),
-    "known target alone": (PRIOR, [], Known(0.921, 5)),
-    "diverged": (PRIOR, [*SIBLINGS, Datum(1, 0, 0.1, diverged=True)], None),
-    "diverged twice": (PRIOR, [BASELINE, *(Datum(2, n, 0.1, diverged=True) for n in (1, 2))], None),
-    "diverged alone": (PRIOR, [Datum(1, 0, 0.1, diverged=True)], None),
+    "known target": (PRIOR, [Datum(2, 0.905), Datum(3, 0.916)], KnownTarget(0.921, 5)),
+    "known target alone": (PRIOR, [], KnownTarget(0.921, 5)),
+    "diverged": (PRIOR, [*SIBLINGS, Datum(1, 0.1, diverged=True)], None),
+    "diverged twice": (
+        PRIOR,
+        [BASELINE, *(Datum(2, 0.1, diverged=True, replicate=n) for n in (1, 2))],
+        None,
+    ),
+    "diverged alone": (PRIOR, [Datum(1, 0.1, diverged=True)], None),
     "warm start": (Prior(GRID, BETA, (12.5,)), SIBLINGS, None),
-    "another range": (RANGE, [Datum(3, 0, 0.8), Datum(1, 0, 0.7), Datum(1, 1, 0.6)], None),
+    "another range": (RANGE, [Datum(3, 0.8), Datum(1, 0.7), Datum(1, 0.6, replicate=1)], None),
 }
 
 
 @pytest.mark.parametrize(("prior", "data", "known"), CASES.values(), ids=CASES.keys())
 def test_each_curve_weighs_what_its_likelihood_says(
-    prior: Prior, data: list[Datum], known: Known | None
+    prior: Prior, data: list[Datum], known: KnownTarget | None
 ) -> None:
     belief = update(prior, data, known)
     likely = np.flatnonzero(belief.weights > 1e-10 * belief.weights.max())[::16]
@@ -71,11 +71,11 @@ def test_each_curve_weighs_what_its_likelihood_says(
 
 
 def log_posterior(
-    belief: Belief,
+    belief: MeanBelief,
     chosen: NDArray[np.intp],
     prior: Prior,
     data: Sequence[Datum],
-    known: Known | None,
+    known: KnownTarget | None,
 ) -> Floats:
     """Of some particles; the target is normal with a deviation of 10, so it may be anything."""
     measured = [datum for datum in data if not datum.diverged]
@@ -127,7 +127,7 @@ def test_the_answer_is_as_likely_as_among_a_hundred_times_as_many_curves(
         log_weights = -(len(runs) - 1) * np.log(sd) - squares / (2 * sd**2)
     weights = np.exp(log_weights - log_weights.max())
     expected = np.bincount(np.argmax(losses <= BETA, axis=1), weights, len(GRID)) / weights.sum()
-    belief = update(PRIOR, [Datum(i, number, a) for number, (i, a) in enumerate(runs)])
+    belief = update(PRIOR, [Datum(i, a, replicate=number) for number, (i, a) in enumerate(runs)])
     assert belief.answers() == pytest.approx(expected, abs=0.03)
 
 
@@ -148,7 +148,7 @@ def drawn_curves(number: int) -> tuple[Floats, Floats]:
 
 
 def test_a_known_target_is_as_sure_as_its_runs() -> None:
-    mean, deviation = update(PRIOR, [], Known(0.921, 5)).target()
+    mean, deviation = update(PRIOR, [], KnownTarget(0.921, 5)).target()
     assert mean == pytest.approx(0.921)
     # The noise is log-normal around beta / 2, with a deviation of 0.4.
     assert deviation == pytest.approx(BETA / 2 * math.exp(0.4**2) / math.sqrt(5), rel=0.01)
@@ -158,7 +158,9 @@ def runs_of(number: int, cells: Sequence[tuple[int, int]]) -> list[Datum]:
     """Runs of a generated job at some switch points and replicates."""
     job = generated_problem(number)
     runs = [(index, replicate, job.run_at(GRID[index], replicate)) for index, replicate in cells]
-    return [Datum(i, r, run.accuracy, run.diverged) for i, r, run in runs if run is not None]
+    return [
+        Datum(i, run.accuracy, run.diverged, replicate=r) for i, r, run in runs if run is not None
+    ]
 
 
 CELLS = st.tuples(st.integers(0, LAST), st.integers(0, 2))
@@ -167,13 +169,13 @@ HISTORIES = st.builds(
     st.integers(0, 10_000),
     st.lists(CELLS, max_size=8, unique=True),
 )
-KNOWN = st.none() | st.builds(Known, st.sampled_from([0.9, 0.92, 0.93]), st.integers(1, 10))
+KNOWN = st.none() | st.builds(KnownTarget, st.sampled_from([0.9, 0.92, 0.93]), st.integers(1, 10))
 INDEXES = st.integers(0, LAST)
 
 
 @given(HISTORIES, KNOWN, st.floats(0, 1))
 def test_an_earlier_switch_point_is_never_more_acceptable(
-    data: list[Datum], known: Known | None, slack: float
+    data: list[Datum], known: KnownTarget | None, slack: float
 ) -> None:
     belief = update(PRIOR, data, known)
     answers, acceptable = belief.answers(), belief.acceptable()
@@ -190,7 +192,7 @@ def test_an_earlier_switch_point_is_never_more_acceptable(
 
 @given(HISTORIES, KNOWN, st.randoms(use_true_random=False))
 def test_the_order_of_runs_does_not_matter_in_the_last_bit(
-    data: list[Datum], known: Known | None, chance: random.Random
+    data: list[Datum], known: KnownTarget | None, chance: random.Random
 ) -> None:
     shuffled = list(data)
     chance.shuffle(shuffled)
@@ -201,10 +203,10 @@ def test_the_order_of_runs_does_not_matter_in_the_last_bit(
 
 @given(HISTORIES, KNOWN, st.floats(-0.3, 0.3))
 def test_only_differences_of_accuracy_matter(
-    data: list[Datum], known: Known | None, shift: float
+    data: list[Datum], known: KnownTarget | None, shift: float
 ) -> None:
-    there = [Datum(d.index, d.replicate, d.accuracy + shift, d.diverged) for d in data]
-    known_there = known and Known(known.accuracy + shift, known.runs)
+    there = [Datum(d.index, d.accuracy + shift, d.diverged, replicate=d.replicate) for d in data]
+    known_there = known and KnownTarget(known.accuracy + shift, known.runs)
     one, other = update(PRIOR, data, known), update(PRIOR, there, known_there)
     np.testing.assert_allclose(other.weights, one.weights, rtol=1e-6, atol=1e-12)
     moved, deviation = one.target()
@@ -215,7 +217,7 @@ def test_only_differences_of_accuracy_matter(
 def test_siblings_are_less_evidence_than_replicates(data: list[Datum]) -> None:
     runs = [datum for datum in data if not datum.diverged]
     assume(len({datum.replicate for datum in runs}) < len(runs))
-    apart = [Datum(d.index, number, d.accuracy) for number, d in enumerate(runs)]
+    apart = [Datum(d.index, d.accuracy, replicate=number) for number, d in enumerate(runs)]
     one, other = update(PRIOR, runs), update(PRIOR, apart)
     # With the same noise, the variance of the target is one over this.
     assert one.effective_runs < other.effective_runs == pytest.approx(len(runs))
@@ -226,7 +228,7 @@ def test_a_diverged_run_lowers_its_switch_point_and_all_before(
     data: list[Datum], index: int, replicate: int
 ) -> None:
     before = update(PRIOR, data)
-    after = update(PRIOR, [*data, Datum(index, replicate, 0.1, diverged=True)])
+    after = update(PRIOR, [*data, Datum(index, 0.1, diverged=True, replicate=replicate)])
     was, now = before.acceptable(), after.acceptable()
     assert (now <= was + 1e-12).all()
     open_ = (was[: index + 1] > 1e-9) & (was[index] < 1 - 1e-9)
@@ -253,7 +255,7 @@ def test_a_warm_start_changes_odds_by_no_more_than_it_may(
     assert 1 / most - 1e-6 < ratio < most + 1e-6
 
 
-def predictive(belief: Belief, index: int) -> tuple[Floats, Floats]:
+def predictive(belief: MeanBelief, index: int) -> tuple[Floats, Floats]:
     """Expected accuracy (P,) of a run of a new replicate, and its standard deviation (P,)."""
     mean = belief.target_mean - belief.particles.losses[:, index]
     return mean, belief.particles.sd * math.sqrt(1 + 1 / belief.effective_runs)
@@ -272,7 +274,10 @@ def test_nobody_can_expect_to_change_his_mind(data: list[Datum], index: int) -> 
     )
     density /= density.sum()
     told = density > 1e-5
-    after = [update(PRIOR, [*data, Datum(index, 77, float(y))]).answers() for y in accuracies[told]]
+    after = [
+        update(PRIOR, [*data, Datum(index, float(y), replicate=77)]).answers()
+        for y in accuracies[told]
+    ]
     assert density[told] @ np.array(after) == pytest.approx(belief.answers(), abs=2e-3)
 
 
@@ -286,7 +291,7 @@ def test_a_run_that_measures_what_was_expected_unsettles_nothing(
     mean, _ = predictive(belief, index)
     expected = float(belief.weights @ mean)
     assume(was >= SURE or was <= 1 - SURE)
-    now = float(update(PRIOR, [*data, Datum(index, 77, expected)]).acceptable()[index])
+    now = float(update(PRIOR, [*data, Datum(index, expected, replicate=77)]).acceptable()[index])
     if was >= SURE:
         assert now > was - 0.05
     else:
@@ -312,7 +317,7 @@ def test_what_a_run_may_measure_has_the_quantiles_of_what_is_believed(
 class TestInformation:
     @given(HISTORIES, KNOWN)
     def test_it_is_never_negative_and_the_same_for_the_same_belief(
-        self, data: list[Datum], known: Known | None
+        self, data: list[Datum], known: KnownTarget | None
     ) -> None:
         indexes = list(range(LAST + 1))
         told = information(update(PRIOR, data, known), indexes)
@@ -327,7 +332,7 @@ class TestInformation:
     @given(st.integers(1, LAST))
     def test_where_the_answer_is_certain_there_is_none(self, answer: int) -> None:
         means = [0.92 - 0.05 * max(0, answer - index) for index in range(LAST + 1)]
-        data = [Datum(i, n, mean) for i, mean in enumerate(means) for n in range(8)]
+        data = [Datum(i, mean, replicate=n) for i, mean in enumerate(means) for n in range(8)]
         belief = update(PRIOR, data)
         assert belief.answers()[answer] == pytest.approx(1)
         assert information(belief, range(LAST + 1)) == pytest.approx(0, abs=1e-9)

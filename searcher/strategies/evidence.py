@@ -1,0 +1,62 @@
+"""What a belief begins with and what it is told, whatever the criterion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is thought before the first run.
+
+    Attributes:
+        grid: Switch points in percent, ascending; the last is the first protocol alone.
+        threshold: beta, the accuracy that may be lost. The scale of everything.
+        related: Switch points of related jobs; half of the prior mass of the knee then lies around
+            them, the other half stays where it was, so that observations always win.
+    """
+
+    grid: tuple[float, ...]
+    threshold: float
+    related: tuple[float, ...] = ()
+
+    @property
+    def octaves(self) -> Floats:
+        """(m,) how often the range is halved down to each switch point; 0 at the last."""
+        octaves: Floats = np.log2(self.grid[-1] / np.array(self.grid))
+        return octaves
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """One run that counts.
+
+    Attributes:
+        index: Of its switch point in the grid.
+        accuracy: Converged accuracy.
+        diverged: Then the accuracy says nothing.
+        replicate: Runs of one replicate share the start of the training.
+    """
+
+    index: int
+    accuracy: float
+    diverged: bool = False
+    replicate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTarget:
+    """A target that is known from earlier runs.
+
+    Attributes:
+        accuracy: Their mean.
+        runs: How many they were.
+    """
+
+    accuracy: float
+    runs: int
