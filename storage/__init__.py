@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         TrialRecord,
         TrialSpec,
     )
-    from syncswitch.storage.trials.store import StoredTrial, TrialStore
+    from syncswitch.storage.trials.store import TrialStore
+    from syncswitch.storage.trials.values import StoredTrial
 
 __all__ = [
     "Database",
@@ -53,6 +54,7 @@ _HOMES = {
     "records.job": ("RunConditions", "WorkloadIdentity"),
     "records.policy": ("TimingPolicy",),
     "records.trial": ("Evaluation", "PhaseRecord", "RunEvent", "TrialRecord", "TrialSpec"),
-    "trials.store": ("StoredTrial", "TrialStore"),
+    "trials.store": ("TrialStore",),
+    "trials.values": ("StoredTrial",),
 }
 __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

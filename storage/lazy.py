@@ -10,8 +10,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package.

@@ -7,16 +7,6 @@ from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 
-__all__ = [
-    "CONVERGENCE_EVALUATIONS",
-    "CONVERGENCE_SPAN",
-    "converged_accuracy",
-    "is_at_chance",
-    "is_converged",
-    "time_to_accuracy_seconds",
-    "whole_run_seconds",
-]
-
 CONVERGENCE_SPAN = 0.001
 
 _SHORTEST_PHASE_SECONDS = 1e-9  # that has a throughput; the view has the same

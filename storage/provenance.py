@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
-__all__ = ["software_versions"]
-
 _DISTRIBUTIONS = ("syncswitch", "tensorflow", "keras", "numpy", "optuna")
 
 

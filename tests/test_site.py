@@ -84,7 +84,7 @@ def test_the_reference_has_every_public_name_and_column(site: Path) -> None:
     from syncswitch import searcher as searcher_package
     from syncswitch import storage, trainers
     from syncswitch.storage import frames
-    from syncswitch.storage.tables.trials import Base
+    from syncswitch.storage.tables.base import Base
 
     python = text_of(site, "reference/python.html")
     for package in (searcher_package, trainers, storage):

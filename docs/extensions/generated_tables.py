@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 from sqlalchemy import Column, Table
 
 from syncswitch.storage import frames
-from syncswitch.storage.tables.trials import Base
+from syncswitch.storage.tables.base import Base
 
 __all__ = ["database_tables", "frame_columns", "markdown_table", "policy_fields", "setup"]
 

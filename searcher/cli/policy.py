@@ -37,7 +37,7 @@ from syncswitch.trainers.cli.console import (
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.policies.registry import PolicyEntry
+    from syncswitch.storage.policies.rows import PolicyEntry
     from syncswitch.storage.policies.similarity import JobFacts
     from syncswitch.storage.records.job import WorkloadIdentity
 

@@ -170,7 +170,8 @@ def policy_named(text: str, storage_url: str) -> TimingPolicy:
 
         return read_policy_file(text).policy
     from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+    from syncswitch.storage.policies.registry import PolicyRegistry
+    from syncswitch.storage.policies.rows import CURRENT
 
     # The last one: a folder may have this character in its name, too.
     reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)

@@ -19,7 +19,7 @@ from syncswitch.trainers.cli.console import echo, print_table, print_text
 if TYPE_CHECKING:
     from syncswitch.storage.policies.diff import EvidenceDiff, PolicyDiff
     from syncswitch.storage.policies.nearest import Suggestion
-    from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
+    from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
     from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 __all__ = [

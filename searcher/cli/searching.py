@@ -49,7 +49,8 @@ def search_for_policy(
         The result, and the version that is used where none is named.
     """
     from syncswitch.searcher.loop.search import Search
-    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+    from syncswitch.storage.policies.registry import PolicyRegistry
+    from syncswitch.storage.policies.rows import CURRENT
     from syncswitch.trainers.job.workload import normal_reference
     from syncswitch.trainers.run.tensorboard import logged
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
     from syncswitch.storage.queries.trial_details import TrialDetails
     from syncswitch.storage.queries.trial_filter import TrialChoice
-    from syncswitch.storage.trials.store import Fork
+    from syncswitch.storage.trials.values import Fork
 
 __all__ = ["trials"]
 

@@ -25,7 +25,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.trials.events import condition_values
-from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo
 from syncswitch.trainers.trainer import Trainer
 
 _T = TypeVar("_T")

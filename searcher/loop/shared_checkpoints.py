@@ -15,7 +15,8 @@ from pathlib import Path
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.storage.trials.store import Fork, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Fork
 
 DEFAULT_FOLDER = Path("syncswitch-checkpoints")
 """In the working folder."""

@@ -21,11 +21,13 @@ from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.storage.trials.store import StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Trainer
 

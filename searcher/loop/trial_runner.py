@@ -21,8 +21,8 @@ from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import Owner, TrialStore
-from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner
 from syncswitch.trainers.trainer import Trainer
 
 

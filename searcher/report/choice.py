@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
+from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
-from syncswitch.storage.trials.store import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
 __all__ = ["only_job", "shown_conditions", "shown_policy", "shown_search"]
 

@@ -12,13 +12,13 @@ from syncswitch.searcher.results.estimates import mean
 from syncswitch.searcher.results.result import SearchCost
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
+from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SwitchPointStatistics
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import RunEvent
-from syncswitch.storage.trials.store import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.trainers.replay.recording import RecordedRun
 
 __all__ = ["Acceptance", "MeanSeconds", "ReportData", "ReportRun"]

@@ -20,7 +20,8 @@ from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
-from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.events import events
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.search_costs import study_costs
@@ -33,7 +34,8 @@ from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.events import condition_values
-from syncswitch.storage.trials.store import SearchInfo, StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.trainers.job.workload import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 

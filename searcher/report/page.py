@@ -12,7 +12,7 @@ from syncswitch.searcher.report.text import headline, key_figures
 from syncswitch.searcher.text.command_lines import replay_words, search_words, use_words
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
+from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay.recording import REPLAY
 

@@ -12,7 +12,7 @@ from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.trials.store import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
 __all__ = ["PathStep", "SearchHistory", "history_of", "kind_of"]
 

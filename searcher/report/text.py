@@ -13,7 +13,7 @@ from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import SearchInfo
+from syncswitch.storage.trials.values import SearchInfo
 
 __all__ = [
     "accuracy_sentence",

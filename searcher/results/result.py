@@ -14,7 +14,7 @@ from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import covered_seconds, span_of
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
-from syncswitch.storage.trials.store import StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 
 # Shorter phases are mostly warming up.
 _LONG_PHASE = 0.1

@@ -11,7 +11,7 @@ from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.optuna_tables import running_accuracies
-from syncswitch.storage.trials.store import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 
 __all__ = ["LEAST_RUNS", "StatusReader"]
 

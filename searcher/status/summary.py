@@ -20,7 +20,7 @@ from syncswitch.searcher.text.sentences import metric_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
 __all__ = ["SearchStatus", "search_status"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from syncswitch.searcher.strategies.trial_costs import RunCosts
-from syncswitch.storage.trials.store import StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 
 __all__ = ["RunStatus", "last_failure", "last_sign", "run_status"]
 

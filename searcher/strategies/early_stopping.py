@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from syncswitch.searcher.strategies.base import Observation, Strategy
-from syncswitch.storage.metrics import CONVERGENCE_EVALUATIONS, converged_accuracy
-from syncswitch.storage.records.trial import Evaluation
+from syncswitch.storage.metrics import converged_accuracy
+from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation
 
 # How much calmer than before the decay the accuracy has to be.
 _CONTRAST = 3.0

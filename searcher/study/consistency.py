@@ -13,7 +13,8 @@ from syncswitch.storage.audit.check import Finding, is_readable, listed, storage
 from syncswitch.storage.database.engine import Database, examined
 from syncswitch.storage.database.inspection import holds_studies, shown
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.trials.store import StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 
 _REPAIRED = "nothing; the next `syncswitch-search run` of the same search repairs it"
 _RESTORE = "restore the database from a copy"

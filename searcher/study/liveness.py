@@ -8,7 +8,7 @@ from typing import Protocol
 
 import psutil
 
-from syncswitch.storage.trials.store import Owner
+from syncswitch.storage.trials.values import Owner
 
 HEARTBEAT_SECONDS = 120.0
 """A searcher on another machine that is silent for longer is taken for dead."""

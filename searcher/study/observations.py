@@ -12,7 +12,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.trials.optuna_tables import given_up_trials
-from syncswitch.storage.trials.store import StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 

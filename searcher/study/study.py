@@ -37,7 +37,7 @@ from syncswitch.searcher.study.tables import open_storage, readable
 from syncswitch.storage.database.driver_errors import is_away
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.storage.trials.store import Owner
+from syncswitch.storage.trials.values import Owner
 
 PARAMETER = "switch_percent"
 VALUE = "converged_accuracy"

@@ -14,7 +14,7 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
-    from syncswitch.storage.trials.store import SearchInfo
+    from syncswitch.storage.trials.values import SearchInfo
 
 _FLAGS = ("share_prefix", "early_stop")
 _VALUES = ("keep", "uses", "baseline_runs", "least_runs", "budget", "target_runs")

@@ -18,10 +18,9 @@ from syncswitch.storage.database.inspection import REVISION, Content, revision_o
 from syncswitch.storage.errors import DatabaseError, PolicyError, SyncSwitchError, one_line
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import Base, PolicyRow
-
-__all__ = ["Finding", "is_readable", "listed", "storage_findings"]
 
 _EXAMPLES = 5
 _BLOCK_ROWS = 1000

@@ -8,20 +8,16 @@ from typing import Any
 
 from sqlalchemy import ForeignKeyConstraint, Select, Table, and_, exists, func, or_, select
 
+from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
 from syncswitch.storage.tables.trials import (
-    Base,
     CheckpointRow,
     EvaluationRow,
     EventRow,
-    EvidenceRow,
     PhaseRow,
-    PolicyAliasRow,
-    PolicyRow,
     TrialRow,
     WorkloadRow,
 )
-
-__all__ = ["RESTORE", "Rule", "rules"]
 
 RESTORE = "restore them from a copy of the database"
 

@@ -15,8 +15,6 @@ from sqlalchemy.exc import NoSuchModuleError
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import DatabaseError, one_line
 
-__all__ = ["WRITER", "new_engine", "use_write_ahead_log"]
-
 WRITER = "syncswitch_writer"
 """Execution option of an engine whose transactions may write."""
 

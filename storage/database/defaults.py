@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_URL", "ENVIRONMENT_VARIABLE"]
-
 DEFAULT_URL = "sqlite:///syncswitch.db"
 ENVIRONMENT_VARIABLE = "SYNCSWITCH_STORAGE"

@@ -14,8 +14,6 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
 )
 
-__all__ = ["CollisionError", "is_away", "reason", "translated"]
-
 # SQLSTATEs: two transactions met, which a new one cures; a row is there already; the disk is full.
 _MEETING = frozenset({"40001", "40P01"})
 _UNIQUE = "23505"

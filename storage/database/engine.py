@@ -18,7 +18,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.database.connections import WRITER, new_engine, use_write_ahead_log
-from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
 from syncswitch.storage.database.inspection import (
     REVISION,
@@ -31,18 +30,6 @@ from syncswitch.storage.database.inspection import (
     sqlite_path,
 )
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError, one_line
-
-__all__ = [
-    "DEFAULT_URL",
-    "ENVIRONMENT_VARIABLE",
-    "RESTART_SECONDS",
-    "Database",
-    "examined",
-    "open_database",
-    "opened",
-    "upgrade_database",
-]
-
 
 RESTART_SECONDS = 120.0
 """How long a server may be away; what a long run measured is worth the wait."""

@@ -12,23 +12,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.tables.trials import TABLE_PREFIX
-
-__all__ = [
-    "REVISION",
-    "VERSION_TABLE",
-    "Content",
-    "check_sqlite_file",
-    "content_of",
-    "driver_url",
-    "holds_nothing",
-    "holds_studies",
-    "is_same_database",
-    "parse_url",
-    "revision_of",
-    "shown",
-    "sqlite_path",
-]
+from syncswitch.storage.tables.base import TABLE_PREFIX
 
 REVISION = "0001"
 """The revision of the tables that this version of the software reads and writes."""

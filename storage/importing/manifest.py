@@ -17,8 +17,6 @@ from syncswitch.storage.importing.run_logs import LARGEST_STEP
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.records.job import WorkloadIdentity
 
-__all__ = ["Manifest", "ManifestRow", "Remark", "read_manifest"]
-
 _LONGEST_SOURCE = 1024  # what its column holds
 
 _Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]

@@ -23,8 +23,6 @@ from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
-__all__ = ["Measurements", "RecordedRun", "read_recorded_run"]
-
 # A counter that ends beyond W by more, or before it by more, was not this job's, or stopped early.
 _LENGTH_TOLERANCE = 0.02
 

@@ -22,8 +22,6 @@ from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 
-__all__ = ["Added", "ImportReport", "RunImporter", "import_manifest"]
-
 # Per transaction: enough that committing costs little, so few that others can write in between.
 _BATCH_RUNS = 200
 _BATCH_EVALUATIONS = 20_000

@@ -21,16 +21,6 @@ from typing import NamedTuple
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.files import check_plain_file
 
-__all__ = [
-    "LARGEST_STEP",
-    "Clock",
-    "LogRow",
-    "RunLog",
-    "latest_attempt",
-    "read_clock",
-    "read_run_log",
-]
-
 LARGEST_STEP = 2**53
 """So far floats count exactly, and no job ever gets."""
 

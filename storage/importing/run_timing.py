@@ -15,17 +15,6 @@ from itertools import pairwise
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing.run_logs import Clock, LogRow
 
-__all__ = [
-    "NOTABLE_PAUSE_SECONDS",
-    "Pause",
-    "Phases",
-    "clock_without",
-    "pauses",
-    "seconds_per_step",
-    "switch_seconds",
-    "worker_steps_per_step",
-]
-
 NOTABLE_PAUSE_SECONDS = 60.0
 """A shorter one is lost in the noise of steps and evaluations."""
 

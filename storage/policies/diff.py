@@ -10,8 +10,6 @@ from typing import Any
 from syncswitch.storage.policies.similarity import Difference, JobFacts, differences, not_compared
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
-__all__ = ["EvidenceDiff", "FactDiff", "PolicyDiff", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class FactDiff:

@@ -20,16 +20,10 @@ from syncswitch.storage.policies.rows import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.trials import (
-    Base,
-    EvidenceRow,
-    PolicyAliasRow,
-    PolicyRow,
-    WorkloadRow,
-)
+from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.workloads import lock_workload, registered_workload, workload_row
-
-__all__ = ["ImportedPolicy", "import_policies"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import SyncSwitchError
-from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.policies.similarity import (
     LARGEST_SIZE_RATIO,
@@ -23,10 +24,9 @@ from syncswitch.storage.policies.similarity import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.trials import PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.tables.policies import PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.workloads import read_workloads, registered_workload
-
-__all__ = ["Suggestion", "known_facts", "nearest_hint", "related_switches", "suggest"]
 
 _MOST_RELATED = 8
 

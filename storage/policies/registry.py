@@ -25,17 +25,10 @@ from syncswitch.storage.policies.rows import (
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.trials import (
-    EvidenceRow,
-    PolicyAliasRow,
-    PolicyRow,
-    TrialRow,
-    WorkloadRow,
-)
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import TrialRow, WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.workloads import lock_workload, read_workloads, registered_workload
-
-__all__ = ["CURRENT", "EvidenceTrial", "PolicyEntry", "PolicyRegistry"]
 
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,63}")
 

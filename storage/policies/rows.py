@@ -12,17 +12,7 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
-from syncswitch.storage.tables.trials import EvidenceRow, PolicyAliasRow, PolicyRow
-
-__all__ = [
-    "CURRENT",
-    "EvidenceTrial",
-    "PolicyEntry",
-    "add_version",
-    "last_version",
-    "point",
-    "read_policies",
-]
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
 
 CURRENT = "current"
 """The alias that `publish` moves to each new version."""

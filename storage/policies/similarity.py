@@ -31,23 +31,6 @@ from typing import Any, NamedTuple
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
-__all__ = [
-    "LARGEST_RELATED_REST",
-    "LARGEST_SIZE_RATIO",
-    "REAL",
-    "Candidate",
-    "Difference",
-    "Distance",
-    "JobFacts",
-    "differences",
-    "distance",
-    "is_comparable",
-    "is_related",
-    "nearest",
-    "not_compared",
-    "ranked",
-]
-
 LARGEST_SIZE_RATIO = 4
 """Of two clusters that may say anything about each other."""
 

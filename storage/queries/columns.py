@@ -15,8 +15,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 from sqlalchemy import JSON, Table, TypeDecorator
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["FrameColumn", "columns_of_record", "columns_of_table"]
-
 # Of a column without missing values, and of one with them. A measurement that is missing is NaN.
 # JSON is text in a frame, so that it can be grouped, compared and saved.
 _DTYPES = {

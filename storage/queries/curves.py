@@ -13,15 +13,6 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import EvaluationRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
-__all__ = [
-    "RUN_KEYS",
-    "AccuracyTime",
-    "EvaluationFacts",
-    "RunKeys",
-    "accuracy_times",
-    "evaluations",
-]
-
 _FACTS = TRIAL_FACTS.c
 
 

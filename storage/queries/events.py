@@ -11,8 +11,6 @@ from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import EventRow
 
-__all__ = ["EventFacts", "events"]
-
 _FACTS = TRIAL_FACTS.c
 
 

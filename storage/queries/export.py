@@ -17,8 +17,6 @@ from typing import Any, BinaryIO
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import COLUMNS, FrameName, frame_of
 
-__all__ = ["beginnings", "csv_text", "json_text", "write_parquet"]
-
 Blocks = Iterable[Sequence[Sequence[Any]]]
 
 _JSON = json.JSONEncoder(allow_nan=False, default=datetime.isoformat)

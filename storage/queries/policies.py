@@ -10,10 +10,9 @@ from typing import Annotated, Any
 from sqlalchemy import RowMapping, func, select
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.tables.trials import EvidenceRow, PolicyAliasRow, PolicyRow, WorkloadRow
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
-
-__all__ = ["PolicyVersion", "policy_versions"]
 
 
 class PolicyVersion:

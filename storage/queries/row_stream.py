@@ -9,8 +9,6 @@ from sqlalchemy import Row, Select
 
 from syncswitch.storage.database.engine import Database
 
-__all__ = ["ROWS_AT_ONCE", "row_blocks"]
-
 ROWS_AT_ONCE = 10_000
 """Of which a block takes a few megabytes."""
 

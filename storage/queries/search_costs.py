@@ -13,12 +13,11 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
+from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import PolicyRow, SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.trials import SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import CANCELLED
-
-__all__ = ["StudyCost", "covered_seconds", "span_of", "study_costs"]
 
 _FACTS = TRIAL_FACTS.c
 

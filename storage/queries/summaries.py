@@ -23,7 +23,6 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["BASELINE_PERCENT", "SwitchPointStatistics", "switch_point_statistics"]
 
 BASELINE_PERCENT = 100.0
 """The first protocol alone."""

@@ -22,7 +22,6 @@ from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["TrialDetails", "trial_details", "trial_facts"]
 
 _PHASE = tuple(PhaseRecord.__dataclass_fields__)
 _PARENT = aliased(TrialRow)

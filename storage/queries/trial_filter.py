@@ -15,8 +15,6 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
-__all__ = ["STATES", "RunChoice", "TrialChoice", "conditions"]
-
 STATES = ("running", "complete", "failed")
 """Of a trial, as stored."""
 

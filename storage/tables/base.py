@@ -9,8 +9,6 @@ from sqlalchemy.orm import DeclarativeBase
 
 from syncswitch.storage.tables.utc_time import UtcDateTime
 
-__all__ = ["TABLE_PREFIX", "Base"]
-
 TABLE_PREFIX = "syncswitch_"
 
 _NAMES = {

@@ -18,8 +18,6 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from syncswitch.storage.tables.base import Base
 
-__all__ = ["EvidenceRow", "PolicyAliasRow", "PolicyRow"]
-
 
 class PolicyRow(Base):
     """One version of the timing policy of a workload; never changed.

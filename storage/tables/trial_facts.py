@@ -19,10 +19,8 @@ from sqlalchemy import (
     Text,
 )
 
-from syncswitch.storage.tables.trials import TABLE_PREFIX
+from syncswitch.storage.tables.base import TABLE_PREFIX
 from syncswitch.storage.tables.utc_time import UtcDateTime
-
-__all__ = ["TRIAL_FACTS"]
 
 TRIAL_FACTS = Table(
     f"{TABLE_PREFIX}trial_facts",

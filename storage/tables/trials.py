@@ -23,23 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from syncswitch.storage.tables.base import TABLE_PREFIX, Base
-from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
-
-__all__ = [
-    "TABLE_PREFIX",
-    "Base",
-    "CheckpointRow",
-    "EvaluationRow",
-    "EventRow",
-    "EvidenceRow",
-    "PhaseRow",
-    "PolicyAliasRow",
-    "PolicyRow",
-    "SearchRow",
-    "TrialRow",
-    "WorkloadRow",
-]
+from syncswitch.storage.tables.base import Base
 
 
 class WorkloadRow(Base):

@@ -6,8 +6,6 @@ from datetime import datetime, timezone
 
 from sqlalchemy import DateTime, Dialect, TypeDecorator
 
-__all__ = ["UtcDateTime"]
-
 
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment: aware in Python, UTC in the database, which on SQLite knows no time zones."""

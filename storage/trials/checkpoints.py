@@ -12,8 +12,6 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.tables.trials import CheckpointRow, TrialRow
 from syncswitch.storage.trials.values import StoredCheckpoint
 
-__all__ = ["add_checkpoints", "check_paths", "delete_checkpoints", "read_checkpoints"]
-
 _TRIALS, _CHECKPOINTS = TrialRow.__table__.c, CheckpointRow.__table__.c
 
 

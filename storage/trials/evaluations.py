@@ -14,8 +14,6 @@ from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.trials import EvaluationRow, TrialRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
-__all__ = ["add_evaluations", "read_curves", "read_evaluations", "record_target"]
-
 _INSERT = (
     f"INSERT INTO {EvaluationRow.__tablename__}"
     " (trial_id, worker_step, elapsed_seconds, accuracy, training_loss) "

@@ -13,8 +13,6 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import EventRow, TrialRow
 
-__all__ = ["add_events", "condition_values", "conditions_of", "read_events", "storable_text"]
-
 _SEPARATOR = "; "
 _COLUMNS = tuple(getattr(EventRow, name) for name in RunEvent.__dataclass_fields__)
 

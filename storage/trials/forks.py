@@ -9,8 +9,6 @@ from sqlalchemy.orm import aliased
 
 from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow, WorkloadRow
 
-__all__ = ["inherited_accuracy_seconds"]
-
 
 def inherited_accuracy_seconds(trial_ids: Select[Any], target_accuracy: float) -> Subquery:
     """When forks first tested at an accuracy, or above it, before they left their ancestors.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from sqlalchemy import select, union
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.tables.trials import PolicyAliasRow, PolicyRow, SearchRow, WorkloadRow
+from syncswitch.storage.tables.policies import PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import SearchRow, WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
-
-__all__ = ["policy_choices", "study_names", "workload_names"]
 
 
 def workload_names(url: str) -> list[str]:

@@ -7,8 +7,6 @@ from sqlalchemy import String, and_, cast, column, func, select, table
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.database.inspection import holds_studies
 
-__all__ = ["given_up_trials", "running_accuracies"]
-
 _STUDIES = table("studies", column("study_id"), column("study_name"))
 _TRIALS = table("trials", column("trial_id"), column("study_id"), column("number"), column("state"))
 _VALUES = table(

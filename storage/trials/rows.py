@@ -14,8 +14,6 @@ from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.values import Fork, Owner
 
-__all__ = ["begin_row", "begun_row", "fill_cost", "fill_result", "locked_row", "now", "parent_id"]
-
 _COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 
 

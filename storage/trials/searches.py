@@ -14,8 +14,6 @@ from syncswitch.storage.tables.trials import SearchRow
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import SearchInfo
 
-__all__ = ["read_registration", "read_searches", "write_search"]
-
 _FIELDS = tuple(SearchInfo.__dataclass_fields__)
 
 

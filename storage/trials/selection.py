@@ -7,9 +7,8 @@ import re
 from sqlalchemy import ColumnElement, select, union
 from sqlalchemy.orm import aliased
 
-from syncswitch.storage.tables.trials import PolicyRow, WorkloadRow
-
-__all__ = ["is_workload"]
+from syncswitch.storage.tables.policies import PolicyRow
+from syncswitch.storage.tables.trials import WorkloadRow
 
 # The query itself may be about workloads or policies.
 _WORKLOAD, _POLICY = aliased(WorkloadRow), aliased(PolicyRow)

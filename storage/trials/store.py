@@ -38,7 +38,6 @@ from syncswitch.storage.trials.searches import read_registration, read_searches,
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.stored import read_trials
 from syncswitch.storage.trials.values import (
-    CANCELLED,
     Fork,
     Owner,
     SearchInfo,
@@ -47,16 +46,6 @@ from syncswitch.storage.trials.values import (
     check_times,
 )
 from syncswitch.storage.trials.workloads import upsert_workload
-
-__all__ = [
-    "CANCELLED",
-    "Fork",
-    "Owner",
-    "SearchInfo",
-    "StoredCheckpoint",
-    "StoredTrial",
-    "TrialStore",
-]
 
 
 class TrialStore:

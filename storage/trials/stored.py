@@ -12,8 +12,6 @@ from syncswitch.storage.tables.trials import PhaseRow, TrialRow, WorkloadRow
 from syncswitch.storage.trials.events import conditions_of
 from syncswitch.storage.trials.values import StoredTrial
 
-__all__ = ["read_trials"]
-
 _OF_WORKLOAD = {
     "workload": WorkloadRow.name,
     "workers": WorkloadRow.workers,

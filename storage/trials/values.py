@@ -18,17 +18,6 @@ from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord
 
-__all__ = [
-    "CANCELLED",
-    "INTERRUPTED",
-    "Fork",
-    "Owner",
-    "SearchInfo",
-    "StoredCheckpoint",
-    "StoredTrial",
-    "check_times",
-]
-
 CANCELLED = "no longer needed: the search is decided"
 INTERRUPTED = "interrupted"
 """Why a run was stopped that nothing was wrong with. It is stored as failed, with what it cost."""

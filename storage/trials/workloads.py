@@ -12,14 +12,6 @@ from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
-__all__ = [
-    "lock_workload",
-    "read_workloads",
-    "registered_workload",
-    "upsert_workload",
-    "workload_row",
-]
-
 
 def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
     """A new row, registered now."""

@@ -17,15 +17,8 @@ from sqlalchemy import insert, text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.storage.tables.trials import (
-    EvidenceRow,
-    PhaseRow,
-    PolicyAliasRow,
-    PolicyRow,
-    SearchRow,
-    TrialRow,
-    WorkloadRow,
-)
+from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.trials.evaluations import add_evaluations
 
 NAMES = 100

@@ -17,7 +17,8 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 from tests.conftest import make_database
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)

@@ -28,14 +28,9 @@ from syncswitch.storage.records.trial import (
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.storage.tables.trials import Base
-from syncswitch.storage.trials.store import (
-    CANCELLED,
-    Fork,
-    Owner,
-    SearchInfo,
-    TrialStore,
-)
+from syncswitch.storage.tables.base import Base
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
 from syncswitch.trainers.trainer import Observer
 from tests.recordings import COLUMNS, write_manifest, write_run
 

@@ -17,7 +17,7 @@ from syncswitch.trainers.run.phases import RunClock, cut_phases, joined_phases
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.trials.store import StoredTrial
+    from syncswitch.storage.trials.values import StoredTrial
 
 __all__ = ["REPLAY", "RecordedRun", "Recording", "read_recording", "whole_runs"]
 

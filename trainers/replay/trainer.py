@@ -10,13 +10,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.metrics import (
-    CONVERGENCE_EVALUATIONS,
-    converged_accuracy,
-    is_converged,
-)
+from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import (
+    CONVERGENCE_EVALUATIONS,
+    Evaluation,
+    TrialRecord,
+    TrialSpec,
+)
 from syncswitch.trainers.job.checks import check_position, check_trial
 from syncswitch.trainers.job.schedule import (
     Segment,

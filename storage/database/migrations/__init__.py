@@ -9,8 +9,6 @@ from sqlalchemy import Connection
 
 from syncswitch.storage.errors import DatabaseError
 
-__all__ = ["configuration", "upgrade"]
-
 
 def configuration() -> Config:
     """Alembic's configuration, with this package as its script directory."""

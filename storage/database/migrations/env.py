@@ -5,9 +5,8 @@ from __future__ import annotations
 from alembic import context
 
 from syncswitch.storage.database.inspection import VERSION_TABLE
-from syncswitch.storage.tables.trials import TABLE_PREFIX, Base
-
-__all__ = ["is_ours", "run"]
+from syncswitch.storage.tables import policies, trials  # noqa: F401 (the metadata is of both)
+from syncswitch.storage.tables.base import TABLE_PREFIX, Base
 
 
 def is_ours(name: str | None, kind: str, parents: object) -> bool:

@@ -17,7 +17,8 @@ from syncswitch.searcher.study.consistency import check_database
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.trials.store import StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 
 PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
 SEARCH = ["run", "generated", "--strategy", "paper", "--settings", "4", "--runs", "1"]

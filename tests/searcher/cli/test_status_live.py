@@ -19,7 +19,8 @@ from terminal import PATIENCE_SECONDS, Terminal
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.trials.store import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 
 PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
 

@@ -25,7 +25,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
 from syncswitch.trainers.cli.console import STORAGE_VARIABLE
 from tests.storage.filled import fill, import_runs
 

@@ -11,7 +11,8 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 

@@ -14,7 +14,8 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import CANCELLED, Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
 
 STUDY = "generated-1"
 UNDISTURBED = RunConditions()

@@ -40,7 +40,7 @@ from syncswitch.searcher.report.text import (
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.trials.store import Fork, Owner
+from syncswitch.storage.trials.values import Fork, Owner
 
 DEAD = Owner(socket.gethostname(), 1, 0.0)
 

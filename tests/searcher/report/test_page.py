@@ -22,7 +22,8 @@ from syncswitch.searcher.report import ReportData, load_report, page_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
-from syncswitch.storage.trials.store import Owner, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner
 
 EVIL = (
     """</script><script>document.title="taken"</script>"'><img src=x onerror=alert(1)>{{ 7*7 }}"""

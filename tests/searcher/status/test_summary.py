@@ -28,7 +28,8 @@ from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo, StoredTrial
 
 JOB = identity()
 RULE = AdaptiveStrategy(settings=3)

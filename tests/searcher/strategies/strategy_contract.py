@@ -26,7 +26,7 @@ from syncswitch.searcher.strategies.early_stopping import may_stop
 from syncswitch.searcher.strategies.planner import Key, PlannedRun, course_of, plan_run
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.trials.store import SearchInfo
+from syncswitch.storage.trials.values import SearchInfo
 
 # Dyadic, so that a shift is exact and no tie hangs on a rounded bit.
 STEP = 2.0**-12

@@ -14,7 +14,7 @@ from syncswitch.searcher.strategies.planner import PlannedRun, plan_run
 from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.trials.store import SearchInfo
+from syncswitch.storage.trials.values import SearchInfo
 from tests.searcher.generated_trainer import identity
 
 PERCENTS = (100.0, 6.25, 12.5)

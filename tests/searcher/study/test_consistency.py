@@ -25,7 +25,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo
 
 PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 Change = Callable[..., None]

@@ -30,7 +30,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo
 from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
 from syncswitch.trainers.trainer import Observer

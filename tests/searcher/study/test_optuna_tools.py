@@ -24,7 +24,8 @@ from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.cluster.servers.network import free_ports
 
 PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))

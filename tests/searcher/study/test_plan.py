@@ -12,7 +12,7 @@ from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.text.command_lines import search_words
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.trials.store import SearchInfo
+from syncswitch.storage.trials.values import SearchInfo
 
 
 def test_a_search_for_something_else_has_another_name() -> None:

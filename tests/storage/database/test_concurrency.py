@@ -16,11 +16,13 @@ from syncswitch.storage.audit.check import storage_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
-from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo
 from tests.conftest import postgresql, stop_server
 
 pytestmark = pytest.mark.slow

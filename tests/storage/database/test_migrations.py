@@ -24,8 +24,9 @@ from syncswitch.storage.database.migrations import configuration
 from syncswitch.storage.database.migrations.env import is_ours
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.tables.base import TABLE_PREFIX, Base
+from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import TABLE_PREFIX, Base, PolicyRow
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.schema import schema
 

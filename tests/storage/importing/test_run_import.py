@@ -25,7 +25,8 @@ from syncswitch.storage.importing.run_import import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
-from syncswitch.storage.tables.trials import Base, TrialRow
+from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from tests.recordings import PAPER, log_rows, needs_paper, walls, write_log, write_manifest
 

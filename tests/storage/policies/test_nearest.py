@@ -19,7 +19,8 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.similarity import REAL, JobFacts
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 
 Add = Callable[..., WorkloadIdentity]
 

@@ -12,7 +12,8 @@ from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trials import TrialRow
-from syncswitch.storage.trials.store import CANCELLED, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo
 from tests.storage.filled import OWNER, complete
 
 _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)

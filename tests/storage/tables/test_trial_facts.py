@@ -10,7 +10,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.columns import columns_of_table
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TrialRow
-from syncswitch.storage.trials.store import StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 
 
 def facts(database: Database) -> list[dict[str, Any]]:

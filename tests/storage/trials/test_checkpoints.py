@@ -11,7 +11,8 @@ import pytest
 from syncswitch.storage.errors import FatalError, UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.storage.trials.store import Owner, SearchInfo, StoredCheckpoint, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo, StoredCheckpoint
 
 STUDY = "digits-1"
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)

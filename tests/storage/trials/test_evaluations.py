@@ -14,7 +14,8 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, read_evaluations
-from syncswitch.storage.trials.store import Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo
 
 CURVE = [
     Evaluation(0, 0.0, 0.1, 2.3),

@@ -17,7 +17,8 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import EventRow
 from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
-from syncswitch.storage.trials.store import Owner, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner
 
 STUDY = "digits-1"
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)

@@ -20,7 +20,8 @@ from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TrialRow
-from syncswitch.storage.trials.store import CANCELLED, Fork, StoredTrial, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import CANCELLED, Fork, StoredTrial
 from tests.storage.filled import OWNER, complete
 
 STUDY = "digits-1"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.trials.store import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 from tests.properties import FIXTURES_STAY
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]

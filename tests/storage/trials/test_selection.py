@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.trials.store import SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 
 
 @pytest.mark.parametrize("length", [8, 9, 63, 64])

@@ -20,7 +20,8 @@ from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.trials.store import Fork, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Fork
 from tests.storage.filled import OWNER, complete
 
 STUDY = "digits-1"

@@ -17,7 +17,8 @@ from syncswitch.storage.importing.recorded import RecordedRun as ImportedRun
 from syncswitch.storage.importing.run_import import RunImporter
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
 from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
 
 PAIR = ("bsp", "asp")

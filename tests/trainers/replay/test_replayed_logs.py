@@ -11,7 +11,8 @@ import pytest
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import Fork, Owner, SearchInfo, TrialStore
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
 from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
 from syncswitch.trainers.trainer import Verdict

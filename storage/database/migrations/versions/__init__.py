@@ -1,3 +1,1 @@
 """One module per revision, numbered in order."""
-
-__all__: list[str] = []
