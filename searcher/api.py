@@ -21,7 +21,7 @@ from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIAB
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.trainers.cli.options import ConditionsChoice
+from syncswitch.trainers.cli.conditions import ConditionsChoice
 from syncswitch.trainers.job.workload import Workload, normal_reference
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
 

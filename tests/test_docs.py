@@ -112,8 +112,15 @@ def parse(program: str, *words: str) -> click.Context:
     """
     command, rest = COMMANDS[program], list(words)
     while isinstance(command, click.Group):
-        command = command.commands[rest.pop(0)]
+        command = child(command, rest.pop(0))
     return command.make_context(program, rest)
+
+
+def child(group: click.Group, name: str) -> click.Command:
+    """A command of a group, which may import it only now."""
+    found = group.get_command(click.Context(group), name)
+    assert found is not None, name
+    return found
 
 
 def test_a_wrong_option_would_be_found() -> None:
@@ -157,7 +164,7 @@ def check_options(program: str, *words: str) -> None:
     command = COMMANDS[program]
     for word in words:
         if isinstance(command, click.Group):
-            command = command.commands[word]
+            command = child(command, word)
         elif word.startswith("--"):
             known = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
             assert word.rstrip("]") in known, f"{program} {' '.join(words)}: {word}"

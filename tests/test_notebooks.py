@@ -172,7 +172,7 @@ def test_a_first_search_finds_a_policy_and_trains_with_it(execute: Callable[...,
     assert text_of(cells["ask-again"]).startswith("version 1 again")
     assert "on 4 workers" in text_of(cells["real-search"])
     trained = text_of(cells["train-model"])
-    assert "short-digits with policy 1 and 4 workers" in trained
+    assert "short-digits on 4 workers with policy version 1" in trained
     assert trained.rstrip().endswith("short-digits.keras")
 
 

@@ -75,7 +75,10 @@ def test_the_reference_has_every_command_and_option(site: Path) -> None:
 def walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
-        for name, child in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
             yield from walk(f"{path} {name}", child)
 
 

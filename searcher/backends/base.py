@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncswitch.searcher.study.plan import SearchPlan
     from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.cli.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 

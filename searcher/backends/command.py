@@ -11,11 +11,11 @@ import click
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.cli.console import echo
+from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.cli.conditions import ConditionsChoice
 
 __all__ = ["UsersCommand"]
 
@@ -130,10 +130,9 @@ class UsersCommand(TrainerChoice):
             output_folder=self.output_folder,
         )
         if not template.names_switch:
-            echo(
+            print_note(
                 "note: --command has neither {switch_step} nor {switch_percent}; it has to read"
-                " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment",
-                err=True,
+                " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment"
             )
         return Job(
             identity=job.identity,

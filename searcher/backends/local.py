@@ -11,18 +11,17 @@ from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, Traine
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
-from syncswitch.trainers.cli.options import CLUSTER_TIMEOUT, LAUNCHER, OPEN_NETWORK, SERVER_GRACE
-from syncswitch.trainers.cli.options import GPUS_PER_WORKER as GPUS_TEXT
+from syncswitch.trainers.cli.options import CLUSTER_OPTIONS
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.cli.conditions import ConditionsChoice
 
 __all__ = ["GPUS_PER_WORKER", "LocalTrainer", "named"]
 
-GPUS_PER_WORKER = OwnOption(GPUS_TEXT[0], **GPUS_TEXT[1])
+GPUS_PER_WORKER = OwnOption("--gpus-per-worker", **CLUSTER_OPTIONS["--gpus-per-worker"])
 """Every kind that has GPUs shares it."""
 
 
@@ -33,11 +32,11 @@ class LocalTrainer(TrainerChoice):
     name = "local"
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
     options = (
-        OwnOption(LAUNCHER[0], **LAUNCHER[1]),
+        OwnOption("--launcher", **CLUSTER_OPTIONS["--launcher"]),
         GPUS_PER_WORKER,
-        OwnOption(OPEN_NETWORK[0], **OPEN_NETWORK[1]),
-        OwnOption(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1]),
-        OwnOption(SERVER_GRACE[0], **SERVER_GRACE[1]),
+        OwnOption("--open-network", **CLUSTER_OPTIONS["--open-network"]),
+        OwnOption("--cluster-timeout", **CLUSTER_OPTIONS["--cluster-timeout"]),
+        OwnOption("--server-grace", **CLUSTER_OPTIONS["--server-grace"]),
     )
 
     launcher: str | None

@@ -16,7 +16,7 @@ from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.cli.conditions import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
 
 __all__ = ["RayCluster"]

@@ -16,7 +16,6 @@ from syncswitch.searcher.backends.ray import RayCluster
 from syncswitch.searcher.backends.replay import RecordedRuns
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cli.console import EXIT_OK
 
 __all__ = ["TRAINERS", "is_given", "trainer_named", "trainer_options"]
 
@@ -41,7 +40,7 @@ def trainer_options(function: _F) -> _F:
         chosen = {name: values.pop(name) for name in own}
         choice = _choice(trainer, own, chosen)
         if choice.take_part():
-            return EXIT_OK
+            return None
         return function(*arguments, trainer=choice, **values)
 
     decorated: Any = gathered

@@ -12,7 +12,7 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.cli.conditions import ConditionsChoice
 
 __all__ = ["RecordedRuns"]
 

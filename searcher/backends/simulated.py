@@ -15,7 +15,7 @@ from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.cli.options import ConditionsChoice
+    from syncswitch.trainers.cli.conditions import ConditionsChoice
 
 __all__ = ["SimulatedCluster"]
 

@@ -6,35 +6,35 @@ import contextlib
 import dataclasses
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
 from syncswitch.searcher.cli.strategy_options import RULE_OPTIONS, strategy_options
+from syncswitch.searcher.simulation.cost import (
+    BASELINE_PERCENT,
+    CostSummary,
+    deepest_switch_points,
+    reference,
+    summarize,
+)
+from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cli.completion import complete_workload
-from syncswitch.trainers.cli.console import (
-    EXIT_OK,
-    common_options,
-    print_json,
-    progress_bars,
-    protocols_option,
-    stderr_console,
-    stderr_is_terminal,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.simulation.cost import CostSummary
-    from syncswitch.searcher.simulation.replays import PlayedRecording
-    from syncswitch.searcher.strategies.base import Strategy
-    from syncswitch.trainers.replay.recording import Recording
-
-__all__ = ["cost"]
+from syncswitch.trainers.cli.console import print_json, progress_bars, rich_console
+from syncswitch.trainers.cli.options import common_options, protocols_option
+from syncswitch.trainers.protocols import parse_named_pair
+from syncswitch.trainers.replay.recording import Recording, read_recording
 
 # Baseline and candidate runs of the rows of the paper's Tables IV to VI.
 _NEW_JOB_ROWS = ((5, 5), (4, 4), (3, 3), (2, 2), (1, 1), (1, 5), (1, 4), (1, 3), (1, 2))
@@ -109,7 +109,7 @@ def cost(
     storage_url: str,
     as_json: bool,
     **options: Any,
-) -> int:
+) -> None:
     """Says what a search for WORKLOAD costs, by replaying its recorded runs.
 
     Each simulated search draws among the recorded runs of a switch point without replacement, and
@@ -118,10 +118,6 @@ def cost(
     alone; it is a success where the search answers what the paper's search would answer if it knew
     all recorded runs.
     """
-    from syncswitch.searcher.simulation.replays import PlayedRecording
-    from syncswitch.searcher.strategies.early_stopping import StopRule
-    from syncswitch.searcher.study.plan import SearchPlan
-
     _refuse_together("--table", table, ("strategy", "runs", "recurring", *RULE_OPTIONS))
     _refuse_together("--recurring", recurring, ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
@@ -144,7 +140,6 @@ def cost(
         print_json(answers if table else answers[0])
     else:
         print_summaries(strategies, summaries, recording)
-    return EXIT_OK
 
 
 def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
@@ -183,8 +178,6 @@ def _strategy_of(row: _Row, settings: int, threshold: float) -> Strategy:
 
 def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
     """The same strategy where A is known from the recorded runs of the first protocol alone."""
-    from syncswitch.searcher.simulation.cost import BASELINE_PERCENT
-
     accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
     known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
     if any(field.name == "target_runs" for field in dataclasses.fields(strategy)):
@@ -193,10 +186,6 @@ def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
 
 
 def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.trainers.protocols import parse_named_pair
-    from syncswitch.trainers.replay.recording import read_recording
-
     pair = parse_named_pair(protocols)
     with open_database(storage_url, create=False) as database:
         return read_recording(database, reference, workers=workers, protocols=pair)
@@ -204,8 +193,6 @@ def _read(storage_url: str, reference: str, workers: int | None, protocols: str)
 
 def _check_baseline(reference: str, recording: Recording) -> None:
     """Refuses a job without the unit of its cost."""
-    from syncswitch.searcher.simulation.cost import BASELINE_PERCENT
-
     baseline = recording.at(BASELINE_PERCENT)
     if not baseline:
         raise UserError(
@@ -220,8 +207,6 @@ def _check_baseline(reference: str, recording: Recording) -> None:
 
 
 def _deepest_switch_points(reference: str, threshold: float, runs: PlayedRecording) -> int:
-    from syncswitch.searcher.simulation.cost import deepest_switch_points
-
     settings = deepest_switch_points(threshold, runs)
     if not settings:
         raise UserError(
@@ -234,9 +219,6 @@ def _deepest_switch_points(reference: str, threshold: float, runs: PlayedRecordi
 def _simulated(
     strategies: Sequence[Strategy], runs: PlayedRecording, simulations: int, seed: int
 ) -> list[CostSummary]:
-    from syncswitch.searcher.simulation.cost import reference, summarize
-    from syncswitch.searcher.simulation.replays import simulate
-
     expected = [reference(strategy, runs) for strategy in strategies]
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
     with _bar(simulations * len(strategies)) as on_done:
@@ -250,12 +232,12 @@ def _simulated(
 @contextlib.contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
     """Shows a terminal how far it is, if it takes long; yields what is told of each part done."""
-    if not stderr_is_terminal():
+    if not sys.stderr.isatty():
         yield lambda _: None
         return
     began, finished = time.monotonic(), 0
     with contextlib.ExitStack() as stack:
-        bars = progress_bars(stderr_console())
+        bars = progress_bars(rich_console(stderr=True))
         task = bars.add_task("simulated searches", total=total)
 
         def on_done(number: int) -> None:

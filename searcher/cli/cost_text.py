@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from syncswitch.searcher.cli.render import finite
+from syncswitch.searcher.simulation.cost import CostSummary
+from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.simulation.cost import CostSummary
-    from syncswitch.searcher.strategies.base import Strategy
-    from syncswitch.trainers.replay.recording import Recording
-
-__all__ = ["print_summaries", "summary_as_json"]
+from syncswitch.trainers.replay.recording import Recording
 
 
 def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
@@ -88,8 +86,6 @@ def _is_recurring(strategy: Strategy) -> bool:
 
 def _baseline_runs(strategy: Strategy) -> int | None:
     """How often the baseline is run; None where the strategy decides that itself."""
-    from syncswitch.searcher.strategies.paper import PaperStrategy
-
     if not isinstance(strategy, PaperStrategy):
         return None
     return 0 if _is_recurring(strategy) else strategy.runs_at(strategy.highest_percent)
@@ -117,8 +113,6 @@ def _notes(
     strategies: Sequence[Strategy], answer_percent: float, recording: Recording
 ) -> Iterator[str]:
     """What makes the figures other than they look."""
-    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-
     adaptive = next(
         (strategy for strategy in strategies if isinstance(strategy, AdaptiveStrategy)), None
     )

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.trainers.cli.console import (
-    EXIT_FAILED,
-    EXIT_OK,
-    common_options,
-    echo,
-    print_json,
-    print_text,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.storage.audit.check import Finding
-
-__all__ = ["db"]
+from syncswitch.storage.audit.check import Finding
+from syncswitch.storage.database.engine import upgrade_database
+from syncswitch.storage.database.inspection import REVISION, shown
+from syncswitch.trainers.cli.console import echo, print_json, print_text
+from syncswitch.trainers.cli.options import common_options
+from syncswitch.trainers.cli.program import EXIT_FAILED, EXIT_OK
 
 
 @click.group()
@@ -29,11 +21,9 @@ def db() -> None:
 
 @db.command()
 @common_options
-def upgrade(storage_url: str, as_json: bool) -> int:
+def upgrade(storage_url: str, as_json: bool) -> None:
     """Brings the tables to the current version, ours and Optuna's. Copy the database first."""
     from syncswitch.searcher.study.tables import upgrade_study_tables
-    from syncswitch.storage.database.engine import upgrade_database
-    from syncswitch.storage.database.inspection import REVISION, shown
 
     before = upgrade_database(storage_url)
     mended = upgrade_study_tables(storage_url)
@@ -54,7 +44,6 @@ def upgrade(storage_url: str, as_json: bool) -> int:
         echo(f"{place} has the current tables, revision {REVISION}: nothing to do")
     else:
         echo(f"{place}: upgraded from revision {before or 'none'} to {REVISION}")
-    return EXIT_OK
 
 
 @db.command()
@@ -67,7 +56,6 @@ def check(storage_url: str, as_json: bool) -> int:
     Optuna's account of the searches. Changes nothing.
     """
     from syncswitch.searcher.study.consistency import check_database
-    from syncswitch.storage.database.inspection import shown
 
     findings = check_database(storage_url)
     problems = sum(finding.is_problem for finding in findings)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.cli.render import finite
+from syncswitch.searcher.simulation.forecast import Forecast, forecast
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import PhaseRecord
+from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cli.console import echo, print_json, print_table, print_text
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.simulation.forecast import Forecast
-    from syncswitch.searcher.strategies.base import Strategy
-    from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.trial import PhaseRecord
-
-__all__ = ["print_forecast"]
 
 
 def print_forecast(
@@ -41,8 +39,6 @@ def print_forecast(
     Raises:
         UserError: A time is unknown or impossible.
     """
-    from syncswitch.searcher.simulation.forecast import forecast
-
     first, second = given_seconds
     if first is None or second is None:
         recorded = _recorded_seconds(storage_url, identity)
@@ -81,10 +77,6 @@ def _caveat(strategy: Strategy) -> str:
 def _recorded_seconds(
     storage_url: str, identity: WorkloadIdentity
 ) -> tuple[float | None, float | None]:
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.database.inspection import holds_nothing
-    from syncswitch.storage.trials.store import TrialStore
-
     if holds_nothing(storage_url):
         return None, None
     with open_database(storage_url, create=False) as database:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,6 +14,8 @@ from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.searching import evaluate_policy
+from syncswitch.searcher.results.speed_up import SpeedUp
+from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.text.sentences import (
     accuracy_interval,
     conditions_text,
@@ -24,30 +26,15 @@ from syncswitch.searcher.text.sentences import (
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli.completion import complete_policy, complete_workload
-from syncswitch.trainers.cli.console import (
-    EXIT_INTERRUPTED,
-    EXIT_OK,
+from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table, print_text
+from syncswitch.trainers.cli.options import (
     common_options,
-    echo,
-    print_error,
-    print_json,
-    print_table,
-    print_text,
     protocols_option,
+    tensorboard_option,
     workers_option,
 )
-from syncswitch.trainers.cli.options import (
-    ConditionsChoice,
-    conditions_options,
-    inject_option,
-    tensorboard_option,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.results.speed_up import SpeedUp
-    from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
-
-__all__ = ["evaluate"]
+from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 
 
 @click.command()
@@ -88,7 +75,7 @@ def evaluate(
     tensorboard_folder: Path | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> int | None:
     """Trains WORKLOAD with a POLICY that was found for another job.
 
     POLICY is a policy file (.json), or a workload or the start of a fingerprint in the database,
@@ -138,7 +125,7 @@ def evaluate(
         print_json(_as_json(result))
     else:
         _print(result)
-    return EXIT_OK
+    return None
 
 
 def _check_chief(injections: Iterable[str]) -> None:

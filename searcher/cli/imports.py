@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.importing.manifest import read_manifest
+from syncswitch.storage.importing.run_import import ImportReport, import_manifest
 from syncswitch.trainers.cli.console import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    common_options,
     echo,
     print_error,
     print_json,
     progress_bars,
-    stderr_console,
-    stderr_is_terminal,
+    rich_console,
 )
-
-if TYPE_CHECKING:
-    from syncswitch.storage.importing.run_import import ImportReport
-
-__all__ = ["import_runs"]
+from syncswitch.trainers.cli.options import common_options
+from syncswitch.trainers.cli.program import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 
 
 @click.command("import")
@@ -53,10 +49,6 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
     goes on where it was killed. Rows that cannot be used are listed with the reason, and the exit
     status is 0 all the same, unless no row at all could be used; then it is 1.
     """
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.importing.manifest import read_manifest
-    from syncswitch.storage.importing.run_import import import_manifest
-
     listed = read_manifest(manifest)
     try:
         with (
@@ -82,10 +74,10 @@ def _logs_beside(manifest: Path) -> Path:
 @contextmanager
 def _progress(runs: int) -> Iterator[Callable[[], None]]:
     """A bar where somebody watches."""
-    if not stderr_is_terminal():
+    if not sys.stderr.isatty():
         yield lambda: None
         return
-    with progress_bars(stderr_console()) as bars:
+    with progress_bars(rich_console(stderr=True)) as bars:
         bar = bars.add_task("runs", total=runs)
         yield lambda: bars.advance(bar)
 

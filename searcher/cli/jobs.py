@@ -20,8 +20,6 @@ import click
 
 from syncswitch.trainers.cluster.servers.network import die_with_parent
 
-__all__ = ["is_further_job", "jobs_option", "shared_by"]
-
 _MOST_JOBS = 256
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -1,33 +1,50 @@
-"""The command `syncswitch-search`.
-
-Every module here is light at import: TensorFlow, Optuna and SQLAlchemy are imported inside the
-commands that need them, so that `--help` answers at once.
-"""
+"""The command `syncswitch-search`."""
 
 from __future__ import annotations
 
 import click
 
-from syncswitch.searcher.cli.completion import completion
-from syncswitch.searcher.cli.cost import cost
-from syncswitch.searcher.cli.db import db
-from syncswitch.searcher.cli.evaluate import evaluate
-from syncswitch.searcher.cli.imports import import_runs
-from syncswitch.searcher.cli.policy import policy
-from syncswitch.searcher.cli.profile import profile
-from syncswitch.searcher.cli.report import report
-from syncswitch.searcher.cli.run import run
-from syncswitch.searcher.cli.status import status
-from syncswitch.searcher.cli.switch_points import switch_points
-from syncswitch.searcher.cli.trials import trials
-from syncswitch.trainers.cli.console import ProgramGroup
+from syncswitch.trainers.cli.group import ProgramGroup
 
-__all__ = ["main"]
+_COMMANDS = {
+    "run": ("run:run", "Searches for the timing policy of WORKLOAD and saves it."),
+    "evaluate": (
+        "evaluate:evaluate",
+        "Trains WORKLOAD with a POLICY that was found for another job.",
+    ),
+    "status": (
+        "status:status",
+        "Shows how far each search and evaluation is, of WORKLOAD or of all.",
+    ),
+    "report": (
+        "report:report",
+        "Writes everything about WORKLOAD on one HTML page, for people who would rather look.",
+    ),
+    "trials": ("trials:trials", "Lists the training runs, of WORKLOAD or of all."),
+    "switch-points": (
+        "switch_points:switch_points",
+        "Shows accuracy and time of each switch point, of WORKLOAD or of all.",
+    ),
+    "policy": ("policy:policy", "Looks up, compares, exchanges and rolls back timing policies."),
+    "import": ("imports:import_runs", "Imports the recorded training runs that MANIFEST lists."),
+    "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
+    "profile": (
+        "profile:profile",
+        "Says what simulated clusters are like (run --trainer simulated --profile ...).",
+    ),
+    "db": ("db:db", "Takes care of the database."),
+    "completion": (
+        "completion:completion",
+        "Prints what makes SHELL complete syncswitch-search and syncswitch-run.",
+    ),
+}
 
 
 @click.group(
     name="syncswitch-search",
     cls=ProgramGroup,
+    package="syncswitch.searcher.cli",
+    lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-search")
@@ -39,20 +56,3 @@ def main() -> None:
     syncswitch-search policy lookup digits   says what was found
     syncswitch-run digits                    trains with it
     """  # noqa: D301 (click wants the character itself)
-
-
-for _command in (
-    run,
-    evaluate,
-    status,
-    report,
-    trials,
-    switch_points,
-    policy,
-    import_runs,
-    cost,
-    profile,
-    db,
-    completion,
-):
-    main.add_command(_command)

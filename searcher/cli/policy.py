@@ -6,7 +6,6 @@ Needs neither TensorFlow nor Optuna, nor the user's workload file.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,26 +21,26 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
     version_option,
 )
+from syncswitch.searcher.cli.policy_text import (
+    evidence_as_json,
+    print_evidence,
+    print_policy,
+    print_suggestion,
+)
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
 from syncswitch.searcher.text.sentences import workers_text
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import holds_nothing, shown
+from syncswitch.storage.policies.file import policy_to_dict
+from syncswitch.storage.policies.nearest import known_facts, suggest
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import PolicyEntry
+from syncswitch.storage.policies.similarity import JobFacts
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.cli.completion import complete_alias, complete_workload
-from syncswitch.trainers.cli.console import (
-    EXIT_FAILED,
-    EXIT_OK,
-    common_options,
-    echo,
-    print_error,
-    print_json,
-    print_table,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.policies.rows import PolicyEntry
-    from syncswitch.storage.policies.similarity import JobFacts
-    from syncswitch.storage.records.job import WorkloadIdentity
-
-__all__ = ["policy"]
+from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table
+from syncswitch.trainers.cli.options import common_options
+from syncswitch.trainers.cli.program import EXIT_FAILED
 
 
 @click.group()
@@ -70,17 +69,11 @@ def lookup(
     alias: str,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> int | None:
     """Prints the policy of WORKLOAD. Exit status 1 where there is none.
 
     Then the policy of the nearest workload is suggested, with what differs.
     """
-    from syncswitch.searcher.cli.policy_text import print_policy
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.database.inspection import holds_nothing
-    from syncswitch.storage.policies.file import policy_to_dict
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     selection = Selection(reference, workers, protocols)
     if holds_nothing(storage_url):
         return _nothing(_none_found(selection, storage_url), as_json)
@@ -96,17 +89,14 @@ def lookup(
         print_json({**policy_to_dict(best), **_simulated(entry.identity)})
     else:
         print_policy(entry)
-    return EXIT_OK
+    return None
 
 
 @policy.command(name="list")
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @common_options
-def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int:
+def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
     """Lists all versions, newest first."""
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     selector = None if reference is None else Selection(reference, None, None).selector
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).entries(workload=selector)
@@ -119,7 +109,6 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> int
     else:
         columns = ["workload", "version", "cluster", "switch at", "accuracy", "kept", "created"]
         print_table(columns, [_cells(entry) for entry in found])
-    return EXIT_OK
 
 
 @policy.command()
@@ -133,15 +122,11 @@ def show(
     version: int | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Shows one policy with the runs that it rests on.
 
     trial_id is the run's number in this database, if it is there.
     """
-    from syncswitch.searcher.cli.policy_text import evidence_as_json, print_evidence, print_policy
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         best = newest(registry, existing(registry, Selection(reference, workers, protocols)))
@@ -154,7 +139,6 @@ def show(
     else:
         print_policy(entry)
         print_evidence(chosen, trials)
-    return EXIT_OK
 
 
 for _command in (export, import_policy_files, schema, diff, move_alias, rollback):
@@ -165,11 +149,6 @@ def _suggest(
     database: Database, selection: Selection, alias: str, storage_url: str, as_json: bool
 ) -> int:
     """There is no policy: says so, and what is nearest."""
-    from syncswitch.searcher.cli.policy_text import print_suggestion
-    from syncswitch.storage.policies.file import policy_to_dict
-    from syncswitch.storage.policies.nearest import known_facts, suggest
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     registry = PolicyRegistry(database)
     unknown_alias = no_alias(registry, selection, alias)
     if unknown_alias is not None:
@@ -216,8 +195,6 @@ def _completed(selection: Selection, wanted: JobFacts) -> Selection:
 
 
 def _none_found(selection: Selection, storage_url: str) -> str:
-    from syncswitch.storage.database.inspection import shown
-
     command = shlex.join(["syncswitch-search", "run", *selection.words])
     return (
         f"no policy for {selection.reference!r} in {shown(storage_url)}; find one with: {command}"
@@ -231,8 +208,6 @@ def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
 
 
 def _as_json(entry: PolicyEntry) -> dict[str, object]:
-    from syncswitch.storage.policies.file import policy_to_dict
-
     return {
         **policy_to_dict(entry.policy),
         "aliases": list(entry.aliases),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,19 +15,13 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
     version_option,
 )
-from syncswitch.trainers.cli.console import (
-    EXIT_OK,
-    common_options,
-    debug_option,
-    echo,
-    print_json,
-    print_text,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.storage.policies.importing import ImportedPolicy
-
-__all__ = ["export", "import_policy_files", "schema"]
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
+from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.schema import policy_schema
+from syncswitch.trainers.cli.console import echo, print_json, print_text
+from syncswitch.trainers.cli.options import common_options, debug_option
 
 
 @click.command()
@@ -48,15 +42,11 @@ def export(
     output: Path | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Writes a policy as a file.
 
     syncswitch-run takes it with --policy, another database with policy import.
     """
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.file import policy_text, write_policy
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         chosen = only(registry, existing(registry, Selection(reference, workers, protocols)))
@@ -65,13 +55,12 @@ def export(
     assert workload is not None  # every policy refers to one
     if output is None:
         click.echo(policy_text(found, workload), nl=False)
-        return EXIT_OK
+        return
     write_policy(output, found, workload)
     if as_json:
         print_json({"path": str(output), "version": found.version})
     else:
         echo(f"version {found.version} for {found.workload} written to {output}")
-    return EXIT_OK
 
 
 @click.command("import")
@@ -84,16 +73,12 @@ def export(
 @common_options
 def import_policy_files(
     files: tuple[str, ...], make_current: bool, storage_url: str, as_json: bool
-) -> int:
+) -> None:
     """Adds policies from exported files.
 
     Each becomes the next version of its workload: all of them, or none at an error. A policy that
     is there already stays as it is, so the command may be repeated.
     """
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.file import read_policy_file
-    from syncswitch.storage.policies.importing import import_policies
-
     contents = [read_policy_file(file) for file in files]
     with open_database(storage_url, create=True) as database:
         imported = import_policies(database, contents, make_current=make_current)
@@ -102,17 +87,13 @@ def import_policy_files(
     else:
         for file, one in zip(files, imported, strict=True):
             print_text(_sentence(file, one, make_current))
-    return EXIT_OK
 
 
 @click.command()
 @debug_option
-def schema() -> int:
+def schema() -> None:
     """Prints the JSON Schema of policy files."""
-    from syncswitch.storage.policies.schema import policy_schema
-
     print_json(policy_schema())
-    return EXIT_OK
 
 
 def _as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:

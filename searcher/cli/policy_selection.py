@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.completion import complete_version, complete_workload
-from syncswitch.trainers.cli.console import echo, protocols_option, workers_option
-
-if TYPE_CHECKING:
-    from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.policy import TimingPolicy
-
-__all__ = [
-    "Selection",
-    "existing",
-    "find",
-    "narrowing_options",
-    "near_misses",
-    "newest",
-    "no_alias",
-    "only",
-    "policy_named",
-    "selection_options",
-    "version_of",
-    "version_option",
-]
+from syncswitch.trainers.cli.console import print_note
+from syncswitch.trainers.cli.options import protocols_option, workers_option
+from syncswitch.trainers.cli.policy import is_policy_file
+from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.protocols import parse_named_pair
 
 _HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
 _HOW_TO_NAME = (
@@ -61,15 +51,11 @@ class Selection:
     @property
     def selector(self) -> str:
         """What the database knows the workload by."""
-        from syncswitch.trainers.job.workload import normal_reference
-
         return normal_reference(self.reference)
 
     @property
     def pair(self) -> tuple[str, str] | None:
         """The protocols."""
-        from syncswitch.trainers.protocols import parse_named_pair
-
         return None if self.protocols is None else parse_named_pair(self.protocols)
 
     @property
@@ -133,10 +119,9 @@ def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
         return found[0]
     chosen, *others = sorted(found, key=lambda policy: _is_simulated(registry, policy))
     which = "the newest" if chosen is found[0] else "the newest real one"
-    echo(
+    print_note(
         f"{which} of {len(found)}, for {_cluster(registry, chosen)}; others:"
-        f" {_named(registry, others)}; {_HOW_TO_CHOOSE}",
-        err=True,
+        f" {_named(registry, others)}; {_HOW_TO_CHOOSE}"
     )
     return chosen
 
@@ -163,15 +148,8 @@ def policy_named(text: str, storage_url: str) -> TimingPolicy:
     Raises:
         PolicyError: There is none, there are several, or the file was altered.
     """
-    from syncswitch.trainers.cli.policy import is_policy_file
-
     if is_policy_file(text):
-        from syncswitch.storage.policies.file import read_policy_file
-
         return read_policy_file(text).policy
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.policies.rows import CURRENT
 
     # The last one: a folder may have this character in its name, too.
     reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)

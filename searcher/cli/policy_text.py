@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from syncswitch.searcher.text.sentences import (
     counted,
@@ -14,22 +14,11 @@ from syncswitch.searcher.text.sentences import (
     promise_sentence,
     workers_text,
 )
+from syncswitch.storage.policies.diff import EvidenceDiff, PolicyDiff
+from syncswitch.storage.policies.nearest import Suggestion
+from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
-
-if TYPE_CHECKING:
-    from syncswitch.storage.policies.diff import EvidenceDiff, PolicyDiff
-    from syncswitch.storage.policies.nearest import Suggestion
-    from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
-    from syncswitch.storage.records.policy import Evidence, TimingPolicy
-
-__all__ = [
-    "diff_as_json",
-    "evidence_as_json",
-    "print_diff",
-    "print_evidence",
-    "print_policy",
-    "print_suggestion",
-]
 
 _Named = tuple[str, "TimingPolicy"]
 

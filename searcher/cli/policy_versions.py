@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,21 +18,22 @@ from syncswitch.searcher.cli.policy_selection import (
     only,
     version_of,
 )
+from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.diff import compare
+from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.similarity import JobFacts
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.completion import (
     complete_alias,
     complete_compared,
     complete_version,
     complete_workload,
 )
-from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print_json
-
-if TYPE_CHECKING:
-    from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.policies.similarity import JobFacts
-    from syncswitch.storage.records.policy import TimingPolicy
-
-__all__ = ["diff", "move_alias", "rollback"]
+from syncswitch.trainers.cli.console import echo, print_json
+from syncswitch.trainers.cli.options import common_options
 
 _HOW_TO_NAME = (
     "give two of WORKLOAD@VERSION, WORKLOAD@ALIAS or a policy file, or WORKLOAD and two versions or"
@@ -57,7 +57,7 @@ def move_alias(
     protocols: str | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Points ALIAS at VERSION."""
 
     def move(registry: PolicyRegistry, fingerprint: str) -> tuple[int | None, int]:
@@ -65,7 +65,7 @@ def move_alias(
         registry.set_alias(fingerprint, alias, version)
         return before, version
 
-    return _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
+    _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
 
 
 @click.command()
@@ -86,13 +86,13 @@ def rollback(
     protocols: str | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Points `current`, or another alias, at the next lower version."""
 
     def move(registry: PolicyRegistry, fingerprint: str) -> tuple[int | None, int]:
         return registry.roll_back(fingerprint, alias)
 
-    return _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
+    _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
 
 
 @click.command()
@@ -105,17 +105,12 @@ def diff(
     protocols: str | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Shows what differs between two policies.
 
     A and B are versions or aliases of WORKLOAD; without it each is WORKLOAD@VERSION,
     WORKLOAD@ALIAS or a policy file.
     """
-    from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.diff import compare
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     first, second = _two_names(names)
     with ExitStack() as stack:
         registry = None
@@ -128,7 +123,6 @@ def diff(
         print_json(diff_as_json(found, (a.name, a.policy), (b.name, b.policy)))
     else:
         print_diff(found, (a.name, a.policy), (b.name, b.policy))
-    return EXIT_OK
 
 
 def _moved(
@@ -137,11 +131,8 @@ def _moved(
     move: Callable[[PolicyRegistry, str], tuple[int | None, int]],
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Moves an alias of the one policy that fits, and says from which version to which."""
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         found = only(registry, existing(registry, selection))
@@ -158,7 +149,6 @@ def _moved(
     else:
         was = "" if before is None else f" (was version {before})"
         echo(f"{found.workload}: {alias} is version {version}{was}")
-    return EXIT_OK
 
 
 @dataclass(frozen=True)
@@ -198,9 +188,6 @@ def _is_file(name: str) -> bool:
 def _side(
     name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
 ) -> _Side:
-    from syncswitch.storage.policies.file import read_policy_file
-    from syncswitch.storage.policies.similarity import JobFacts
-
     if registry is None or _is_file(name):
         content = read_policy_file(name)
         return _Side(name, content.policy, JobFacts.of(content.workload.identity))

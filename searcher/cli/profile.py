@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from syncswitch.searcher.text.sentences import counted
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.cli.completion import complete_profile, complete_workload
-from syncswitch.trainers.cli.console import (
-    EXIT_OK,
+from syncswitch.trainers.cli.console import print_json, print_table, print_text
+from syncswitch.trainers.cli.options import (
     FiniteRange,
     common_options,
     debug_option,
     json_option,
-    print_json,
-    print_table,
-    print_text,
     workers_option,
 )
-
-if TYPE_CHECKING:
-    from syncswitch.storage.records.trial import PhaseRecord
-    from syncswitch.trainers.simulated.profile import ClusterProfile
-    from syncswitch.trainers.simulated.times import TimedJob
-
-__all__ = ["profile"]
+from syncswitch.trainers.protocols import check_protocols, choose_protocol, parse_pair
+from syncswitch.trainers.replay.recording import read_recording
+from syncswitch.trainers.simulated.profile import (
+    ClusterProfile,
+    load_profile,
+    profile_names,
+    write_profile,
+)
+from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
 
 _MOST_SEEDS = 100
 
@@ -40,28 +41,22 @@ def profile() -> None:
 @profile.command(name="list")
 @json_option
 @debug_option
-def list_profiles(as_json: bool) -> int:
+def list_profiles(as_json: bool) -> None:
     """Lists the profiles that come with syncswitch."""
-    from syncswitch.trainers.simulated.profile import load_profile, profile_names
-
     found = {name: load_profile(name).description for name in profile_names()}
     if as_json:
         print_json(found)
     else:
         for name, description in found.items():
             print_text(f"{name}: {description}")
-    return EXIT_OK
 
 
 @profile.command()
 @click.argument("source", metavar="NAME|FILE", shell_complete=complete_profile)
 @debug_option
-def show(source: str) -> int:
+def show(source: str) -> None:
     """Prints a profile as JSON, with what it leaves to the defaults."""
-    from syncswitch.trainers.simulated.profile import load_profile
-
     print_json(load_profile(source).model_dump(mode="json"))
-    return EXIT_OK
 
 
 @profile.command()
@@ -88,13 +83,10 @@ def calibrate(
     output: Path | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Makes a profile whose BSP and ASP take as long as the recorded runs of WORKLOAD took."""
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.trainers.replay.recording import read_recording
     from syncswitch.trainers.simulated.calibration import calibrate as fit
     from syncswitch.trainers.simulated.calibration import measured_pace
-    from syncswitch.trainers.simulated.profile import write_profile
 
     with open_database(storage_url, create=False) as database:
         recording = read_recording(database, reference, workers=workers, protocols=("bsp", "asp"))
@@ -114,7 +106,6 @@ def calibrate(
         write_profile(found, output)
         if not as_json:
             print_text(f"{found.description} Written to {output}.")
-    return EXIT_OK
 
 
 @profile.command()
@@ -160,11 +151,8 @@ def times(
     at: str | None,
     seeds: int,
     as_json: bool,
-) -> int:
+) -> None:
     """Says how long a job would take on a simulated cluster; nothing is trained."""
-    from syncswitch.trainers.simulated.profile import load_profile
-    from syncswitch.trainers.simulated.times import TimedJob
-
     cluster = load_profile(source)
     cluster.check_workers(workers, source)
     rows = []
@@ -184,7 +172,7 @@ def times(
                 for label, seconds, staleness in rows
             ]
         )
-        return EXIT_OK
+        return
     print_table(
         ["switch at" if at else "protocol", "seconds", "times as fast", "staleness at the end"],
         [
@@ -197,15 +185,12 @@ def times(
             for label, seconds, staleness in rows
         ],
     )
-    return EXIT_OK
 
 
 def _asked(
     protocols: str, at: str | None, workers: int
 ) -> list[tuple[str, tuple[str, str], float]]:
     """What to play: name of the row, protocols, switch point."""
-    from syncswitch.trainers.protocols import check_protocols, choose_protocol, parse_pair
-
     if at is None:
         names = [choose_protocol(text).text for text in protocols.split(",")]
         check_protocols(names, workers)
@@ -229,8 +214,6 @@ def _means(
     cluster: ClusterProfile, job: TimedJob, percent: float, seeds: int
 ) -> tuple[float, float | None]:
     """Seconds, and staleness of the last phase; over some seeds."""
-    from syncswitch.trainers.simulated.times import simulate_phases
-
     runs: list[tuple[PhaseRecord, ...]] = [
         simulate_phases(cluster, job, percent, seed) for seed in range(seeds)
     ]

@@ -5,6 +5,7 @@ Bars where somebody watches, else one line per finished run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -15,10 +16,8 @@ from syncswitch.searcher.loop.reporter import Run
 from syncswitch.searcher.strategies.base import Progress
 from syncswitch.searcher.text.sentences import counted
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.cli.console import echo, progress_bars, stderr_console, stderr_is_terminal
+from syncswitch.trainers.cli.console import print_note, progress_bars, rich_console
 from syncswitch.trainers.run.event_text import event_line, is_remarkable
-
-__all__ = ["BarReporter", "LineReporter", "label_of", "make_reporter"]
 
 
 def label_of(run: Run) -> str:
@@ -121,7 +120,7 @@ class BarReporter(LineReporter):
     """Adds two bars under these lines: the whole search, and the current run's worker-steps."""
 
     def __init__(self, what: str = "search") -> None:
-        console = stderr_console()
+        console = rich_console(stderr=True)
         self._bars = progress_bars(console)
         super().__init__(lambda line: self._bars.console.print(line, markup=False), what)
         self._search_bar = self._bars.add_task(what, total=None)
@@ -198,6 +197,6 @@ def _shortened(record: TrialRecord) -> str:
 
 def make_reporter(what: str = "search") -> LineReporter:
     """Bars on a terminal, lines elsewhere."""
-    if stderr_is_terminal():
+    if sys.stderr.isatty():
         return BarReporter(what)
-    return LineReporter(lambda line: echo(line, err=True), what)
+    return LineReporter(lambda line: print_note(line), what)

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from syncswitch.trainers.cli.completion import complete_workload
-
-__all__ = ["nothing_found", "optional_workload", "selector_of"]
+from syncswitch.trainers.job.workload import normal_reference
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -23,8 +22,6 @@ def optional_workload(function: _F) -> _F:
 
 def selector_of(reference: str | None) -> str | None:
     """What the database knows the workload by; None for all."""
-    from syncswitch.trainers.job.workload import normal_reference
-
     return None if reference is None else normal_reference(reference)
 
 

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from syncswitch.searcher.results.result import SearchCost, SearchResult, SwitchPointResult
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
+from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.results.result import SearchCost, SearchResult, SwitchPointResult
-
-__all__ = [
-    "finite",
-    "print_result",
-    "result_as_json",
-]
 
 _VERDICTS = {True: "yes", False: "no", None: "open"}
 
@@ -30,8 +23,6 @@ def finite(value: float) -> float | None:
 
 def result_as_json(result: SearchResult) -> dict[str, Any]:
     """What `run --json` prints."""
-    from syncswitch.storage.policies.file import policy_to_dict
-
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost.baseline_seconds)
     return {

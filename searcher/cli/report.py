@@ -8,17 +8,12 @@ from pathlib import Path
 import click
 
 from syncswitch.searcher.cli.policy_selection import Selection
+from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.report.page import page_of
+from syncswitch.storage.files import whole_file
 from syncswitch.trainers.cli.completion import complete_study, complete_workload
-from syncswitch.trainers.cli.console import (
-    EXIT_OK,
-    common_options,
-    echo,
-    print_json,
-    protocols_option,
-    workers_option,
-)
-
-__all__ = ["report"]
+from syncswitch.trainers.cli.console import echo, print_json
+from syncswitch.trainers.cli.options import common_options, protocols_option, workers_option
 
 _BEGINNING = b"<!DOCTYPE html>"
 _STANDARD_OUTPUT = Path("-")
@@ -51,7 +46,7 @@ def report(
     output: Path,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Writes everything about WORKLOAD on one HTML page, for people who would rather look.
 
     The policy and how to use it, accuracy against switch point, the way and the cost of the search,
@@ -62,9 +57,6 @@ def report(
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
     fingerprint.
     """
-    from syncswitch.searcher.report.load import load_report
-    from syncswitch.searcher.report.page import page_of
-
     selection = Selection(reference, workers, protocols)
     data = load_report(
         storage_url, reference, workers=workers, protocols=selection.pair, study=study
@@ -72,8 +64,7 @@ def report(
     page = page_of(data).encode()
     if output == _STANDARD_OUTPUT:
         sys.stdout.buffer.write(page)
-        return EXIT_OK
-    from syncswitch.storage.files import whole_file
+        return
 
     with whole_file(output, replaces=(_BEGINNING,)) as file:
         file.write(page)
@@ -91,4 +82,3 @@ def report(
         print_json(facts)
     else:
         echo(f"report of {data.identity.name} written to {output}; open it in a browser")
-    return EXIT_OK

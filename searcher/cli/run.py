@@ -4,42 +4,35 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
+from syncswitch.searcher.cli import render
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.searching import search_for_policy
 from syncswitch.searcher.cli.strategy_options import strategy_options
+from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.text.command_lines import use_words
+from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.completion import complete_workload
-from syncswitch.trainers.cli.console import (
-    EXIT_INTERRUPTED,
-    EXIT_OK,
+from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options
+from syncswitch.trainers.cli.console import print_error, print_json
+from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
     common_options,
-    print_error,
-    print_json,
     protocols_option,
+    tensorboard_option,
     workers_option,
 )
-from syncswitch.trainers.cli.options import (
-    ConditionsChoice,
-    conditions_options,
-    tensorboard_option,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.results.result import SearchResult
-
-__all__ = ["run"]
+from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 
 
 @click.command()
@@ -128,7 +121,7 @@ def run(
     storage_url: str,
     as_json: bool,
     **options: Any,
-) -> int:
+) -> int | None:
     """Searches for the timing policy of WORKLOAD and saves it.
 
     WORKLOAD is a built-in name (digits, resnet32-cifar10, resnet50-cifar100), file.py:attribute or
@@ -165,7 +158,7 @@ def run(
         print_forecast(
             plan.strategy, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
         )
-        return EXIT_OK
+        return None
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     try:
@@ -183,12 +176,10 @@ def run(
     else:
         how_to_use = _how_to_use(job, called, chosen_version, plan.conditions)
     _print(result, as_json, how_to_use)
-    return EXIT_OK
+    return None
 
 
 def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
-    from syncswitch.searcher.cli import render
-
     if as_json:
         print_json(render.result_as_json(result))
     else:
@@ -197,8 +188,6 @@ def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
 
 def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:
     """The command line that uses this policy, with what it would not guess."""
-    from syncswitch.storage.database.inspection import shown
-
     words = use_words(job.identity, job.reference, reference, version, conditions)
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]

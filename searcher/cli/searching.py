@@ -5,24 +5,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.cli.jobs import shared_by
+from syncswitch.searcher.cli.progress import make_reporter
+from syncswitch.searcher.loop.reporter import Reporter
+from syncswitch.searcher.results.result import SearchResult
+from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.records.job import RunConditions
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.backends.base import Job
-    from syncswitch.searcher.loop.reporter import Reporter
-    from syncswitch.searcher.results.result import SearchResult
-    from syncswitch.searcher.results.transfer import EvaluationResult
-    from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.storage.trials.store import TrialStore
-    from syncswitch.trainers.trainer import Trainer
-
-__all__ = ["evaluate_policy", "search_for_policy"]
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.run.tensorboard import logged
+from syncswitch.trainers.trainer import Trainer
 
 
 def search_for_policy(
@@ -49,10 +50,6 @@ def search_for_policy(
         The result, and the version that is used where none is named.
     """
     from syncswitch.searcher.loop.search import Search
-    from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.policies.rows import CURRENT
-    from syncswitch.trainers.job.workload import normal_reference
-    from syncswitch.trainers.run.tensorboard import logged
 
     is_new = _is_new(study_name(job.identity, plan), storage_url)
     with _opened(job, storage_url, is_new, "search", jobs) as (database, trainers, reporter):
@@ -97,8 +94,6 @@ def evaluate_policy(
         tensorboard_folder: For the logs of the runs; None for none.
     """
     from syncswitch.searcher.loop.transfer import Evaluation
-    from syncswitch.trainers.job.workload import normal_reference
-    from syncswitch.trainers.run.tensorboard import logged
 
     is_new = _is_untrained(job.identity, storage_url)
     with _opened(job, storage_url, is_new, "evaluation", jobs) as (database, trainers, reporter):
@@ -122,10 +117,6 @@ def _opened(
     job: Job, storage_url: str, is_new: bool, what: str, jobs: int
 ) -> Iterator[tuple[Database, _Trainers, Reporter]]:
     """What makes runs, where they are recorded, and who is told; all closed at the end."""
-    from syncswitch.searcher.cli.jobs import shared_by
-    from syncswitch.searcher.cli.progress import make_reporter
-    from syncswitch.storage.database.engine import open_database
-
     with (
         contextlib.closing(_Trainers(job.open_trainer)) as trainers,
         contextlib.ExitStack() as stack,
@@ -185,10 +176,6 @@ def _is_untrained(identity: WorkloadIdentity, storage_url: str) -> bool:
 
 
 def _holds_no(found: Callable[[TrialStore], object], storage_url: str) -> bool:
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.database.inspection import holds_nothing
-    from syncswitch.storage.trials.store import TrialStore
-
     if holds_nothing(storage_url):
         return True
     with open_database(storage_url, create=False) as database:

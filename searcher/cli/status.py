@@ -6,26 +6,18 @@ import dataclasses
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.status_view import Screen, details, search_table
+from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.storage.errors import SyncSwitchError
-from syncswitch.trainers.cli.console import (
-    EXIT_OK,
-    FiniteRange,
-    common_options,
-    echo,
-    print_json,
-    stdout_console,
-)
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.status.reader import StatusReader
-    from syncswitch.searcher.status.summary import SearchStatus
-
-__all__ = ["status"]
+from syncswitch.storage.trials.events import condition_values
+from syncswitch.trainers.cli.console import echo, print_json, rich_console
+from syncswitch.trainers.cli.options import FiniteRange, common_options
 
 
 @click.command()
@@ -49,7 +41,7 @@ def status(
     interval_seconds: float,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Shows how far each search and evaluation is, of WORKLOAD or of all.
 
     Of each that is under way, and of those of a WORKLOAD that are not done: its runs and who makes
@@ -64,19 +56,17 @@ def status(
     probabilities go from 0 to 1, what is not known is null. A run `in_flight` is lost where its
     process is dead.
     """
-    from syncswitch.searcher.status.reader import StatusReader
-
     reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None
     is_live = sys.stdout.isatty() and not once and not as_json
     searches = reader.read(with_rest=not is_live, is_brief=is_brief)
     if as_json:
         print_json([_document(search) for search in searches])
-        return EXIT_OK
+        return
     if not searches:
         what = "search" if workers is None else f"search on {workers} workers"
         echo(nothing_found(reference, what))
-        return EXIT_OK
+        return
     is_chosen = reference is not None
     watched = {search.study for search in searches if search.is_under_way}
     if is_chosen:
@@ -85,7 +75,6 @@ def status(
     if is_live and any(search.is_under_way for search in searches):
         searches = _watch(reader, searches, watched, interval_seconds)
     _print(*_parted(searches, watched))
-    return EXIT_OK
 
 
 def _watch(
@@ -97,11 +86,9 @@ def _watch(
     """Redraws until nothing is under way, or somebody presses Ctrl-C; gives what was seen last."""
     from rich.live import Live
 
-    from syncswitch.searcher.cli.status_view import Screen
-
     note = ""
     try:
-        with Live(console=stdout_console(), screen=True, auto_refresh=False) as live:
+        with Live(console=rich_console(), screen=True, auto_refresh=False) as live:
             while True:
                 live.update(Screen(*_parted(searches, watched), note), refresh=True)
                 if not note and not any(search.is_under_way for search in searches):
@@ -126,9 +113,7 @@ def _parted(
 
 
 def _print(full: Sequence[SearchStatus], others: Sequence[SearchStatus]) -> None:
-    from syncswitch.searcher.cli.status_view import details, search_table
-
-    console = stdout_console()
+    console = rich_console()
     for search in full:
         for part in details(search, console.width):
             console.print(part)
@@ -139,8 +124,6 @@ def _print(full: Sequence[SearchStatus], others: Sequence[SearchStatus]) -> None
 
 def _document(search: SearchStatus) -> dict[str, Any]:
     """For programs."""
-    from syncswitch.storage.trials.events import condition_values
-
     content = dataclasses.asdict(search)
     del content["conditions"]
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -11,15 +10,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from syncswitch.searcher.status.summary import SearchStatus
+from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
+from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.searcher.text.sentences import conditions_text, kept_words, workers_text
 from syncswitch.storage.trials.events import condition_values
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.status.summary import SearchStatus
-    from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
-    from syncswitch.searcher.status.trial_status import RunStatus
-
-__all__ = ["Screen", "details", "search_table"]
 
 # Below these widths a table does without some of its columns.
 _WIDE, _USUAL = 100, 72

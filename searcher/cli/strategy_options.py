@@ -10,8 +10,6 @@ import click
 from syncswitch.searcher.strategies.base import CRITERIA
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
 
-__all__ = ["RULE_OPTIONS", "strategy_options"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 RULE_OPTIONS = (

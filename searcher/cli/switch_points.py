@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.text.sentences import accuracy_interval, conditions_text, workers_text
-from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print_json, print_table
-
-if TYPE_CHECKING:
-    from syncswitch.storage.queries.summaries import SwitchPointStatistics
-
-__all__ = ["switch_points"]
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
+from syncswitch.trainers.cli.console import echo, print_json, print_table
+from syncswitch.trainers.cli.options import common_options
 
 
 @click.command()
 @optional_workload
 @common_options
-def switch_points(reference: str | None, storage_url: str, as_json: bool) -> int:
+def switch_points(reference: str | None, storage_url: str, as_json: bool) -> None:
     """Shows accuracy and time of each switch point, of WORKLOAD or of all.
 
     Over all completed runs of searches, and imported ones that count for a switch point. Behind the
@@ -30,9 +27,6 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> int
     that all of it would have taken. Runs with an online policy, with a switch by restart, or with
     injections have a table of their own.
     """
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.queries.summaries import switch_point_statistics
-
     with open_database(storage_url, create=False) as database:
         found = switch_point_statistics(database, workload=selector_of(reference))
     if as_json:
@@ -41,7 +35,6 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> int
         echo(nothing_found(reference, "completed run"))
     else:
         _print_switch_points(found)
-    return EXIT_OK
 
 
 def _print_switch_points(found: list[SwitchPointStatistics]) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from syncswitch.searcher.text.sentences import conditions_text
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.queries.events import events
+from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.trainers.cli.console import echo, print_table
-
-if TYPE_CHECKING:
-    from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.queries.trial_filter import TrialChoice
-
-__all__ = ["print_events"]
 
 
 def print_events(database: Database, choice: TrialChoice, most_rows: int, nothing: str) -> None:
@@ -25,9 +23,6 @@ def print_events(database: Database, choice: TrialChoice, most_rows: int, nothin
         most_rows: Of all tables together; the newest runs are shown.
         nothing: What to say where there is no event.
     """
-    from syncswitch.storage.queries.events import events
-    from syncswitch.storage.queries.row_stream import row_blocks
-
     newest: deque[Any] = deque(maxlen=most_rows)
     number = 0
     for block in row_blocks(database, events(choice)):

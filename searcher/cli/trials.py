@@ -7,24 +7,27 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import click
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.cli.trial_events import print_events
+from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.text.sentences import conditions_text, workers_text
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import whole_file
+from syncswitch.storage.queries import curves, export
+from syncswitch.storage.queries import events as event_table
+from syncswitch.storage.queries.export import beginnings
+from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
+from syncswitch.storage.queries.trial_filter import TrialChoice
+from syncswitch.storage.trials.values import Fork
 from syncswitch.trainers.cli.completion import complete_study
-from syncswitch.trainers.cli.console import EXIT_OK, common_options, echo, print_table
-
-if TYPE_CHECKING:
-    from syncswitch.storage.database.engine import Database
-    from syncswitch.storage.queries.trial_details import TrialDetails
-    from syncswitch.storage.queries.trial_filter import TrialChoice
-    from syncswitch.storage.trials.values import Fork
-
-__all__ = ["trials"]
+from syncswitch.trainers.cli.console import echo, print_note, print_table
+from syncswitch.trainers.cli.options import common_options
 
 _LARGEST = 2**31 - 1  # that every database can compare with
 _MOST_ROWS = 1000  # of a table that somebody reads
@@ -79,7 +82,7 @@ def trials(
     number: int | None,
     storage_url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Lists the training runs, of WORKLOAD or of all.
 
     A complete run was made as a whole, was stopped early, or diverged; a cancelled one was stopped
@@ -92,8 +95,6 @@ def trials(
     The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
     state as it is stored.
     """
-    from syncswitch.storage.database.engine import open_database
-
     if wants_evaluations and wants_events:
         raise UserError("--evaluations and --events are two tables; give one of them")
     kind = _format(format_name, output, wants_evaluations, as_json)
@@ -106,21 +107,17 @@ def trials(
         if kind == "table" and wants_events:
             of = f" of {reference}" if reference else ""
             print_events(database, choice, _MOST_ROWS, f"nothing happened to any run{of}")
-            return EXIT_OK
+            return
         if kind == "table":
             _print_trials(database, choice, nothing_found(reference, "run"))
-            return EXIT_OK
+            return
         name: _Rows = "evaluations" if wants_evaluations else "events" if wants_events else "trials"
         if output is None:
             _export(database, name, choice, kind, sys.stdout.buffer)
         else:
-            from syncswitch.storage.files import whole_file
-            from syncswitch.storage.queries.export import beginnings
-
             with whole_file(output, replaces=beginnings()) as file:
                 _export(database, name, choice, kind, file)
-            echo(f"{name} written to {output}", err=True)
-    return EXIT_OK
+            print_note(f"{name} written to {output}")
 
 
 def _format(
@@ -144,11 +141,6 @@ def _export(
     kind: str,
     file: BinaryIO,
 ) -> None:
-    from syncswitch.storage.queries import curves, export
-    from syncswitch.storage.queries import events as event_table
-    from syncswitch.storage.queries.row_stream import row_blocks
-    from syncswitch.storage.queries.trial_details import trial_details, trial_facts
-
     if kind == "json" and name == "trials":
         details = trial_details(database, **choice)
         _write(file, export.json_text(map(_document, details)))
@@ -174,8 +166,6 @@ def _write(file: BinaryIO, texts: Iterable[str]) -> None:
 
 def _document(trial: TrialDetails) -> dict[str, Any]:
     """All that is known of a trial, with whether it still runs."""
-    from syncswitch.searcher.study.liveness import state_of
-
     owner = trial.owner
     return {
         **trial.facts,
@@ -190,8 +180,6 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
 
 
 def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
-    from syncswitch.storage.queries.trial_details import trial_details
-
     newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
     number = 0
     for trial in trial_details(database, **choice):
@@ -214,8 +202,6 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
 
 
 def _cells(trial: TrialDetails) -> dict[str, str]:
-    from syncswitch.searcher.study.liveness import state_of
-
     facts = trial.facts
     accuracy, seconds = facts["converged_accuracy"], facts["training_seconds"]
     number = f"{facts['study']} {facts['trial_number']}"

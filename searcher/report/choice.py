@@ -10,8 +10,6 @@ from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
-__all__ = ["only_job", "shown_conditions", "shown_policy", "shown_search"]
-
 
 def only_job(
     known: Sequence[RegisteredWorkload],

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.report.data import ReportData, ReportRun
 
-__all__ = ["SwitchPointCost", "switch_point_costs"]
-
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointCost:

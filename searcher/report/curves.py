@@ -11,8 +11,6 @@ from syncswitch.searcher.report.data import ReportData, ReportRun
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.trainers.replay.recording import RecordedRun
 
-__all__ = ["DrawnCurve", "drawn_curves"]
-
 _MOST_POINTS = 300
 _MOST_RUNS = 5  # of a switch point
 

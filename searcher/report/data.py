@@ -21,8 +21,6 @@ from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.trainers.replay.recording import RecordedRun
 
-__all__ = ["Acceptance", "MeanSeconds", "ReportData", "ReportRun"]
-
 # Who needs more trainings than this to save what a search cost saves nothing that counts.
 _LONGEST_PAYBACK = 10_000
 

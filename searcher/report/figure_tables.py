@@ -20,17 +20,6 @@ from syncswitch.searcher.report.table import (
     value_text,
 )
 
-__all__ = [
-    "accuracy_table",
-    "cost_table",
-    "curve_table",
-    "event_table",
-    "path_table",
-    "payback_table",
-    "phase_table",
-    "time_table",
-]
-
 _VERDICTS = {
     "target": "target",
     "accepted": "keeps the accuracy",

@@ -7,8 +7,6 @@ from dataclasses import replace
 from syncswitch.searcher.report.data import ReportData, ReportRun
 from syncswitch.trainers.run.event_text import is_remarkable
 
-__all__ = ["eventful_runs"]
-
 _MOST_RUNS = 20
 
 

@@ -39,8 +39,6 @@ from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.trainers.job.workload import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
-__all__ = ["load_report"]
-
 
 def load_report(
     database: Database | str,

@@ -18,15 +18,6 @@ from syncswitch.searcher.report.table import (
 from syncswitch.searcher.text.sentences import counted, kept_words
 from syncswitch.storage.records.policy import TimingPolicy
 
-__all__ = [
-    "evidence_table",
-    "identity_table",
-    "policy_table",
-    "run_table",
-    "search_table",
-    "version_table",
-]
-
 
 def policy_table(data: ReportData) -> Table:
     """The policy, fact by fact."""

@@ -19,7 +19,6 @@ from syncswitch.trainers.replay.recording import REPLAY
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["page_of"]
 
 _COMMAND = "command"
 # What a search has to be given again, for nobody recorded it.

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.storage.records.trial import PhaseRecord
 
-__all__ = ["SwitchPointPhase", "switch_point_phases"]
-
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointPhase:

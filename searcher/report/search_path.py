@@ -14,8 +14,6 @@ from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
-__all__ = ["PathStep", "SearchHistory", "history_of", "kind_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class PathStep:

@@ -14,8 +14,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["Section", "sections_of"]
-
 
 @dataclass(frozen=True)
 class Section:

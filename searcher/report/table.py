@@ -10,18 +10,6 @@ from syncswitch.searcher.text.sentences import conditions_text
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.trials.events import condition_values
 
-__all__ = [
-    "NONE",
-    "Table",
-    "accuracy_text",
-    "conditions_words",
-    "percent_text",
-    "run_name",
-    "seconds_text",
-    "table_of",
-    "value_text",
-]
-
 NONE = "-"
 """In the cell of what is not known."""
 

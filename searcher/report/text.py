@@ -15,19 +15,6 @@ from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.values import SearchInfo
 
-__all__ = [
-    "accuracy_sentence",
-    "cost_sentence",
-    "curves_sentence",
-    "events_sentence",
-    "headline",
-    "key_figures",
-    "path_sentence",
-    "payback_sentence",
-    "phases_sentence",
-    "time_sentence",
-]
-
 
 def headline(data: ReportData) -> str:
     """The policy in one sentence; without one, how far its search is."""

@@ -18,8 +18,6 @@ from syncswitch.storage.trials.optuna_tables import running_accuracies
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 
-__all__ = ["LEAST_RUNS", "StatusReader"]
-
 LEAST_RUNS = 3
 """Before so many, a strategy that makes as many runs as it needs foresees far too few of them."""
 

@@ -22,8 +22,6 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
-__all__ = ["SearchStatus", "search_status"]
-
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)

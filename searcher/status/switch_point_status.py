@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.searcher.strategies.base import Observation, Progress, Strategy
 
-__all__ = ["SwitchPointStatus", "switch_point_statuses"]
-
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointStatus:

@@ -10,8 +10,6 @@ from datetime import datetime
 from syncswitch.searcher.strategies.trial_costs import RunCosts
 from syncswitch.storage.trials.values import StoredTrial
 
-__all__ = ["RunStatus", "last_failure", "last_sign", "run_status"]
-
 # Before it has done this much, what a run needs to begin counts for too much.
 _LEAST_SHARE = 0.1
 

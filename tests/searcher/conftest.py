@@ -21,7 +21,7 @@ from search_program import generated_job
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.study.tables import open_storage
-from syncswitch.trainers.cli import console
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def invoke(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the program in this process on a database of its own."""
     monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
     monkeypatch.setattr(LocalTrainer, "job", generated_job)
-    monkeypatch.setenv(console.STORAGE_VARIABLE, url)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, url)
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, list(arguments), prog_name="syncswitch-search")

@@ -26,17 +26,6 @@ from syncswitch.trainers.cluster.servers.tf_config import (
 from syncswitch.trainers.job.workload import Workload, find_module, load_workload
 from syncswitch.trainers.trainer import Trainer
 
-__all__ = [
-    "DEFAULT_GRACE_SECONDS",
-    "DEFAULT_LAUNCHER",
-    "DEFAULT_TIMEOUT_SECONDS",
-    "JOINING_LAUNCHER",
-    "LAUNCHERS",
-    "LocalCluster",
-    "choose_cluster",
-    "load_local_workload",
-]
-
 DEFAULT_LAUNCHER = "in-process"
 LAUNCHERS = (DEFAULT_LAUNCHER, "processes")
 """Those that start the cluster."""

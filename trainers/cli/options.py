@@ -1,21 +1,19 @@
-"""Options that say under which conditions a job trains; for the command lines.
+"""Options that several commands have.
 
-Light at import: what reads the options is imported when they are used.
+Light at import: what reads an option is imported when it is used.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+from syncswitch.trainers.cli.completion import complete_protocols
 from syncswitch.trainers.cli.local import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LAUNCHER,
@@ -23,251 +21,146 @@ from syncswitch.trainers.cli.local import (
     JOINING_LAUNCHER,
     LAUNCHERS,
 )
-from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.stragglers.online import ONLINE
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.faults.grammar import Injection
-
-__all__ = [
-    "CLUSTER_TIMEOUT",
-    "GPUS_PER_WORKER",
-    "LAUNCHER",
-    "OPEN_NETWORK",
-    "SERVER_GRACE",
-    "USUAL_PROTOCOLS",
-    "USUAL_WORKERS",
-    "ConditionsChoice",
-    "NumberRange",
-    "conditions_options",
-    "inject_option",
-    "tensorboard_option",
-]
 
 USUAL_WORKERS = 4
 USUAL_PROTOCOLS = "bsp,asp"
 """Of a cluster of which nobody said anything."""
 
-_USUAL = RunConditions()
+PROTOCOLS_HELP = (
+    "Protocols before and after the switch: asp, bsp, dssp:3-15, ds-sync:2, local-sgd:8, ssp:3."
+)
+
+# More than any cluster has; every column and every float takes it.
+_MOST_WORKERS = 100_000
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class NumberRange(click.FloatRange):
-    """A range of numbers; NaN, which compares with none, is in no range."""
+class FiniteRange(click.FloatRange):
+    """A number in a range; unlike its base it refuses NaN, which is in none."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """What the user wrote as a number."""
-        found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value} is no number from {self.min:g} to {self.max:g}", param, ctx)
-        return found
+        """The number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
-@dataclass(frozen=True)
-class ConditionsChoice:
-    """What the user said; what it means depends on the job.
+storage_option = click.option(
+    "--storage",
+    "storage_url",
+    metavar="URL",
+    envvar=ENVIRONMENT_VARIABLE,
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="Database of trials and policies: a SQLite file or a PostgreSQL server.",
+)
 
-    Attributes:
-        online: Name of the online policy.
-        switch_mechanism: `hot` or `restart`.
-        inject: Texts of disturbances.
-    """
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a table."
+)
 
-    online: str
-    switch_mechanism: str
-    inject: tuple[str, ...] = ()
-
-    def conditions(
-        self, workers: int, switch_percent: float, first_protocol: str, launcher: str
-    ) -> RunConditions:
-        """What it means for one job.
-
-        Args:
-            workers: n.
-            switch_percent: The scenarios of the paper come before this.
-            first_protocol: Before the switch.
-            launcher: `in-process`, `processes`, `tf-config` or `simulated`.
-
-        Raises:
-            UserError: It does not fit the job, the launcher or this machine.
-        """
-        exchange = choose_protocol(first_protocol).exchange
-        if self.online != _USUAL.online and exchange is not Exchange.ROUND:
-            raise UserError(
-                f"--online {self.online} acts while workers wait for each other in rounds, and"
-                f" {first_protocol} before the switch has none; use --protocols bsp,... or leave"
-                " it out"
-            )
-        if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
-            raise UserError(
-                f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
-                " cluster has no servers to start anew; switch_seconds of a profile says what a"
-                " switch costs"
-            )
-        if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
-            raise UserError(
-                f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
-                " servers only those who started them can start anew; leave it out"
-            )
-        found = self._injections(workers, switch_percent, launcher) if self.inject else ()
-        return RunConditions(
-            self.online, self.switch_mechanism, tuple(injection.text for injection in found)
-        )
-
-    def check_nothing_chosen(self, reason: str) -> None:
-        """Refuses all that is not the default.
-
-        Raises:
-            UserError: There is such.
-        """
-        chosen = {
-            f"--online {self.online}": self.online != _USUAL.online,
-            f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,
-            "--inject": bool(self.inject),
-        }
-        for option, is_chosen in chosen.items():
-            if is_chosen:
-                raise UserError(f"{option} cannot be used: {reason}; leave it out")
-
-    def _injections(
-        self, workers: int, switch_percent: float, launcher: str
-    ) -> tuple[Injection, ...]:
-        from syncswitch.trainers.faults.cpu_quota import check_cpu_quota
-        from syncswitch.trainers.faults.scenario import check_injections, injections
-
-        found = injections(self.inject, workers, switch_percent)
-        check_injections(found, launcher)
-        if launcher == "processes" and any(one.by == "cpu" for one in found):
-            check_cpu_quota()
-        return found
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
 
 
-def conditions_options(function: _F) -> _F:
-    """`--online` and `--switch`, as one argument `chosen`; with `--inject` where that is there."""
+def combined(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Several options at once, in the order of the help."""
 
-    @functools.wraps(function)
-    def gathered(
-        *arguments: Any,
-        online: str,
-        switch_mechanism: str,
-        inject: tuple[str, ...] = (),
-        **others: Any,
-    ) -> Any:
-        chosen = ConditionsChoice(online, switch_mechanism, inject)
-        return function(*arguments, chosen=chosen, **others)
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
 
-    decorated: Any = gathered
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    found: _F = decorated
-    return found
+    return decorate
 
 
-def inject_option(function: _F) -> _F:
-    """`--inject`; stands above `conditions_options`, which takes it."""
+common_options = combined(storage_option, json_option, debug_option)
+
+
+def workers_option(default: int | None, text: str | None = None) -> Callable[[_F], _F]:
+    """`--workers`; without a default it narrows a choice, unless `text` says what else it does."""
+    narrowing = "Only policies for this many workers."
     return click.option(
-        "--inject",
-        metavar="INJECTION|SCENARIO|FILE",
-        multiple=True,
-        help="A disturbance on purpose, such as kill:worker=1,at=30% or"
-        " straggler:worker=2,at=20%,for=100s,delay=30ms; a scenario of the paper: mild, moderate;"
-        " or a .json file of injections. May be given several times.",
-    )(function)
+        "--workers",
+        type=click.IntRange(min=1, max=_MOST_WORKERS),
+        default=default,
+        show_default=default is not None,
+        help=text or ("Workers in the cluster." if default else narrowing),
+    )
 
 
-def tensorboard_option(function: _F) -> _F:
-    """`--tensorboard`, a folder that can be written, or None."""
-
-    def checked(context: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
-        from syncswitch.trainers.run.tensorboard import check_tensorboard
-
-        if folder is not None and not context.resilient_parsing:
-            check_tensorboard(folder)
-        return folder
-
+def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
+    """`--protocols`; as `workers_option`."""
+    narrowing = "Only policies for these. Protocols before and after the switch."
     return click.option(
-        "--tensorboard",
-        "tensorboard_folder",
-        metavar="FOLDER",
-        type=click.Path(path_type=Path),
-        callback=checked,
-        help="Write a log of each run for TensorBoard, into a folder of its own in this one, while"
-        " it trains. Needs the extra tensorboard.",
-    )(function)
+        "--protocols",
+        metavar="FIRST,SECOND",
+        shell_complete=complete_protocols,
+        default=default,
+        show_default=default is not None,
+        help=text or (PROTOCOLS_HELP if default else narrowing),
+    )
 
 
-LAUNCHER: tuple[str, Mapping[str, Any]] = (
-    "--launcher",
-    {
+def _checked_folder(context: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
+    from syncswitch.trainers.run.tensorboard import check_tensorboard
+
+    if folder is not None and not context.resilient_parsing:
+        check_tensorboard(folder)
+    return folder
+
+
+tensorboard_option = click.option(
+    "--tensorboard",
+    "tensorboard_folder",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    callback=_checked_folder,
+    help="Write a TensorBoard log of each run while it trains, each into a folder of its own in"
+    " this one. Needs the extra tensorboard.",
+)
+
+CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--launcher": {
         "type": click.Choice([*LAUNCHERS, JOINING_LAUNCHER]),
         "help": "in-process = workers are threads; processes = servers of their own; tf-config ="
-        " the cluster in TF_CONFIG, each part of which is started with this same command."
+        " the cluster in TF_CONFIG, where this same command is started for each part."
         f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
     },
-)
-"""An option's name, and what else click is to know of it; likewise those that follow."""
-
-GPUS_PER_WORKER: tuple[str, Mapping[str, Any]] = (
-    "--gpus-per-worker",
-    {
+    "--gpus-per-worker": {
         "type": float,
         "default": 0.0,
         "show_default": True,
         "metavar": "0|1|SHARE",
-        "help": "GPUs that compute the steps of a worker: 0, 1, or a share such as 0.5 for two"
-        " workers on one.",
+        "help": "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers"
+        " on one GPU.",
     },
-)
-
-OPEN_NETWORK: tuple[str, Mapping[str, Any]] = (
-    "--open-network",
-    {
+    "--open-network": {
         "is_flag": True,
         "default": False,
         "help": "With --launcher processes, go on where the system allows no private network: the"
         " servers then listen on all interfaces and ask nobody for a password.",
     },
-)
-
-CLUSTER_TIMEOUT: tuple[str, Mapping[str, Any]] = (
-    "--cluster-timeout",
-    {
-        "type": NumberRange(1.0, 1e6),
+    "--cluster-timeout": {
+        "type": FiniteRange(1.0, 1e6),
         "metavar": "SECONDS",
         "help": "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
         " servers that have yet to come, or to come back; a server for a chief."
         f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
     },
-)
-
-SERVER_GRACE: tuple[str, Mapping[str, Any]] = (
-    "--server-grace",
-    {
-        "type": NumberRange(0.0, 1e6),
+    "--server-grace": {
+        "type": FiniteRange(0.0, 1e6),
         "metavar": "SECONDS",
         "help": "How long a server of the cluster in TF_CONFIG waits for a chief that has gone, and"
         f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
     },
-)
+}
+"""What click has to know of each option that says on which cluster a job trains."""
 
-_OPTIONS = (
-    click.option(
-        "--online",
-        type=click.Choice(ONLINE),
-        default=_USUAL.online,
-        show_default=True,
-        help="What is done about stragglers before the switch: greedy = switch as long as there"
-        " are some; elastic = go on without them until the switch.",
-    ),
-    click.option(
-        "--switch",
-        "switch_mechanism",
-        type=click.Choice(["hot", "restart"]),
-        default=_USUAL.switch_mechanism,
-        show_default=True,
-        help="hot = the running cluster changes its protocol; restart = a checkpoint and a new"
-        " cluster.",
-    ),
-)
+cluster_options = combined(*(click.option(flag, **how) for flag, how in CLUSTER_OPTIONS.items()))

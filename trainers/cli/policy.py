@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.job.workload import Workload
 
-__all__ = ["chosen_job", "fitting_policy", "is_policy_file", "real_policies"]
-
 
 @dataclass(frozen=True)
 class _Found:

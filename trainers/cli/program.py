@@ -14,9 +14,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-__all__ = ["EXIT_INTERRUPTED", "main", "run_program"]
-
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
 _LINE = b"error: interrupted\n"
 _SHOW_CURSOR = b"\x1b[?25h"
 # A key that is held repeats faster; whoever presses it again after this does not want to wait.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.trial import Evaluation, RunEvent
     from syncswitch.trainers.trainer import Observer, Verdict
 
-__all__ = ["watching"]
-
 
 @contextmanager
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
@@ -22,16 +21,16 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
     from syncswitch.trainers.run.event_text import event_line, is_remarkable
     from syncswitch.trainers.trainer import SilentObserver, Verdict
 
-    if not console.stderr_is_terminal():
+    if not sys.stderr.isatty():
 
         class Lines(SilentObserver):
             def on_event(self, event: RunEvent) -> None:
                 if is_remarkable(event):
-                    console.echo(event_line(event), err=True)
+                    console.print_note(event_line(event))
 
         yield Lines()
         return
-    with console.progress_bars(console.stderr_console()) as bars:
+    with console.progress_bars(console.rich_console(stderr=True)) as bars:
         task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
 
         class Bar:

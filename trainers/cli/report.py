@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
 
-__all__ = ["RunReport", "make_report", "print_report", "report_as_json"]
-
 _LONG_PHASE_PERCENT = 10.0
 _LONG_PHASE_SECONDS = 20.0
 
@@ -76,7 +74,7 @@ def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> tuple[float |
     is_long = spec.switch_percent >= _LONG_PHASE_PERCENT or first.seconds >= _LONG_PHASE_SECONDS
     known = None if policy is None else policy.baseline_seconds
     if known is not None and not (is_there and is_long):
-        return known, f"{name} alone was in the search"
+        return known, f"{name} alone in the search"
     if is_there and (policy is not None or is_long):
         seconds = record.spec.identity.total_worker_steps / first.worker_steps_per_second
         return seconds, f"{name} alone at the pace of this run's {name} phase"
@@ -162,18 +160,20 @@ def print_report(report: RunReport) -> None:
 
 def _outcome(report: RunReport) -> str:
     policy, record = report.policy, report.record
-    identity, accuracy = record.spec.identity, f"accuracy {record.converged_accuracy:.4f}"
+    identity = record.spec.identity
+    job = (
+        f"{identity.name} on {identity.workers} {'worker' if identity.workers == 1 else 'workers'}"
+    )
+    accuracy = f"accuracy {record.converged_accuracy:.4f}"
     if policy is None:
-        noun = "worker" if identity.workers == 1 else "workers"
-        return (
-            f"{identity.name} with {_switch_text(record)}, as asked for, and {identity.workers}"
-            f" {noun}: {accuracy}."
-        )
+        return f"{job}, {_switch_text(record)} as you asked: {accuracy}."
     verdict = "within" if _reaches_target(policy, record) else "NOT within"
+    reached = "never reached"
+    if report.time_to_accuracy_seconds is not None:
+        reached = f"first reached after {report.time_to_accuracy_seconds:.1f} s"
     return (
-        f"{policy.workload} with policy {policy.version} and {policy.workers} workers: {accuracy}, "
-        f"{verdict} {policy.threshold:g} of the target {policy.target_accuracy:.4f}; "
-        f"{_time_text(report)}."
+        f"{job} with policy version {policy.version}: {accuracy}, {verdict} {policy.threshold:g} of"
+        f" the target {policy.target_accuracy:.4f}; the target itself was {reached}."
     )
 
 
@@ -181,18 +181,17 @@ def _switch_text(record: TrialRecord) -> str:
     identity, percent = record.spec.identity, record.spec.switch_percent
     first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
     if percent in (0, 100):
-        return f"{first if percent else second} alone"
-    return f"the switch from {first} to {second} at {percent:g} %"
+        return f"with {first if percent else second} alone"
+    return f"switching from {first} to {second} at {percent:g} %"
 
 
 def _expected(policy: TimingPolicy, kept_share: float) -> str:
     """How often a run loses more than it may."""
     own = ""
     if policy.baseline_kept_share is not None and policy.switch_percent < 100:
-        first = policy.first_protocol.upper()
-        own = f", with {first} alone in about {100 * (1 - policy.baseline_kept_share):.0f}"
-    lost = 100 * (1 - kept_share)
-    return f"That much is lost in about {lost:.0f} of 100 runs with this policy{own}."
+        first, share = policy.first_protocol.upper(), policy.baseline_kept_share
+        own = f", and {100 * (1 - share):.0f} of 100 with {first} alone"
+    return f"About {100 * (1 - kept_share):.0f} of 100 runs with this policy lose that much{own}."
 
 
 def _print_events(record: TrialRecord) -> None:
@@ -225,9 +224,3 @@ def _print_events(record: TrialRecord) -> None:
         ],
         prose="reason",
     )
-
-
-def _time_text(report: RunReport) -> str:
-    if report.time_to_accuracy_seconds is None:
-        return "no test reached the target itself"
-    return f"first test at the target after {report.time_to_accuracy_seconds:.1f} s"

@@ -10,8 +10,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 
-__all__ = ["KEPT", "RunCheckpoints"]
-
 _SUFFIX = ".npz"
 
 KEPT = 3

@@ -6,8 +6,7 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,21 +17,20 @@ from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.cli.completion import complete_policy_choice, complete_workload
+from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.trainers.cli.group import ProgramCommand
 from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
 from syncswitch.trainers.cli.options import (
-    CLUSTER_TIMEOUT,
-    GPUS_PER_WORKER,
-    LAUNCHER,
-    OPEN_NETWORK,
-    SERVER_GRACE,
+    PROTOCOLS_HELP,
     USUAL_PROTOCOLS,
     USUAL_WORKERS,
-    ConditionsChoice,
-    NumberRange,
-    conditions_options,
-    inject_option,
+    FiniteRange,
+    cluster_options,
+    common_options,
+    protocols_option,
     tensorboard_option,
 )
+from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
@@ -40,12 +38,10 @@ if TYPE_CHECKING:
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.job.workload import Workload
 
-__all__ = ["main"]
-
 
 @click.command(
     name="syncswitch-run",
-    cls=console.ProgramCommand,
+    cls=ProgramCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
@@ -62,8 +58,8 @@ __all__ = ["main"]
     "--switch-at",
     "switch_percent",
     metavar="PERCENT",
-    type=NumberRange(0, 100),
-    help="Switch after so many percent of the worker-steps, whatever policies there are: 100 = the"
+    type=FiniteRange(0, 100),
+    help="Switch after this percentage of the worker-steps, whatever policies there are: 100 = the"
     " first protocol alone, 0 = the second alone.",
 )
 @click.option(
@@ -71,15 +67,11 @@ __all__ = ["main"]
     type=click.IntRange(min=1),
     help=f"Workers in the cluster. Default: as in the policy; with --switch-at {USUAL_WORKERS}.",
 )
-@console.protocols_option(
+@protocols_option(
     None,
-    f"{console.PROTOCOLS_HELP} Default: as in the policy; with --switch-at {USUAL_PROTOCOLS}.",
+    f"{PROTOCOLS_HELP} Default: as in the policy; with --switch-at {USUAL_PROTOCOLS}.",
 )
-@click.option(LAUNCHER[0], **LAUNCHER[1])
-@click.option(GPUS_PER_WORKER[0], **GPUS_PER_WORKER[1])
-@click.option(OPEN_NETWORK[0], **OPEN_NETWORK[1])
-@click.option(CLUSTER_TIMEOUT[0], **CLUSTER_TIMEOUT[1])
-@click.option(SERVER_GRACE[0], **SERVER_GRACE[1])
+@cluster_options
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -106,19 +98,19 @@ __all__ = ["main"]
     "--checkpoint-every",
     "every_percent",
     metavar="PERCENT",
-    type=NumberRange(0.1, 100),
+    type=FiniteRange(0.1, 100),
     default=10.0,
     show_default=True,
-    help="A checkpoint after each so many percent of the job; the newest three stay. Workers wait"
-    " for each other there.",
+    help="Write a checkpoint after every so many percent of the job, and keep the newest three."
+    " Workers wait for each other meanwhile.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on from the last whole checkpoint of this run; begin afresh where there is none.",
+    help="Continue from the last intact checkpoint of this run, or start afresh if there is none.",
 )
 @tensorboard_option
-@console.common_options
+@common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(
     reference: str,
@@ -140,15 +132,15 @@ def main(
     tensorboard_folder: Path | None,
     storage_url: str,
     as_json: bool,
-) -> int:
-    """Trains WORKLOAD with its timing policy, or a switch of your own, and saves the model.
+) -> int | None:
+    """Trains WORKLOAD with its timing policy, or a switch point of your own, and saves the model.
 
     WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
 
-    A run that was killed goes on with the same command and --resume.
+    A run that was killed continues when the same command is given with --resume.
 
-    Where TF_CONFIG describes a cluster, the same command is started for each of its parts: the
-    chief trains, the others serve it until it is gone.
+    Where TF_CONFIG describes a cluster, start the same command for each of its parts: the chief
+    trains, the others serve it until it has gone.
     """
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import chosen_job, fitting_policy, real_policies
@@ -166,7 +158,7 @@ def main(
         open_network=open_network,
     )
     if cluster.take_part(console.print_note):
-        return console.EXIT_OK
+        return None
     workers = cluster.workers(workers)
     if output is not None:
         check_model_path(output)
@@ -192,33 +184,25 @@ def main(
     folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     try:
-        with _open_checkpoints(checkpoints):
+        with closing(checkpoints):
+            checkpoints.open()
             record = _train(workload, reference, cluster, checkpoints, tensorboard_folder)
             _save(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
-        return console.EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     report = make_report(policy, record, output)
     if as_json:
         console.print_json(report_as_json(report))
     else:
         print_report(report)
-    return console.EXIT_OK
+    return None
 
 
 def _check_no_policy() -> None:
     context = click.get_current_context()
     if context.get_parameter_source("choice") is ParameterSource.COMMANDLINE:
         raise UserError("--switch-at and --policy both say when to switch: leave out one of them")
-
-
-@contextmanager
-def _open_checkpoints(checkpoints: RunCheckpoints) -> Iterator[None]:
-    checkpoints.open()
-    try:
-        yield
-    finally:
-        checkpoints.close()
 
 
 def _train(

@@ -29,7 +29,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["accuracy_by_switch", "accuracy_over_time"]
 
 _SPREAD = 0.22  # of the runs of a switch point, in halvings
 _ROLES = {

@@ -26,7 +26,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["payback", "search_cost", "training_time"]
 
 _PARTS = (
     ("needed_seconds", "trained for the answer", FIRST, ""),

@@ -24,8 +24,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["events", "phases"]
-
 
 def phases(data: ReportData) -> Figure:
     """Throughput of each protocol at each switch point, and under it the staleness.

@@ -13,22 +13,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = [
-    "ACCEPTED",
-    "BAND",
-    "FIRST",
-    "INK",
-    "POLICY",
-    "QUIET",
-    "REJECTED",
-    "SECOND",
-    "SwitchAxis",
-    "figure_of",
-    "level",
-    "nothing_compared",
-    "plain",
-    "switch_title",
-]
 
 # Okabe and Ito's palette, which colour-blind people tell apart; marks and dashes say the same.
 FIRST = "#0072B2"

@@ -25,7 +25,6 @@ from syncswitch.storage.errors import UserError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["search_path"]
 
 _MARKS = {
     "target": ("measures the target", "diamond", FIRST),

@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from command_line import OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
@@ -21,10 +22,11 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
+from syncswitch.searcher.cli.run import run
 from syncswitch.searcher.strategies.registry import STRATEGIES
-from syncswitch.storage.database import engine
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cli import console
+from syncswitch.trainers.cli.group import LazyGroup
 from syncswitch.trainers.trainer import Trainer
 
 PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
@@ -191,7 +193,7 @@ def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
     }
     names = "|".join(STRATEGIES)
     said, true = {}, {}
-    for option in main.commands["run"].params:
+    for option in run.params:
         owners = {name for name in STRATEGIES if option.name in fields_of[name]}
         listed = re.search(
             rf"\(((?:{names})(?:, (?:{names}))*)\)", getattr(option, "help", None) or ""
@@ -361,7 +363,7 @@ def program(url: str, *arguments: str, **environment: str) -> subprocess.Popen[s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, console.STORAGE_VARIABLE: url, **environment},
+        env={**os.environ, ENVIRONMENT_VARIABLE: url, **environment},
     )
 
 
@@ -415,9 +417,9 @@ except SystemExit as exit:
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [
-        (["--help"], "tensorflow,keras,optuna,sqlalchemy,rich"),
-        (["run", "--help"], "tensorflow,keras,optuna,sqlalchemy,rich"),
-        (["policy", "lookup", "--help"], "tensorflow,keras,optuna,sqlalchemy,rich"),
+        (["--help"], "tensorflow,keras,optuna,sqlalchemy,numpy,rich"),
+        (["run", "--help"], "tensorflow,keras,optuna,alembic,pandas,rich"),
+        (["policy", "lookup", "--help"], "tensorflow,keras,optuna,alembic,pandas,rich"),
         (["policy", "lookup", "generated"], "tensorflow,keras,optuna,alembic,sklearn"),
     ],
 )
@@ -431,22 +433,24 @@ def test_light_commands_import_nothing_heavy(
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, console.STORAGE_VARIABLE: url},
+        env={**os.environ, ENVIRONMENT_VARIABLE: url},
     )
     assert done.stdout.splitlines()[-1] == "0 []"
-
-
-def test_the_default_storage_is_that_of_the_storage() -> None:
-    assert console.DEFAULT_STORAGE_URL == engine.DEFAULT_URL
-    assert console.STORAGE_VARIABLE == engine.ENVIRONMENT_VARIABLE
 
 
 def test_help_of_every_command(invoke: Invoke) -> None:
     def walk(command: Any, path: list[str]) -> None:
         result = invoke(*path, "--help")
         assert result.exit_code == 0
-        assert "--debug" in result.stdout or hasattr(command, "commands")
-        for name, child in getattr(command, "commands", {}).items():
+        if not isinstance(command, click.Group):
+            assert "--debug" in result.stdout
+            return
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert f"{name} " in result.stdout
+            if isinstance(command, LazyGroup):
+                assert child.get_short_help_str(200) in " ".join(result.stdout.split())
             walk(child, [*path, name])
 
     walk(main, [])

@@ -178,14 +178,12 @@ def test_in_a_bash_at_which_somebody_types(invoke: Invoke, tmp_path: Path, path:
         INPUTRC="/dev/null",
         COLUMNS="200",
     )
-    url = os.environ["SYNCSWITCH_STORAGE"]
     bash.wait_for("ready> ")
     bash.type(f"cd {tmp_path}; stty columns 200\n")
     for typed, rest in (
-        ("syncswitch-search evaluate generated@c", "urrent "),
-        (f"syncswitch-search status --storage {url} gen", "erated "),
-        (f"syncswitch-search status --storage={url} gen", "erated "),
-        ("syncswitch-search run digits --protocols=ssp:3,b", "sp "),
+        ("syncswitch-search status gen", "erated "),
+        ("syncswitch-search policy alias generated cur", "rent "),
+        ("syncswitch-search run digits --protocols bsp,a", "sp "),
         ("syncswitch-run my_", "job.py "),
     ):
         bash.text = ""

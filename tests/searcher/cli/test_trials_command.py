@@ -21,13 +21,13 @@ from command_line import Invoke, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage import frames
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
-from syncswitch.trainers.cli.console import STORAGE_VARIABLE
 from tests.storage.filled import fill, import_runs
 
 # What programs read before there were columns to export.
@@ -130,7 +130,7 @@ def program(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, STORAGE_VARIABLE: url},
+        env={**os.environ, ENVIRONMENT_VARIABLE: url},
     )
 
 
@@ -138,7 +138,7 @@ def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
     """The lines that the program shows on a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {**os.environ, STORAGE_VARIABLE: url, "TERM": "dumb"}
+    environment = {**os.environ, ENVIRONMENT_VARIABLE: url, "TERM": "dumb"}
     environment.pop("COLUMNS", None)
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(without=()), *arguments],

@@ -363,8 +363,8 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, folder: 
     for patience_seconds in (0.0, 60.0):
         with (folder / "terminal").open("w+") as stream:
             console = Console(file=stream, force_terminal=True, width=100)
-            monkeypatch.setattr(command, "stderr_is_terminal", lambda: True)
-            monkeypatch.setattr(command, "stderr_console", lambda console=console: console)
+            monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+            monkeypatch.setattr(command, "rich_console", lambda console=console, **_: console)
             monkeypatch.setattr(command, "_PATIENCE_SECONDS", patience_seconds)
             with command._bar(400) as on_done:
                 on_done(25)

@@ -16,8 +16,8 @@ HARMLESS = "a?]0;evilb?c?d"
         console.print_note,
         console.print_error,
         lambda text: console.print_table(["name"], [[text]]),
-        lambda text: console.stderr_console().print(text, markup=False),
-        lambda text: console.stdout_console().print(text, style="bold", markup=False),
+        lambda text: console.rich_console(stderr=True).print(text, markup=False),
+        lambda text: console.rich_console().print(text, style="bold", markup=False),
     ],
 )
 def test_no_text_steers_the_terminal(show: object, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.cli.options import ConditionsChoice, conditions_options, inject_option
+from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
 
 NOTHING = ConditionsChoice("none", "hot")
 
