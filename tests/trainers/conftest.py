@@ -32,23 +32,29 @@ def keras(devices: Any) -> Any:
     return keras
 
 
-@pytest.fixture(scope="module")
-def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
+@pytest.fixture(scope="session")
+def cluster_of(devices: Any) -> Iterator[Callable[..., Any]]:
     """Makes in-process cluster trainers; the same one again for the same arguments."""
     from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 
     trainers: dict[Any, Any] = {}
 
     def make(workload: Any, workers: int) -> Any:
-        # By identity: equal workloads may share a trainer, but functions do not compare.
-        key = (id(workload), workers)
+        # Equal workloads share a trainer; functions are equal to themselves alone.
+        key = (workload, workers)
         if key not in trainers:
-            trainers[key] = (ClusterTrainer(workload, workers), workload)
-        return trainers[key][0]
+            trainers[key] = ClusterTrainer(workload, workers)
+        return trainers[key]
 
     yield make
-    for trainer, _ in trainers.values():
+    for trainer in trainers.values():
         trainer.close()
+
+
+@pytest.fixture
+def make_trainer(cluster_of: Callable[..., Any]) -> Callable[..., Any]:
+    """What the tests of clusters train with; folders of other trainers have their own."""
+    return cluster_of
 
 
 @pytest.fixture(scope="session")

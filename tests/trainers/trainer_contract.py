@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -46,10 +46,19 @@ NOT_YET_HOPELESS = replace(
 
 
 class TrainerContract:
+    """Args of a subclass: `only`, the tests that it takes over, where it is not all of them."""
+
     workload: ClassVar[Workload] = DENSE
     workers: ClassVar[int] = 4
     # A trainer whose seconds are not those of the clock on the wall.
     virtual_time: ClassVar[bool] = False
+
+    def __init_subclass__(cls, only: Collection[str] | None = None) -> None:
+        tests = {name for name in dir(cls) if name.startswith("test_")}
+        if only is not None:
+            assert tests >= set(only), f"no tests: {set(only) - tests}"
+            for name in tests - set(only):
+                setattr(cls, name, None)
 
     def train(
         self,
@@ -316,7 +325,8 @@ class TrainerContract:
         assert "\n" not in str(error.value)
 
     def test_it_may_be_closed_twice(self, make_trainer: MakeTrainer) -> None:
-        workload = replace(self.workload)
+        # Another trainer than that of the tests that follow.
+        workload = replace(self.workload, name="closed")
         with make_trainer(workload, self.workers) as trainer:
             trainer.close()
         trainer.close()

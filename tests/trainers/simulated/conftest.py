@@ -1,4 +1,4 @@
-"""Simulated trainers, each compiled once for a module."""
+"""Simulated trainers, each compiled once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.trainers.simulated.clusters import VARIED
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
     """Makes simulated trainers; the same one again for the same arguments.
 
@@ -24,15 +24,14 @@ def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
     def make(
         workload: Any, workers: int, profile: Any = VARIED, *, is_batched: bool = False
     ) -> Any:
-        key = (id(workload), workers, profile.digest, is_batched)
+        key = (workload, workers, profile.digest, is_batched)
         if key not in trainers:
             with pytest.MonkeyPatch.context() as patch:
                 if not is_batched:
                     patch.setattr(trainer, "_MOST_AT_ONCE", 1)
-                made = trainer.SimulatedTrainer(workload, workers, profile)
-            trainers[key] = (made, workload)
-        return trainers[key][0]
+                trainers[key] = trainer.SimulatedTrainer(workload, workers, profile)
+        return trainers[key]
 
     yield make
-    for made, _ in trainers.values():
+    for made in trainers.values():
         made.close()

@@ -15,9 +15,10 @@ from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer
 from tests.trainers.simulated.clusters import EVEN, spec_of
-from tests.trainers.simulated.test_trainer import SHORT, assert_bitwise_equal, flat, measured
+from tests.trainers.simulated.test_trainer import SHORT, measured
 
 MakeTrainer = Callable[..., SimulatedTrainer]
 
@@ -47,16 +48,15 @@ class TestARunThatWasKilled:
             checkpoint_percents=(20.0, 40.0, 80.0, 100.0),
             checkpoint_directory=tmp_path / "whole",
         )
-        whole = trainer.train(spec)
-        end = read_checkpoint(whole.checkpoints[100.0])
+        whole, end = train_to_end(trainer, spec, tmp_path)
         for last in (40.0, 80.0):
             killed = replace(spec, checkpoint_directory=tmp_path / str(last))
             reached = read_checkpoint(whole.checkpoints[last]).worker_step
             with pytest.raises(Killed):
                 trainer.train(killed, self.until(reached))
             assert not checkpoint_path(killed, 100.0, ".npz").exists()
-            record = trainer.train(replace(killed, resume=True))
-            assert_bitwise_equal(read_checkpoint(record.checkpoints[100.0]), end)
+            record, found = train_to_end(trainer, replace(killed, resume=True), tmp_path)
+            assert_bitwise_equal(found, end)
             assert self.known(record) == self.known(whole)
             assert sorted(record.checkpoints) == sorted(whole.checkpoints)
             resumed = [event for event in record.events if event.kind == "resumed"]
@@ -135,15 +135,12 @@ class TestDisturbed:
             100.0,
             profile=EVEN,
             conditions=RunConditions(injections=(kill,)),
-            checkpoint_percents=(100.0,),
-            checkpoint_directory=tmp_path,
         )
-        record = make_trainer(CONSTANT, 4, EVEN).train(spec)
+        found = final_state(make_trainer(CONSTANT, 4, EVEN), spec, tmp_path)
         sizes = [4] * 10 + [3] * 10 + [4] * 32 + [2]
         assert sum(sizes) == 200
         parameters, _ = momentum_answer([0.01 * size for size in sizes], 0.9)
-        found = read_checkpoint(record.checkpoints[100.0])
-        assert flat(found.parameters) == pytest.approx(parameters, rel=1e-4, abs=1e-5)
+        assert found.parameters == pytest.approx(parameters, rel=1e-4, abs=1e-5)
         assert found.updates == len(sizes)
 
     def test_replicas_of_fewer_have_their_rate(
@@ -159,14 +156,11 @@ class TestDisturbed:
             profile=EVEN,
             protocols=("local-sgd:1", "asp"),
             conditions=RunConditions(injections=(kill,)),
-            checkpoint_percents=(100.0,),
-            checkpoint_directory=tmp_path,
         )
-        record = make_trainer(workload, 4, EVEN).train(spec)
+        found = final_state(make_trainer(workload, 4, EVEN), spec, tmp_path)
         # 66 periods of 3 steps, and one of 2 of which the third worker had no part.
         parameters, _ = momentum_answer([0.03] * 66 + [0.03 * 2 / 3], 0.0)
-        found = read_checkpoint(record.checkpoints[100.0])
-        assert flat(found.parameters) == pytest.approx(parameters, rel=1e-4, abs=1e-5)
+        assert found.parameters == pytest.approx(parameters, rel=1e-4, abs=1e-5)
 
     def test_a_detour_has_the_second_protocols_momentum(
         self, make_trainer: MakeTrainer, tmp_path: Path
@@ -180,14 +174,11 @@ class TestDisturbed:
             60.0,
             profile=EVEN,
             conditions=RunConditions("greedy", injections=(slow,)),
-            checkpoint_percents=(100.0,),
-            checkpoint_directory=tmp_path,
         )
-        record = make_trainer(workload, 8, EVEN).train(spec)
+        record, found = train_to_end(make_trainer(workload, 8, EVEN), spec, tmp_path)
         assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp", "asp"]
-        found = read_checkpoint(record.checkpoints[100.0])
         expected = phases_answer(workload, record)
-        assert flat(found.parameters) == pytest.approx(expected, rel=1e-4)
+        assert found.parameters == pytest.approx(expected, rel=1e-4)
 
     def test_a_straggler_is_as_stale_as_it_is_slow(self, make_trainer: MakeTrainer) -> None:
         """Nine more seconds between pull and push, in which the other one pushes as often."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,13 +13,13 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint
+from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.trainer import Trainer
 from tests.trainers import jobs
+from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
@@ -64,41 +64,11 @@ class TestSimulatedTrainer(ForkContract):
         return spec_of(workload, workers, switch_percent, **fields)
 
 
-@pytest.fixture(scope="module")
-def cluster_of(devices: Any) -> Iterator[Callable[[Workload, int], ClusterTrainer]]:
-    trainers = []
-
-    def make(workload: Workload, workers: int) -> ClusterTrainer:
-        trainers.append(ClusterTrainer(workload, workers))
-        return trainers[-1]
-
-    yield make
-    for trainer in trainers:
-        trainer.close()
-
-
-def final(trainer: Trainer, spec: TrialSpec, folder: Path) -> Checkpoint:
-    """The state at the end of a trial."""
-    spec = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=folder)
-    return read_checkpoint(trainer.train(spec).checkpoints[100.0])
-
-
-def flat(named: Any) -> np.ndarray:
-    return np.concatenate([np.zeros(0), *(value.ravel() for value in named.values())])
-
-
-def assert_close(one: Checkpoint, other: Any, error: float = 1e-5) -> None:
+def assert_close(one: ModelState, other: Any, error: float = 1e-5) -> None:
     for group in ("parameters", "slots", "statistics"):
         expected = getattr(other, group)
-        values = flat(expected) if isinstance(other, Checkpoint) else expected
-        if len(values) and np.any(values):
-            assert relative_error(flat(getattr(one, group)), values) < error, group
-
-
-def assert_bitwise_equal(one: Checkpoint, other: Checkpoint) -> None:
-    for group in ("parameters", "slots", "statistics"):
-        np.testing.assert_array_equal(flat(getattr(one, group)), flat(getattr(other, group)))
-    assert one.updates == other.updates
+        if len(expected) and np.any(expected):
+            assert relative_error(getattr(one, group), expected) < error, group
 
 
 def measured(record: TrialRecord) -> tuple[Any, ...]:
@@ -156,19 +126,17 @@ class TestEveryProtocol:
             checkpoint_percents=(20.0, 80.0, 100.0),
             checkpoint_directory=tmp_path,
         )
-        whole = trainer.train(spec)
+        whole, end = train_to_end(trainer, spec, tmp_path)
         assert measured(trainer.train(spec)) == measured(whole)
-        end = read_checkpoint(whole.checkpoints[100.0])
         for percent, later in ((20.0, (80.0, 100.0)), (80.0, (100.0,))):
-            fork = trainer.train(
-                replace(
-                    spec,
-                    fork_from=whole.checkpoints[percent],
-                    checkpoint_percents=later,
-                    checkpoint_directory=tmp_path / str(percent),
-                )
+            fork_spec = replace(
+                spec,
+                fork_from=whole.checkpoints[percent],
+                checkpoint_percents=later,
+                checkpoint_directory=tmp_path / str(percent),
             )
-            assert_bitwise_equal(read_checkpoint(fork.checkpoints[100.0]), end)
+            fork, found = train_to_end(trainer, fork_spec, tmp_path)
+            assert_bitwise_equal(found, end)
             assert fork.training_seconds == whole.training_seconds
             start = fork.phases[0].start_worker_step
             assert [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in fork.evaluations] == [
@@ -212,10 +180,12 @@ class TestTheSameNumbers:
     def test_bsp_is_sgd_with_the_mean_gradient(
         self, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
     ) -> None:
-        found = final(make_trainer(SHORT, 4), spec_of(SHORT, 4, 100.0, seed=3), tmp_path)
+        found = final_state(make_trainer(SHORT, 4), spec_of(SHORT, 4, 100.0, seed=3), tmp_path)
         assert found.updates == 23
         assert_close(found, plain_bsp(SHORT, 4, seed=3))
-        real = final(cluster_of(SHORT, 4), jobs.spec_of(SHORT, 4, 100.0, seed=3), tmp_path / "real")
+        real = final_state(
+            cluster_of(SHORT, 4), jobs.spec_of(SHORT, 4, 100.0, seed=3), tmp_path / "real"
+        )
         assert_close(found, real)
 
     @pytest.mark.parametrize("protocol", ["ds-sync:4", "local-sgd:1"])
@@ -223,9 +193,9 @@ class TestTheSameNumbers:
         self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
     ) -> None:
         trainer = make_trainer(FULL_ROUNDS, 4)
-        bsp = final(trainer, spec_of(FULL_ROUNDS, 4, 100.0), tmp_path)
+        bsp = final_state(trainer, spec_of(FULL_ROUNDS, 4, 100.0), tmp_path)
         spec = spec_of(FULL_ROUNDS, 4, 100.0, protocols=(protocol, "asp"))
-        assert_close(final(trainer, spec, tmp_path / "other"), bsp)
+        assert_close(final_state(trainer, spec, tmp_path / "other"), bsp)
 
     @pytest.mark.parametrize("period_steps", [1, 5])
     def test_local_sgd_is_local_steps_and_averages(
@@ -235,11 +205,11 @@ class TestTheSameNumbers:
         spec = spec_of(
             SHORT, 4, 100.0, protocols=(f"local-sgd:{period_steps}", "asp"), profile=EVEN
         )
-        found = final(make_trainer(SHORT, 4, EVEN), spec, tmp_path)
+        found = final_state(make_trainer(SHORT, 4, EVEN), spec, tmp_path)
         assert_close(found, plain_local_sgd(SHORT, 4, period_steps, seed=1))
 
     def test_asp_of_one_worker_is_sgd(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-        found = final(make_trainer(SHORT, 1), spec_of(SHORT, 1, 0.0), tmp_path)
+        found = final_state(make_trainer(SHORT, 1), spec_of(SHORT, 1, 0.0), tmp_path)
         assert_close(found, plain_bsp(SHORT, 1, seed=1))
 
     def test_stale_gradients_are_those_of_old_parameters(
@@ -247,7 +217,7 @@ class TestTheSameNumbers:
     ) -> None:
         """Two equal workers take turns: each gradient is of the parameters one update before."""
         spec = spec_of(FULL_ROUNDS, 2, 0.0, profile=EVEN)
-        found = final(make_trainer(FULL_ROUNDS, 2, EVEN), spec, tmp_path)
+        found = final_state(make_trainer(FULL_ROUNDS, 2, EVEN), spec, tmp_path)
         assert_close(found, plain_stale_sgd(FULL_ROUNDS, seed=1))
 
     @pytest.mark.parametrize("momentum", [0.9, 0.99])
@@ -268,7 +238,7 @@ class TestTheSameNumbers:
             CONSTANT, total_worker_steps=256, model=lambda: averaging_model(momentum)
         )
         spec = spec_of(workload, workers, 100.0, protocols=(protocol, "asp"))
-        found = final(make_trainer(workload, workers), spec, tmp_path)
+        found = final_state(make_trainer(workload, workers), spec, tmp_path)
         left = momentum**found.updates
         mean, variance = found.statistics.values()
         np.testing.assert_allclose(mean, (1 - left) * CONSTANT_GRADIENT, rtol=1e-4)
@@ -287,9 +257,9 @@ class TestTheSameNumbers:
         simulated, cluster = make_trainer(workload, 2), cluster_of(workload, 2)
         for pair in (("bsp", "asp"), ("ds-sync:2", "asp")):
             spec = spec_of(workload, 2, 100.0, protocols=pair)
-            found = final(simulated, spec, tmp_path / pair[0])
+            found = final_state(simulated, spec, tmp_path / pair[0])
             spec = jobs.spec_of(workload, 2, 100.0, protocols=pair)
-            real = final(cluster, spec, tmp_path / pair[0] / "real")
+            real = final_state(cluster, spec, tmp_path / pair[0] / "real")
             assert found.updates == real.updates
             assert_close(found, real, 1e-4)
 
@@ -297,8 +267,10 @@ class TestTheSameNumbers:
         self, keras: Any, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
     ) -> None:
         workload = replace(SHORT, name="subclassed", model=lambda: subclassed(keras))
-        found = final(make_trainer(workload, 4), spec_of(workload, 4, 100.0), tmp_path)
-        real = final(cluster_of(workload, 4), jobs.spec_of(workload, 4, 100.0), tmp_path / "real")
+        found = final_state(make_trainer(workload, 4), spec_of(workload, 4, 100.0), tmp_path)
+        real = final_state(
+            cluster_of(workload, 4), jobs.spec_of(workload, 4, 100.0), tmp_path / "real"
+        )
         assert_close(found, real)
 
     @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5"])
@@ -307,23 +279,23 @@ class TestTheSameNumbers:
     ) -> None:
         """After rounds of 4: 100 updates of eta, or 25 of 4 eta on each replica."""
         spec = spec_of(CONSTANT, 4, 50.0, protocols=("bsp", protocol))
-        found = final(make_trainer(CONSTANT, 4), spec, tmp_path)
+        found = final_state(make_trainer(CONSTANT, 4), spec, tmp_path)
         is_shared = protocol in ("asp", "ssp:2")
         later = [0.01] * 100 if is_shared else [0.04] * 25
         parameters, accumulator = momentum_answer([0.04] * 25 + later, 0.9)
-        np.testing.assert_allclose(flat(found.parameters), parameters, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(flat(found.slots), accumulator, rtol=1e-5)
+        np.testing.assert_allclose(found.parameters, parameters, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found.slots, accumulator, rtol=1e-5)
         assert found.updates == 25 + len(later)
 
     def test_the_momentum_after_the_switch_is_that_of_the_workload(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         workload = replace(CONSTANT, name="no momentum", momentum_after_switch="zero")
-        found = final(make_trainer(workload, 4), spec_of(workload, 4, 50.0), tmp_path)
+        found = final_state(make_trainer(workload, 4), spec_of(workload, 4, 50.0), tmp_path)
         before, _ = momentum_answer([0.04] * 25, 0.9)
         expected = before - 100 * 0.01 * jobs.CONSTANT_GRADIENT
-        np.testing.assert_allclose(flat(found.parameters), expected, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(flat(found.slots), jobs.CONSTANT_GRADIENT)
+        np.testing.assert_allclose(found.parameters, expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found.slots, jobs.CONSTANT_GRADIENT)
 
 
 class TestTheRecord:
@@ -383,9 +355,9 @@ class TestLargeClusters:
         """2 rounds, or 2048 pushes whose gradients are 1023 updates old."""
         workers = 1024
         trainer = make_trainer(HASTE, workers, EVEN, is_batched=True)
-        found = final(trainer, spec_of(HASTE, workers, 100.0, profile=EVEN), tmp_path)
+        found = final_state(trainer, spec_of(HASTE, workers, 100.0, profile=EVEN), tmp_path)
         parameters, _ = momentum_answer([10.24] * 2, 0.9)
-        np.testing.assert_allclose(flat(found.parameters), parameters, rtol=1e-4)
+        np.testing.assert_allclose(found.parameters, parameters, rtol=1e-4)
         record = trainer.train(spec_of(HASTE, workers, 0.0, profile=EVEN))
         assert record.phases[0].max_staleness == workers - 1
         assert record.training_seconds == pytest.approx(2.0)

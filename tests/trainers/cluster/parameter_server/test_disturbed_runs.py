@@ -15,12 +15,14 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import Evaluation, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.cli.resume import RunCheckpoints
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.trainer import Verdict
+from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
@@ -45,35 +47,39 @@ def kinds(record: TrialRecord) -> Counter[str]:
     return Counter(event.kind for event in record.events)
 
 
-def assert_each_step_counts_once(trainer: ClusterTrainer, record: TrialRecord) -> None:
+def train_each_step_once(
+    trainer: ClusterTrainer, spec: TrialSpec, folder: Path
+) -> tuple[TrialRecord, ModelState]:
+    """A run of a counting job, in which each worker-step has to count once."""
+    record, state = train_to_end(trainer, spec, folder)
     assert record.worker_steps == W
     steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
     assert sum(steps) == W
     expected, _ = momentum_answer([COUNTING.learning_rate] * W, 0.0)
-    found = trainer._program.state().parameters
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(state.parameters, expected, rtol=1e-4)
+    return record, state
 
 
 class TestKilledWorkers:
     @pytest.mark.parametrize("pair", PAIRS)
     def test_every_gradient_is_applied_once(
-        self, make_trainer: MakeTrainer, pair: tuple[str, str]
+        self, make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str]
     ) -> None:
-        trainer = make_trainer(COUNTING, 3)
         conditions = RunConditions(injections=KILLS)
         spec = spec_of(COUNTING, 3, 50.0, protocols=pair, conditions=conditions)
-        record = trainer.train(spec)
-        assert_each_step_counts_once(trainer, record)
+        record, _ = train_each_step_once(make_trainer(COUNTING, 3), spec, tmp_path)
         assert kinds(record)["injected"] == 3
         assert kinds(record)["lost"] == kinds(record)["returned"] > 0
 
-    def test_moving_averages_are_those_of_the_updates(self, make_trainer: MakeTrainer) -> None:
+    def test_moving_averages_are_those_of_the_updates(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
         """Every batch has the same mean, so k updates leave m^k of the start, and no more."""
         workload = replace(COUNTING, model=lambda: averaging_model(0.99))
         trainer = make_trainer(workload, 3)
         conditions = RunConditions(injections=KILLS)
-        trainer.train(spec_of(workload, 3, 50.0, protocols=("bsp", "asp"), conditions=conditions))
-        state = trainer._program.state()
+        spec = spec_of(workload, 3, 50.0, protocols=("bsp", "asp"), conditions=conditions)
+        state = final_state(trainer, spec, tmp_path)
         left = 0.99**state.updates
         expected = [*(1 - left) * CONSTANT_GRADIENT, *[left] * 4]
         np.testing.assert_allclose(state.statistics, expected, rtol=1e-3)
@@ -90,11 +96,10 @@ class TestKilledWorkers:
         assert kinds(record)["lost"] > 0
         assert record.converged_accuracy > 0.7
 
-    def test_the_only_worker_comes_back(self, make_trainer: MakeTrainer) -> None:
-        trainer = make_trainer(COUNTING, 1)
+    def test_the_only_worker_comes_back(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
         conditions = RunConditions(injections=("kill:worker=0,at=30%", "kill:worker=0,at=70%"))
-        record = trainer.train(spec_of(COUNTING, 1, 50.0, conditions=conditions))
-        assert_each_step_counts_once(trainer, record)
+        spec = spec_of(COUNTING, 1, 50.0, conditions=conditions)
+        record, _ = train_each_step_once(make_trainer(COUNTING, 1), spec, tmp_path)
         assert kinds(record)["returned"] == 2
 
     def test_what_a_launcher_cannot_do_is_refused(self, make_trainer: MakeTrainer) -> None:
@@ -106,28 +111,27 @@ class TestKilledWorkers:
 class TestStragglers:
     """Delays that no busy machine would hide."""
 
-    WORKLOAD = replace(COUNTING, total_worker_steps=W)
     SLOW = "straggler:worker=4,at=5%,for=30%,delay=40ms"
 
-    def record(self, trainer: ClusterTrainer, online: str) -> TrialRecord:
+    def spec(self, online: str, workload: Workload = COUNTING) -> TrialSpec:
         conditions = RunConditions(online, injections=(self.SLOW,))
-        return trainer.train(spec_of(self.WORKLOAD, 5, 70.0, conditions=conditions))
+        return spec_of(workload, 5, 70.0, conditions=conditions)
 
-    def test_they_are_stale_in_asp(self, make_trainer: MakeTrainer) -> None:
+    def test_they_are_stale_in_asp(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
         """What they push is as old as they are slow: far older than one of two workers else."""
-        trainer = make_trainer(self.WORKLOAD, 2)
         slow = "straggler:worker=1,at=10%,for=50%,delay=400ms"
         conditions = RunConditions(injections=(slow,))
-        record = trainer.train(spec_of(self.WORKLOAD, 2, 0.0, conditions=conditions))
-        assert_each_step_counts_once(trainer, record)
+        spec = spec_of(COUNTING, 2, 0.0, conditions=conditions)
+        record, _ = train_each_step_once(make_trainer(COUNTING, 2), spec, tmp_path)
         (phase,) = record.phases
         assert phase.max_staleness is not None
         assert phase.max_staleness > 10
 
-    def test_elastic_goes_on_without_them_until_the_switch(self, make_trainer: MakeTrainer) -> None:
-        trainer = make_trainer(self.WORKLOAD, 5)
-        record = self.record(trainer, "elastic")
-        assert_each_step_counts_once(trainer, record)
+    def test_elastic_goes_on_without_them_until_the_switch(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        trainer = make_trainer(COUNTING, 5)
+        record, state = train_each_step_once(trainer, self.spec("elastic"), tmp_path)
         by_kind = {event.kind: event for event in record.events if event.worker == 4}
         assert {"injected", "detected", "removed", "restored"} <= set(by_kind)
         assert by_kind["removed"].worker_step < 0.3 * W
@@ -135,14 +139,13 @@ class TestStragglers:
         assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
         # Rounds of four gradients after it was removed, of five before; the learning rate follows.
         removed_at = by_kind["removed"].worker_step
-        assert trainer._program.state().updates >= removed_at / 5 + (0.7 * W - removed_at) / 4
+        assert state.updates >= removed_at / 5 + (0.7 * W - removed_at) / 4
 
     def test_greedy_leaves_the_first_protocol_and_comes_back_to_it(
-        self, make_trainer: MakeTrainer
+        self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        trainer = make_trainer(self.WORKLOAD, 5)
-        record = self.record(trainer, "greedy")
-        assert_each_step_counts_once(trainer, record)
+        trainer = make_trainer(COUNTING, 5)
+        record, _ = train_each_step_once(trainer, self.spec("greedy"), tmp_path)
         protocols = [phase.protocol for phase in record.phases]
         assert protocols[:2] == ["bsp", "asp"]
         first = [phase for phase in record.phases if phase.protocol == "bsp"]
@@ -151,18 +154,18 @@ class TestStragglers:
             assert done == 420, "the first protocol has its full share, detours not counted"
         assert done <= 420
 
-    def test_a_detour_has_the_second_protocols_momentum(self, make_trainer: MakeTrainer) -> None:
+    def test_a_detour_has_the_second_protocols_momentum(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
         workload = replace(COUNTING, momentum=0.9, momentum_after_switch="zero")
         trainer = make_trainer(workload, 5)
-        conditions = RunConditions("greedy", injections=(self.SLOW,))
-        record = trainer.train(spec_of(workload, 5, 70.0, conditions=conditions))
+        record, state = train_to_end(trainer, self.spec("greedy", workload), tmp_path)
         assert [phase.protocol for phase in record.phases][:2] == ["bsp", "asp"]
         assert record.phases[1].start_worker_step < 0.5 * W
-        found = trainer._program.state().parameters
-        np.testing.assert_allclose(found, phases_answer(workload, record), rtol=1e-4)
+        np.testing.assert_allclose(state.parameters, phases_answer(workload, record), rtol=1e-4)
 
     def test_without_a_policy_nothing_is_done(self, make_trainer: MakeTrainer) -> None:
-        record = self.record(make_trainer(self.WORKLOAD, 5), "none")
+        record = make_trainer(COUNTING, 5).train(self.spec("none"))
         assert kinds(record) == {"injected": 1, "switched": 1}
 
 
@@ -233,11 +236,11 @@ class TestResume:
 
     def test_it_ends_as_the_whole_run_does(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
         trainer = make_trainer(DENSE, 4)
-        whole = trainer.train(self.spec(tmp_path / "whole"))
-        state = trainer._program.state()
+        whole, state = train_to_end(trainer, self.spec(tmp_path / "whole"), tmp_path)
         self.interrupt(trainer, tmp_path / "broken")
-        resumed = trainer.train(self.spec(tmp_path / "broken", resume=True))
-        np.testing.assert_array_equal(trainer._program.state().parameters, state.parameters)
+        spec = self.spec(tmp_path / "broken", resume=True)
+        resumed, found = train_to_end(trainer, spec, tmp_path)
+        np.testing.assert_array_equal(found.parameters, state.parameters)
         assert [(one.worker_step, one.accuracy) for one in resumed.evaluations] == [
             (one.worker_step, one.accuracy) for one in whole.evaluations
         ]
@@ -332,8 +335,8 @@ class TestCheckpointsThatCannotBeWritten:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         conditions = RunConditions(switch_mechanism="restart", injections=KILLS)
         trainer = make_trainer(COUNTING, 3)
-        record = trainer.train(spec_of(COUNTING, 3, 50.0, conditions=conditions))
-        assert_each_step_counts_once(trainer, record)
+        spec = spec_of(COUNTING, 3, 50.0, conditions=conditions)
+        record, _ = train_each_step_once(trainer, spec, tmp_path)
         assert kinds(record)["unsaved"] == 1
 
 

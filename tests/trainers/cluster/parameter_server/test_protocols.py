@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from tests.private_network import needs_private_network
+from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.tester import ModelTester
+from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
@@ -54,13 +56,10 @@ PLAIN_SGD = replace(ROUNDS, name="plain sgd", momentum=0.0)
 STRAIGHT = replace(CONSTANT, name="straight", momentum=0.0, evaluation_interval_worker_steps=20)
 
 
-def train(
-    make_trainer: MakeTrainer, workload: Workload, protocol: str, workers: int = 4, **fields: Any
-) -> ClusterTrainer:
-    """Trains the whole job with one protocol."""
-    trainer = make_trainer(workload, workers)
-    trainer.train(spec_of(workload, workers, 0.0, protocols=("bsp", protocol), **fields))
-    return trainer
+def train(make_trainer: MakeTrainer, folder: Path, workload: Workload, protocol: str) -> ModelState:
+    """Trains the whole job with one protocol on 4 workers."""
+    spec = spec_of(workload, 4, 0.0, protocols=("bsp", protocol))
+    return final_state(make_trainer(workload, 4), spec, folder)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
@@ -81,16 +80,18 @@ def test_before_and_after_the_switch_all_steps_are_done_and_it_learns(
 class TestTheSameNumbers:
     @pytest.mark.parametrize("protocol", ["ds-sync:4", "local-sgd:1"])
     def test_full_averaging_of_plain_sgd_is_bsp(
-        self, make_trainer: MakeTrainer, protocol: str
+        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
     ) -> None:
-        state = train(make_trainer, PLAIN_SGD, protocol)._program.state()
+        state = train(make_trainer, tmp_path, PLAIN_SGD, protocol)
         expected = plain_bsp(PLAIN_SGD, 4, seed=1)
         assert relative_error(state.parameters, expected.parameters) < 1e-5
         assert relative_error(state.statistics, expected.statistics) < 1e-5
         assert state.updates == 22
 
-    def test_local_sgd_has_a_momentum_on_each_worker(self, make_trainer: MakeTrainer) -> None:
-        state = train(make_trainer, ROUNDS, "local-sgd:1")._program.state()
+    def test_local_sgd_has_a_momentum_on_each_worker(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        state = train(make_trainer, tmp_path, ROUNDS, "local-sgd:1")
         expected = plain_local_sgd(ROUNDS, 4, 1, seed=1)
         assert relative_error(state.parameters, expected.parameters) < 1e-5
         assert relative_error(state.slots, expected.slots) < 1e-5
@@ -106,10 +107,10 @@ class TestTheSameNumbers:
         ],
     )
     def test_a_constant_gradient_has_the_known_answer(
-        self, make_trainer: MakeTrainer, protocol: str, rates: list[float]
+        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str, rates: list[float]
     ) -> None:
         """With 4 workers: pushes of eta, or steps of 4 eta on each replica."""
-        state = train(make_trainer, CONSTANT, protocol)._program.state()
+        state = train(make_trainer, tmp_path, CONSTANT, protocol)
         parameters, accumulator = momentum_answer(rates, 0.9)
         np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
@@ -125,10 +126,11 @@ class TestTheSameNumbers:
             CONSTANT, data=lambda: data, total_worker_steps=75, batch_size=6, learning_rate=1e-6
         )
         trainer = make_trainer(workload, 4)
-        _ = trainer._program.replicas
+        spec = spec_of(workload, 4, 40.0, protocols=(protocol, "asp"))
+        trainer.train(spec)  # traces what is needed
         log.batches.clear()
         log.calls = 0
-        trainer.train(spec_of(workload, 4, 40.0, protocols=(protocol, "asp")))
+        trainer.train(spec)
         assert log.calls == 75
         row = list(chain(*(log.batches[step] for step in range(75))))
         assert Counter(row) == Counter(dict.fromkeys(range(50), 9))
@@ -139,18 +141,18 @@ class TestLimits:
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trainer = make_trainer(CONSTANT, 4)
-        push_update = trainer._program.push_update
+        push_update = Program.push_update
         lock, events = threading.Lock(), []
 
-        def watched(worker: int, *arguments: Any) -> Any:
+        def watched(program: Program, worker: int, *arguments: Any) -> Any:
             with lock:
                 events.append(("start", worker))
-            push = push_update(worker, *arguments)
+            push = push_update(program, worker, *arguments)
             with lock:
                 events.append(("end", worker))
             return push
 
-        monkeypatch.setattr(trainer._program, "push_update", watched)
+        monkeypatch.setattr(Program, "push_update", watched)
         trainer.train(spec_of(CONSTANT, 4, 0.0, protocols=("bsp", "ssp:0")))
         assert len(events) == 400
         for first in range(0, 400, 8):
@@ -200,13 +202,13 @@ class TestInTheMiddleOfReplicas:
         """Also where replicas were never averaged; some may be a step ahead."""
         trainer = make_trainer(STRAIGHT, 4)
         tested = []
-        accuracy = trainer._tester.accuracy
+        accuracy = ModelTester.accuracy
 
-        def watched(parameters: Any, statistics: Any) -> float:
+        def watched(tester: ModelTester, parameters: Any, statistics: Any) -> float:
             tested.append(np.asarray(parameters))
-            return accuracy(parameters, statistics)
+            return accuracy(tester, parameters, statistics)
 
-        monkeypatch.setattr(trainer._tester, "accuracy", watched)
+        monkeypatch.setattr(ModelTester, "accuracy", watched)
         record = trainer.train(spec_of(STRAIGHT, 4, 100.0, protocols=(protocol, "asp")))
         assert len(tested) == len(record.evaluations) >= 10
         for parameters, evaluation in zip(tested, record.evaluations, strict=True):
@@ -240,21 +242,7 @@ class TestInTheMiddleOfReplicas:
         np.testing.assert_allclose(values.ravel(), 1 - 100 * 0.01 * mean_gradient, atol=1e-4)
         for switch_percent in (100.0, 50.0):
             fork = replace(spec, fork_from=whole.checkpoints[50.0], switch_percent=switch_percent)
-            record = trainer.train(fork)
+            record, state = train_to_end(trainer, fork, tmp_path)
             assert record.phases[0].start_worker_step == 100
             assert record.worker_steps == 200
-            found = trainer._program.state().parameters
-            np.testing.assert_allclose(found, 1 - 200 * 0.01 * mean_gradient, atol=1e-4)
-
-
-@pytest.mark.slow
-@needs_private_network()
-def test_replicas_train_on_servers_in_processes_of_their_own(devices: Any) -> None:
-    with IsolatedTrainer("tests.trainers.jobs:DENSE", 2) as trainer:
-        record = trainer.train(spec_of(DENSE, 2, 50.0, protocols=("ds-sync:2", "asp")))
-    assert record.worker_steps == DENSE.total_worker_steps
-    assert [phase.protocol for phase in record.phases] == ["ds-sync:2", "asp"]
-    assert record.final_accuracy > 0.8
-    first, second = record.phases
-    assert (first.mean_staleness, first.max_staleness) == (None, None)
-    assert second.mean_staleness is not None
+            np.testing.assert_allclose(state.parameters, 1 - 200 * 0.01 * mean_gradient, atol=1e-4)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
-from tests.trainers.jobs import CONSTANT, BatchLog, RecordingObserver, constant_data, spec_of
+from tests.trainers.final import train_to_end
+from tests.trainers.jobs import CONSTANT, BatchLog, constant_data, spec_of
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
@@ -138,23 +140,22 @@ class TestSmallJobs:
     @pytest.mark.parametrize("W", [1, 2, 3, 4, 5])
     @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
     def test_shorter_than_a_round_or_two(
-        self, make_trainer: MakeTrainer, W: int, switch_percent: float
+        self, make_trainer: MakeTrainer, tmp_path: Path, W: int, switch_percent: float
     ) -> None:
         workload = SMALL[W]
         trainer = make_trainer(workload, 4)
-        observer = RecordingObserver()
-        record = trainer.train(spec_of(workload, 4, switch_percent), observer)
+        record, state = train_to_end(trainer, spec_of(workload, 4, switch_percent), tmp_path)
         assert record.worker_steps == W
         assert record.evaluations[-1].worker_step == W
         if switch_percent == 100.0:
             rounds = [4] * (W // 4) + ([W % 4] if W % 4 else [])
-            assert trainer._program.state().updates == len(rounds)
+            assert state.updates == len(rounds)
             # Each round at its own number of gradients: n' * eta.
             parameters, accumulator = np.ones(4), np.zeros(4)
             for members in rounds:
                 accumulator = 0.9 * accumulator + np.array([1.0, 2.0, -3.0, 0.5])
                 parameters = parameters - members * 0.01 * accumulator
-            np.testing.assert_allclose(trainer._program.state().parameters, parameters, rtol=1e-5)
+            np.testing.assert_allclose(state.parameters, parameters, rtol=1e-5)
 
 
 SMALL = {W: replace(CONSTANT, total_worker_steps=W) for W in range(1, 6)}

@@ -12,13 +12,15 @@ import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.trial import Evaluation
+from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.trainer import Verdict
+from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (
     CONSTANT,
-    CONSTANT_GRADIENT,
     DENSE,
     RecordingObserver,
     dense_model,
@@ -26,6 +28,7 @@ from tests.trainers.jobs import (
     normalized_model,
     spec_of,
 )
+from tests.trainers.reference import relative_error
 from tests.trainers.trainer_contract import LONG, ForkContract
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
@@ -37,27 +40,28 @@ class TestClusterTrainer(ForkContract):
     """In this process, on logical devices."""
 
 
-def relative_error(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+class Batches:
+    """Those of a job, which depend on the worker-step and the seed alone."""
+
+    def __init__(self, workload: Workload, seed: int) -> None:
+        import tensorflow as tf
+
+        data = workload.data()
+        self._seed = np.int64(seed)
+        self._function = ModelFunction(workload, data)
+        self._data = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+
+    def of(self, first: int, count: int) -> tuple[Any, Any]:
+        """Of some worker-steps in a row, side by side."""
+        parts = [
+            self._function.batch(*self._data, np.int64(step), self._seed)
+            for step in range(first, first + count)
+        ]
+        inputs = np.concatenate([part[0].numpy() for part in parts])
+        return inputs, np.concatenate([part[1].numpy() for part in parts])
 
 
-def assert_bitwise_equal(one: ModelState, other: ModelState) -> None:
-    for group in ("parameters", "slots", "statistics"):
-        np.testing.assert_array_equal(getattr(one, group), getattr(other, group))
-    assert one.updates == other.updates
-
-
-def batches_of(trainer: ClusterTrainer, first: int, count: int, seed: int) -> tuple[Any, Any]:
-    program = trainer._program
-    parts = [
-        program.function.batch(*program._worker_data[0], np.int64(step), np.int64(seed))
-        for step in range(first, first + count)
-    ]
-    inputs = np.concatenate([part[0].numpy() for part in parts])
-    return inputs, np.concatenate([part[1].numpy() for part in parts])
-
-
-def flat(values: Any) -> np.ndarray:
+def joined(values: Any) -> np.ndarray:
     return np.concatenate([np.asarray(value).ravel() for value in values])
 
 
@@ -66,14 +70,17 @@ class TestBspIsSequentialSgd:
 
     ROUNDS = 50
 
-    def test_with_the_global_batch(self, keras: Any, make_trainer: MakeTrainer) -> None:
+    def test_with_the_global_batch(
+        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
         import tensorflow as tf
 
         workload = replace(DENSE, total_worker_steps=4 * self.ROUNDS + 3)
         workload = replace(workload, learning_rate_boundaries=((100, 0.1),))
-        trainer = make_trainer(workload, 4)
-        trainer.train(spec_of(workload, 4, 100.0, seed=6))
+        spec = spec_of(workload, 4, 100.0, seed=6)
+        state = final_state(make_trainer(workload, 4), spec, tmp_path)
 
+        batches = Batches(workload, seed=6)
         keras.utils.set_random_seed(6)
         model = dense_model()
         loss_of = keras.losses.SparseCategoricalCrossentropy()
@@ -81,7 +88,7 @@ class TestBspIsSequentialSgd:
         # The last round has only 3 worker-steps left: 3 batches at 3 times the rate.
         for first in range(0, workload.total_worker_steps, 4):
             members = min(4, workload.total_worker_steps - first)
-            inputs, labels = batches_of(trainer, first, members, seed=6)
+            inputs, labels = batches.of(first, members)
             assert len(inputs) == members * workload.batch_size
             rate = members * workload.learning_rate * (1.0 if first < 100 else 0.1)
             with tf.GradientTape() as tape:
@@ -92,13 +99,12 @@ class TestBspIsSequentialSgd:
                 accumulators[index] = 0.9 * accumulators[index] + gradient.numpy()
                 variable.assign(variable - rate * accumulators[index])
 
-        state = trainer._program.state()
         assert state.updates == self.ROUNDS + 1
-        assert relative_error(state.parameters, flat(model.trainable_variables)) < 1e-5
-        assert relative_error(state.slots, flat(accumulators)) < 1e-4
+        assert relative_error(state.parameters, joined(model.trainable_variables)) < 1e-5
+        assert relative_error(state.slots, joined(accumulators)) < 1e-4
 
     def test_with_batch_normalization_per_worker(
-        self, keras: Any, make_trainer: MakeTrainer
+        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         """Each worker normalizes its own batch; gradients and statistics are averaged."""
         import tensorflow as tf
@@ -107,9 +113,10 @@ class TestBspIsSequentialSgd:
         workload = replace(
             NORMALIZED, total_worker_steps=rounds * workers, learning_rate_boundaries=()
         )
-        trainer = make_trainer(workload, workers)
-        trainer.train(spec_of(workload, workers, 100.0, seed=6))
+        spec = spec_of(workload, workers, 100.0, seed=6)
+        state = final_state(make_trainer(workload, workers), spec, tmp_path)
 
+        batches = Batches(workload, seed=6)
         keras.utils.set_random_seed(6)
         model = normalized_model()
         loss_of = keras.losses.SparseCategoricalCrossentropy()
@@ -120,11 +127,11 @@ class TestBspIsSequentialSgd:
             for step in range(first, first + workers):
                 for variable, value in zip(model.non_trainable_variables, start, strict=True):
                     variable.assign(value)
-                inputs, labels = batches_of(trainer, step, 1, seed=6)
+                inputs, labels = batches.of(step, 1)
                 with tf.GradientTape() as tape:
                     loss = loss_of(labels, model(inputs, training=True))
                 values = [variable.value for variable in model.trainable_variables]
-                gradients.append(flat(tape.gradient(loss, values)))
+                gradients.append(joined(tape.gradient(loss, values)))
                 moved.append([value.numpy() for value in model.non_trainable_variables])
             for index, variable in enumerate(model.non_trainable_variables):
                 variable.assign(np.mean([values[index] for values in moved], axis=0))
@@ -136,29 +143,31 @@ class TestBspIsSequentialSgd:
                 variable.assign(variable - part)
                 position += size
 
-        state = trainer._program.state()
-        assert relative_error(state.parameters, flat(model.trainable_variables)) < 1e-4
-        assert relative_error(state.statistics, flat(model.non_trainable_variables)) < 1e-4
+        assert relative_error(state.parameters, joined(model.trainable_variables)) < 1e-4
+        assert relative_error(state.statistics, joined(model.non_trainable_variables)) < 1e-4
 
     @pytest.mark.parametrize("workload", [DENSE, NORMALIZED], ids=["dense", "normalized"])
-    def test_and_bitwise_repeatable(self, make_trainer: MakeTrainer, workload: Workload) -> None:
+    def test_and_bitwise_repeatable(
+        self, make_trainer: MakeTrainer, tmp_path: Path, workload: Workload
+    ) -> None:
         trainer = make_trainer(workload, 4)
 
         def final(seed: int) -> ModelState:
-            trainer.train(spec_of(workload, 4, 100.0, seed=seed))
-            return trainer._program.state()
+            return final_state(trainer, spec_of(workload, 4, 100.0, seed=seed), tmp_path)
 
         first, again, other = final(1), final(1), final(2)
         assert_bitwise_equal(first, again)
         assert not np.allclose(first.parameters, other.parameters)
 
-    def test_of_one_worker_all_protocols_are_the_same(self, make_trainer: MakeTrainer) -> None:
+    def test_of_one_worker_all_protocols_are_the_same(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
         """So a switch loses neither parameters nor momentum nor the place in the data."""
         trainer = make_trainer(NORMALIZED, 1)
 
         def final(switch_percent: float, protocols: tuple[str, str]) -> ModelState:
-            trainer.train(spec_of(NORMALIZED, 1, switch_percent, protocols=protocols))
-            return trainer._program.state()
+            spec = spec_of(NORMALIZED, 1, switch_percent, protocols=protocols)
+            return final_state(trainer, spec, tmp_path)
 
         whole = final(100.0, ("bsp", "asp"))
         for switch_percent, protocols in [
@@ -174,14 +183,15 @@ class TestBspIsSequentialSgd:
 
 
 class TestTheSwitch:
-    def test_the_whole_job_has_the_known_answer(self, make_trainer: MakeTrainer) -> None:
+    def test_the_whole_job_has_the_known_answer(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
         """With a constant gradient each update is known: rounds at 4 eta, then pushes at eta."""
         workload = replace(CONSTANT, learning_rate_boundaries=((40, 0.1),))
         trainer = make_trainer(workload, 4)
-        record = trainer.train(spec_of(workload, 4, 50.0))
+        record, state = train_to_end(trainer, spec_of(workload, 4, 50.0), tmp_path)
         rates = [0.04] * 10 + [0.004] * 15 + [0.001] * 100
         parameters, accumulator = momentum_answer(rates, 0.9)
-        state = trainer._program.state()
         assert [phase.end_worker_step for phase in record.phases] == [100, 200]
         assert state.updates == len(rates)
         np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
@@ -199,19 +209,20 @@ class TestTheSwitch:
         )
         trainer = make_trainer(workload, 4)
         pushes, rounds = [], []
-        program = trainer._program
-        push_update, apply_round = program.push_update, program.apply_round
+        push_update, apply_round = Program.push_update, Program.apply_round
 
-        def push(worker: int, step: int, seed: int, rate: float, *rest: Any) -> Any:
+        def push(
+            program: Program, worker: int, step: int, seed: int, rate: float, *rest: Any
+        ) -> Any:
             pushes.append((step, rate))
-            return push_update(worker, step, seed, rate, *rest)
+            return push_update(program, worker, step, seed, rate, *rest)
 
-        def apply(workers: Any, rate: float, momentum: float) -> Any:
+        def apply(program: Program, workers: Any, rate: float, momentum: float) -> Any:
             rounds.append((len(workers), rate))
-            return apply_round(workers, rate, momentum)
+            return apply_round(program, workers, rate, momentum)
 
-        monkeypatch.setattr(program, "push_update", push)
-        monkeypatch.setattr(program, "apply_round", apply)
+        monkeypatch.setattr(Program, "push_update", push)
+        monkeypatch.setattr(Program, "apply_round", apply)
         record = trainer.train(spec_of(workload, 4, 50.0, protocols=pair))
         bsp = next(phase for phase in record.phases if phase.protocol == "bsp")
 
@@ -233,21 +244,14 @@ class TestForks:
     def test_of_bsp_end_bitwise_where_the_whole_run_does(
         self, make_trainer: MakeTrainer, tmp_path: Path, percent: float
     ) -> None:
-        trainer = make_trainer(NORMALIZED, 4)
-        trainer.train(spec_of(NORMALIZED, 4, 100.0))
-        plain = trainer._program.state()
-        whole = trainer.train(
-            spec_of(
-                NORMALIZED,
-                4,
-                100.0,
-                checkpoint_percents=(percent,),
-                checkpoint_directory=tmp_path,
-            )
+        trainer, spec = make_trainer(NORMALIZED, 4), spec_of(NORMALIZED, 4, 100.0)
+        plain = final_state(trainer, spec, tmp_path)
+        whole, state = train_to_end(
+            trainer, replace(spec, checkpoint_percents=(percent,)), tmp_path
         )
-        assert_bitwise_equal(trainer._program.state(), plain)
-        trainer.train(spec_of(NORMALIZED, 4, 100.0, fork_from=whole.checkpoints[percent]))
-        assert_bitwise_equal(trainer._program.state(), plain)
+        assert_bitwise_equal(state, plain)
+        fork = replace(spec, fork_from=whole.checkpoints[percent])
+        assert_bitwise_equal(final_state(trainer, fork, tmp_path / "fork"), plain)
 
     def test_keep_the_state_of_a_keras_optimizer_and_of_dropout(
         self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
@@ -266,12 +270,10 @@ class TestForks:
             DENSE, model=model, optimizer=lambda: keras.optimizers.Adam(), learning_rate=0.002
         )
         trainer = make_trainer(workload, 2)
-        whole = trainer.train(
-            spec_of(workload, 2, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
-        )
-        plain = trainer._program.state()
-        trainer.train(spec_of(workload, 2, 100.0, fork_from=whole.checkpoints[50.0]))
-        assert_bitwise_equal(trainer._program.state(), plain)
+        spec = spec_of(workload, 2, 100.0, checkpoint_percents=(50.0,))
+        whole, plain = train_to_end(trainer, spec, tmp_path)
+        fork = spec_of(workload, 2, 100.0, fork_from=whole.checkpoints[50.0])
+        assert_bitwise_equal(final_state(trainer, fork, tmp_path / "fork"), plain)
 
     def other_architecture(keras: Any) -> Any:  # noqa: N805
         return keras.Sequential(
@@ -369,8 +371,8 @@ class TestErrors:
         def lost(*_: Any) -> Any:
             raise tf.errors.UnavailableError(None, None, "connection reset")
 
-        monkeypatch.setattr(trainer._program, "push_update", lost)
-        monkeypatch.setattr(trainer._program, "push_gradient", lost)
+        monkeypatch.setattr(Program, "push_update", lost)
+        monkeypatch.setattr(Program, "push_gradient", lost)
         with pytest.raises(RetryableError, match="connection reset"):
             trainer.train(spec_of(LONG, 4, 50.0, protocols=pair))
 
@@ -382,7 +384,7 @@ class TestErrors:
         def broken(*_: Any) -> Any:
             raise ZeroDivisionError("by zero")
 
-        monkeypatch.setattr(trainer._program, "push_update", broken)
+        monkeypatch.setattr(Program, "push_update", broken)
         with pytest.raises(FatalError, match=r"ZeroDivisionError.*by zero"):
             trainer.train(spec_of(LONG, 4, 0.0))
 
@@ -405,14 +407,6 @@ class TestErrors:
                 if self.calls > 10:
                     raise TimeoutError("no end of the run in sight")
 
-        monkeypatch.setattr(trainer._program, "apply_round", lost)
+        monkeypatch.setattr(Program, "apply_round", lost)
         with pytest.raises(RetryableError, match="connection reset"):
             trainer.train(spec_of(LONG, 4, 100.0), Impatient())
-
-
-def test_the_constant_gradient_is_what_the_tests_take_it_for(make_trainer: MakeTrainer) -> None:
-    trainer = make_trainer(CONSTANT, 1)
-    program = trainer._program
-    program.load(program.form.initial(0))
-    program.push_update(0, 0, 0, 1.0, 0.0)
-    np.testing.assert_allclose(program.state().parameters, 1 - CONSTANT_GRADIENT)

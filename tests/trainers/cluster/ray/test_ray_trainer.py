@@ -87,14 +87,9 @@ KEPT = {
 }
 
 
-class TestRayTrainer(ForkContract):
+class TestRayTrainer(ForkContract, only=KEPT):
     workload = COUNTING
     workers = 2
-
-
-for _name in dir(ForkContract):
-    if _name.startswith("test_") and _name not in KEPT:
-        setattr(TestRayTrainer, _name, None)
 
 
 def train(

@@ -71,7 +71,7 @@ KEPT = {
 }
 
 
-class TestIsolatedTrainer(ForkContract):
+class TestIsolatedTrainer(ForkContract, only=KEPT):
     workers = 2
 
     # After each such run the cluster starts anew; the other error is that of an interrupt.
@@ -80,11 +80,6 @@ class TestIsolatedTrainer(ForkContract):
         self, make_trainer: MakeTrainer, error: BaseException
     ) -> None:
         super().test_an_observer_that_fails_stops_the_run(make_trainer, error)
-
-
-for _name in dir(ForkContract):
-    if _name.startswith("test_") and _name not in KEPT:
-        setattr(TestIsolatedTrainer, _name, None)
 
 
 def family(trainer: IsolatedTrainer) -> list[psutil.Process]:
@@ -112,6 +107,17 @@ class StrikeAtStep(RecordingObserver):
         if strike is not None:
             strike()
         return super().on_evaluation(evaluation)
+
+
+def test_replicas_train_on_servers(make_trainer: MakeTrainer) -> None:
+    spec = spec_of(DENSE, 2, 50.0, protocols=("ds-sync:2", "asp"))
+    record = make_trainer(DENSE, 2).train(spec)
+    assert record.worker_steps == DENSE.total_worker_steps
+    assert [phase.protocol for phase in record.phases] == ["ds-sync:2", "asp"]
+    assert record.final_accuracy > 0.8
+    first, second = record.phases
+    assert (first.mean_staleness, first.max_staleness) == (None, None)
+    assert second.mean_staleness is not None
 
 
 def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
