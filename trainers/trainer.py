@@ -9,8 +9,6 @@ from typing import Protocol
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 
-__all__ = ["Observer", "SilentObserver", "Trainer", "Verdict"]
-
 
 class Verdict(enum.Enum):
     """What a training run should do after an evaluation."""

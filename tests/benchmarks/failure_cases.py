@@ -64,7 +64,6 @@ _PROCESSES = _SHARED | {
     "ps killed": "kill:ps,at={at}%",
     "ps hung": "hang:ps,at={at}%",
     "straggler, proxy": "straggler:worker={worker},at={at}%,for={length}%,delay=2ms,by=proxy",
-    "straggler, cpu": "straggler:worker={worker},at={at}%,for={length}%,cpu=25%,by=cpu",
 }
 KINDS = tuple(_PROCESSES)
 """What may happen; for those that no injection can express, the campaign does it."""

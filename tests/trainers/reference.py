@@ -12,8 +12,6 @@ from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 
-__all__ = ["Final", "plain_bsp", "plain_local_sgd", "plain_stale_sgd", "relative_error"]
-
 
 @dataclass(frozen=True)
 class Final:

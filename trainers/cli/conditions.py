@@ -92,13 +92,10 @@ class ConditionsChoice:
     def _injections(
         self, workers: int, switch_percent: float, launcher: str
     ) -> tuple[Injection, ...]:
-        from syncswitch.trainers.faults.cpu_quota import check_cpu_quota
         from syncswitch.trainers.faults.scenario import check_injections, injections
 
         found = injections(self.inject, workers, switch_percent)
         check_injections(found, launcher)
-        if launcher == "processes" and any(one.by == "cpu" for one in found):
-            check_cpu_quota()
         return found
 
 

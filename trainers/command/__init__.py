@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["DEFAULT_FOLDER", "DEFAULT_METRIC_FILE", "DEFAULT_SILENCE_SECONDS"]
-
 DEFAULT_FOLDER = Path("syncswitch-runs")
 """In the working folder."""
 

@@ -10,8 +10,6 @@ from syncswitch.trainers.command.results import Report
 from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.run.record import RunResult
 
-__all__ = ["CommandCourse"]
-
 
 class CommandCourse:
     """Collects the reports of one run.

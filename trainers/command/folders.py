@@ -8,8 +8,6 @@ from pathlib import Path
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 
-__all__ = ["make_run_folder"]
-
 
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
     """Makes a folder that nobody else has, not even an earlier attempt at the same run.

@@ -10,8 +10,6 @@ from pathlib import Path
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import open_plain_file
 
-__all__ = ["GrowingFile", "Line", "last_lines", "size_bytes"]
-
 Line = tuple[int, str]
 """Number of a line, from 1, and its text."""
 

@@ -22,8 +22,6 @@ import psutil
 
 from syncswitch.trainers.cluster.servers.network import die_with_parent
 
-__all__ = ["CANNOT_START", "main"]
-
 CANNOT_START = 126
 """Exit status where the command is no program."""
 

@@ -28,8 +28,6 @@ from syncswitch.trainers.command.template import (
     run_values,
 )
 
-__all__ = ["CommandJob", "command_with_policy"]
-
 _OUTPUT = "{output_dir}/"
 _LONGEST_NAME = 255  # the database's column
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from syncswitch.trainers.command import guard
 
-__all__ = ["GuardedCommand"]
-
 
 class GuardedCommand:
     """Runs from its making until it ends or is ended; a context manager.

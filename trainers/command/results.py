@@ -11,8 +11,6 @@ from typing import Any
 
 from syncswitch.storage.errors import UserError
 
-__all__ = ["ParseLine", "Report", "compile_pattern", "parse_json", "parse_pattern"]
-
 _LONGEST_QUOTE = 80
 _ALLOWED = 'give lines such as {"step": 100, "seconds": 12.5, "accuracy": 0.91}'
 

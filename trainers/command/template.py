@@ -12,16 +12,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 
-__all__ = [
-    "PLACEHOLDERS",
-    "SWITCH_NAMES",
-    "CommandTemplate",
-    "check_text",
-    "environment_of",
-    "fill",
-    "run_values",
-]
-
 PLACEHOLDERS = (
     "switch_percent",
     "switch_step",

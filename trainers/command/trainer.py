@@ -29,8 +29,6 @@ from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
-__all__ = ["CommandTrainer"]
-
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5
 _LONGEST_TAIL = 400

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from syncswitch.trainers.faults.grammar import Extent, Injection
 
-__all__ = ["SIMULATED_ABSENCE", "ActiveInjections", "Ended", "Started"]
-
 SIMULATED_ABSENCE = Extent(3.0, False)
 """How long a killed worker of a simulated cluster is away, unless its injection says so."""
 
@@ -142,15 +140,6 @@ class ActiveInjections:
             if one.injection.by == "proxy" and one.injection.worker == worker
         )
 
-    def cpu_percent(self, worker: int) -> float | None:
-        """Share of one CPU that a worker has now; None for no limit."""
-        shares = [
-            one.injection.cpu_percent
-            for one in self._active
-            if one.injection.cpu_percent is not None and one.injection.worker == worker
-        ]
-        return min(shares, default=None)
-
     def _occurrences(self, injection: Injection, resumed: bool) -> list[_Occurrence]:
         if resumed and injection.role == "chief":
             return []
@@ -225,8 +214,7 @@ class ActiveInjections:
             messages = _SIMULATED_MESSAGES if injection.by == "proxy" else 1
             delay = self.delay_seconds(worker) + messages * injection.delay_seconds
             self._delays[worker] = delay
-            slowdown = injection.slowdown * 100 / (injection.cpu_percent or 100)
-            self._slowdowns[worker] = self.slowdown(worker) * slowdown
+            self._slowdowns[worker] = self.slowdown(worker) * injection.slowdown
 
 
 def _has_ended(one: _Occurrence, done: int, now_seconds: float) -> bool:

@@ -17,8 +17,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-__all__ = ["main", "serve_proxy"]
-
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
 _CHUNKS_ON_THE_WAY = 256  # of each direction; beyond that the sender has to wait

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from syncswitch.storage.errors import UserError
 
-__all__ = ["USAGES", "Extent", "Injection", "parse_injection", "parse_seconds"]
-
 USAGES: Mapping[str, str] = {
     "straggler": "straggler:worker=2,at=20%,for=100s,delay=30ms[,by=thread|proxy]"
-    "[,times=4,every=10%] (or slowdown=2 with by=thread, or cpu=25% with by=cpu, for delay)",
+    "[,times=4,every=10%] (or slowdown=2 with by=thread, for delay)",
     "kill": "kill:worker=1,at=30%[,for=3s] or kill:ps,at=50% or kill:chief,at=50%",
     "hang": "hang:worker=1,at=30% or hang:ps,at=30%",
 }
@@ -23,7 +21,7 @@ _ROLES = {
     "kill": ("worker", "ps", "chief"),
     "hang": ("worker", "ps"),
 }
-_STRENGTHS = {"delay": ("thread", "proxy"), "slowdown": ("thread",), "cpu": ("cpu",)}
+_STRENGTHS = {"delay": ("thread", "proxy"), "slowdown": ("thread",)}
 _OPTIONS = {
     "straggler": ("at", "for", *_STRENGTHS, "by", "times", "every"),
     "kill": ("at", "for"),
@@ -66,11 +64,10 @@ class Injection:
         at: When it begins, for the first time.
         worker: Number of the worker, from 0; None for another role.
         lasting: How long it lasts; None for what does not end by itself.
-        by: What slows a straggler: `thread` (its thread sleeps), `proxy` (its network is slow) or
-            `cpu` (a quota of CPU time); None for others.
+        by: What slows a straggler: `thread` (its thread sleeps) or `proxy` (its network is slow);
+            None for others.
         delay_seconds: Added to each worker-step (thread), or to each message one way (proxy).
         slowdown: Its worker-steps take so many times as long (thread).
-        cpu_percent: Share of one CPU that is left to it (cpu); None for no quota.
         times: How often it happens.
         every: From one beginning to the next, in the unit of `at`; None where it happens once.
     """
@@ -83,7 +80,6 @@ class Injection:
     by: str | None = None
     delay_seconds: float = 0.0
     slowdown: float = 1.0
-    cpu_percent: float | None = None
     times: int = 1
     every: Extent | None = None
 
@@ -98,8 +94,6 @@ class Injection:
             parts.append(f"delay={_seconds_text(self.delay_seconds)}")
         if self.slowdown != 1.0:
             parts.append(f"slowdown={_decimal(self.slowdown)}")
-        if self.cpu_percent is not None:
-            parts.append(f"cpu={_decimal(self.cpu_percent)}%")
         if self.by is not None:
             parts.append(f"by={self.by}")
         if self.every is not None:
@@ -196,7 +190,7 @@ def _straggler(
 ) -> Injection:
     given = [name for name in _STRENGTHS if name in options]
     if len(given) != 1:
-        raise ValueError("it needs one of delay=, slowdown= and cpu=")
+        raise ValueError("it needs delay= or slowdown=")
     (strength,) = given
     allowed = _STRENGTHS[strength]
     by = options.get("by", allowed[0])
@@ -214,7 +208,6 @@ def _straggler(
         by,
         delay_seconds=parse_seconds(text, "delay") if strength == "delay" else 0.0,
         slowdown=_slowdown(text) if strength == "slowdown" else 1.0,
-        cpu_percent=_cpu_percent(text) if strength == "cpu" else None,
         times=times,
         every=every,
     )
@@ -257,13 +250,6 @@ def _slowdown(text: str) -> float:
     if not 1 < value <= _LARGEST:
         raise ValueError(f"slowdown={text} must be a number above 1, such as 2")
     return value
-
-
-def _cpu_percent(text: str) -> float:
-    extent = _extent(text, "cpu")
-    if not (extent.is_percent and 1 <= extent.value <= 100):
-        raise ValueError(f"cpu={text} must be from 1% to 100%")
-    return extent.value
 
 
 def _whole(text: str, name: str, least: int, most: int) -> int:

@@ -17,8 +17,6 @@ from syncswitch.trainers.faults.grammar import (
     parse_seconds,
 )
 
-__all__ = ["SCENARIOS", "check_injections", "expand", "injections"]
-
 
 class _Scenario(NamedTuple):
     stragglers: int
@@ -35,13 +33,13 @@ SCENARIOS: Mapping[str, _Scenario] = {
 _NOT_OURS = "the servers in TF_CONFIG belong to whoever started them"
 _USAGE = "mild or moderate[:by=proxy][,delay=100ms]"
 
-# What each launcher cannot do, by kind and role; and how stragglers can be slowed there.
-_WAYS = {
+# How each launcher can slow stragglers, and which failures it can cause, by kind and role.
+_SLOWED_BY = {
     "in-process": ("thread",),
-    "processes": ("thread", "proxy", "cpu"),
+    "processes": ("thread", "proxy"),
     "tf-config": ("thread",),
     "ray": ("thread",),
-    "simulated": ("thread", "proxy", "cpu"),
+    "simulated": ("thread", "proxy"),
 }
 _FAILURES = {
     "in-process": {("kill", "worker"), ("kill", "chief")},
@@ -225,16 +223,13 @@ def _check_workers(found: Sequence[Injection], workers: int) -> None:
 
 def _problem_of(injection: Injection, launcher: str) -> str | None:
     if injection.by is not None:
-        ways = _WAYS[launcher]
-        if injection.by in ways:
+        if injection.by in _SLOWED_BY[launcher]:
             return None
         if launcher == "tf-config":
             return f"{_NOT_OURS}; use by=thread, or --launcher processes"
         if launcher == "ray":
-            return "Ray decides about network and CPUs of its workers; use by=thread, or slowdown="
-        if injection.by == "proxy":
-            return "workers in one process have no network; use by=thread, or --launcher processes"
-        return "workers in one process share its CPUs; use slowdown=, or --launcher processes"
+            return "Ray decides about the network of its workers; use by=thread"
+        return "workers in one process have no network; use by=thread, or --launcher processes"
     if (injection.kind, injection.role) not in _FAILURES[launcher]:
         if launcher == "simulated":
             return "a simulated cluster knows stragglers and kill:worker alone; leave it out"

@@ -8,8 +8,6 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import check_protocols
 
-__all__ = ["check_job", "check_length", "check_position", "check_trial"]
-
 
 def check_length(identity: WorkloadIdentity) -> None:
     """Refuses to search for the switch of a job in which each protocol has no round of its own.

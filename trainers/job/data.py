@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from syncswitch.storage.errors import WorkloadError
 
-__all__ = ["Array", "Data"]
-
 _LOG = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0

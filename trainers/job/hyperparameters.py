@@ -17,8 +17,6 @@ from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, sche
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Momentum, Workload
 
-__all__ = ["Configuration", "momentum_after_switch", "rate_function"]
-
 
 class Configuration:
     """Hyper-parameters of one run.

@@ -21,14 +21,6 @@ from syncswitch.trainers.job.keras_parts import (
 )
 from syncswitch.trainers.job.workload import Workload
 
-__all__ = [
-    "describe_learning_rate",
-    "describe_loss",
-    "describe_metric",
-    "describe_model",
-    "describe_optimizer",
-]
-
 # Names are counted up in a process, seeds do not matter, connections are described apart.
 _PASSING = {
     "name",

@@ -8,20 +8,6 @@ from typing import Any
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.workload import Workload, users_code
 
-__all__ = [
-    "build_loss",
-    "build_metric",
-    "build_model",
-    "build_optimizer",
-    "build_schedule",
-    "check_precision",
-    "check_rate",
-    "check_unscaled",
-    "loss_settings",
-    "schedule_boundaries",
-]
-
-
 _NO_SHARES = {
     **dict.fromkeys(
         ("ConcordanceCorrelation", "CosineSimilarity", "PearsonCorrelation", "R2Score"),

@@ -19,19 +19,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.protocols import choose_protocol
 
-__all__ = [
-    "Segment",
-    "checkpoint_path",
-    "checkpoint_steps",
-    "decay_factor",
-    "last_boundary",
-    "next_segment",
-    "percent_to_worker_steps",
-    "round_worker_steps",
-    "segments",
-    "switch_worker_step",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -19,8 +19,6 @@ from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.data import Data
 
-__all__ = ["Momentum", "Workload", "find_module", "load_workload", "normal_reference", "users_code"]
-
 BUILT_IN = {
     "digits": "syncswitch.trainers.workloads.digits:workload",
     "resnet32-cifar10": "syncswitch.trainers.workloads.resnet32_cifar10:workload",

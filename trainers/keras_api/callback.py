@@ -15,8 +15,6 @@ from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
-__all__ = ["PolicyCallback", "policy_of"]
-
 _LOG = logging.getLogger(__name__)
 
 

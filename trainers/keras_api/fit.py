@@ -23,8 +23,6 @@ from syncswitch.trainers.keras_api.callback import policy_of
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer
 
-__all__ = ["fit"]
-
 
 def fit(
     model: Any,

@@ -18,15 +18,6 @@ from syncswitch.trainers.job.schedule import checkpoint_path, checkpoint_steps
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.run.log import run_identity
 
-__all__ = [
-    "Checkpoint",
-    "latest_checkpoint",
-    "read_checkpoint",
-    "remove_unfinished",
-    "write_checkpoint",
-    "written_checkpoints",
-]
-
 _LOG = logging.getLogger(__name__)
 
 _GROUPS = ("parameters", "slots", "statistics")

@@ -10,8 +10,6 @@ from zipfile import is_zipfile
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.job.workload import Workload
 
-__all__ = ["check_model_path", "load_model", "save_model"]
-
 _SUFFIX = ".keras"
 
 

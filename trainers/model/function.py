@@ -17,8 +17,6 @@ from syncswitch.trainers.model.moving_statistics import decay_of
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["ModelFunction", "moving_variables"]
-
 _FEW = 2
 
 

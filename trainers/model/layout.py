@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from syncswitch.storage.errors import WorkloadError
 
-__all__ = ["FlatLayout", "Vector", "assign"]
-
 Vector = npt.NDArray[np.float32]
 
 

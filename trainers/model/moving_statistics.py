@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from syncswitch.trainers.model.layout import Vector
 
-__all__ = ["decay_of"]
-
 _FACTORS = (8.0, 512.0)
 _DECIMALS = 6
 _TOLERANCE = 1e-5

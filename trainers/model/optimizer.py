@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.model.tensorflow_api import tf
-
-__all__ = ["KerasOptimizer", "MomentumSGD", "Optimizer", "make_optimizer", "pack", "unpack"]
 
 
 class Optimizer(ABC):
@@ -117,10 +116,10 @@ class KerasOptimizer(Optimizer):
         """As the optimizer builds them."""
         return self._initial.copy()
 
+    @override
     def apply(
         self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
     ) -> tuple[Any, Any]:
-        """See `Optimizer.apply`."""
         # Functions run stateful operations in the order in which they were traced.
         assign(self._variables, unpack(parameters, self._parameters_layout))
         assign(self._slots, unpack(slots, self.layout))

@@ -27,8 +27,6 @@ from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.run.log import RunLog
 
-__all__ = ["ModelState", "StateForm", "restored_model"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -44,21 +44,12 @@ with _quiet():
     # A server does without it; see `do_without_keras`.
     if sys.modules.get("keras", sys) is not None:
         import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
-    import tensorflow as tf
+    import tensorflow
 
     # The look for GPUs has notes of its own.
-    tf.config.list_physical_devices()
+    tensorflow.config.list_physical_devices()
 
-__all__ = [
-    "TRANSIENT_ERRORS",
-    "concrete",
-    "constant_on",
-    "is_initialized",
-    "own_executor",
-    "quiet_log",
-    "reconnect",
-    "tf",
-]
+tf = tensorflow
 
 # A lost server shows as any of these, the last two in the moment in which it dies.
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (

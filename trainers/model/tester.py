@@ -17,8 +17,6 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["ModelTester"]
-
 _BATCH = 512
 _ROUNDING = 1e-5
 _LEAST_LEARNED = 0.1

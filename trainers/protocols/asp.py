@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
-__all__ = ["ASP"]
-
 
 class ASP(SyncProtocol):
     """A worker is released as soon as its own push is applied."""

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-__all__ = ["NOBODY", "Exchange", "Release", "SyncProtocol"]
-
 
 class Exchange(enum.Enum):
     """What becomes of the gradient of a worker-step."""

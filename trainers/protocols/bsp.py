@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
-__all__ = ["BSP"]
-
 
 class BSP(SyncProtocol):
     """Nobody is released until all members of the round have pushed, then all are.

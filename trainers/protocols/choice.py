@@ -19,16 +19,6 @@ from syncswitch.trainers.protocols.dssp import DSSP
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from syncswitch.trainers.protocols.ssp import SSP
 
-__all__ = [
-    "ENTRY_POINT_GROUP",
-    "PROTOCOLS",
-    "ProtocolChoice",
-    "check_protocols",
-    "choose_protocol",
-    "parse_named_pair",
-    "parse_pair",
-]
-
 PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
     protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD)
 }

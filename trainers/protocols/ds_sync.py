@@ -11,8 +11,6 @@ from typing import Any
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 from syncswitch.trainers.protocols.options import whole_number
 
-__all__ = ["DSSync", "partition"]
-
 
 @lru_cache(maxsize=1024)
 def partition(

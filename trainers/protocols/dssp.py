@@ -10,8 +10,6 @@ from syncswitch.trainers.protocols.base import NOBODY, Release
 from syncswitch.trainers.protocols.options import whole_number
 from syncswitch.trainers.protocols.ssp import SSP
 
-__all__ = ["DSSP", "LastPushes", "extra_steps"]
-
 _DEFAULT_LOW, _DEFAULT_HIGH = 3, 15  # the paper's experiments
 _LARGEST = 1000  # the controller tries every number of steps up to it
 

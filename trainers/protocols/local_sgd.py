@@ -8,8 +8,6 @@ from typing import Any
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 from syncswitch.trainers.protocols.options import whole_number
 
-__all__ = ["LocalSGD"]
-
 
 class LocalSGD(SyncProtocol):
     """All replicas are averaged when everybody has done the steps of a period.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LARGEST", "whole_number"]
-
 LARGEST = 1_000_000
 """Of any number in an option: beyond all that makes a difference in a job."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 from syncswitch.trainers.protocols.options import whole_number
 
-__all__ = ["SSP"]
-
 
 class SSP(SyncProtocol):
     """A worker goes on unless it is more than a number of steps ahead of the slowest worker.

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
 
-__all__ = ["Advance", "Groups", "SegmentSteps", "Ticket"]
-
 Groups = tuple[tuple[int, ...], ...]
 """Workers whose work is to be joined, group by group; see `Release.groups`."""
 

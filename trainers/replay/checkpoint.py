@@ -10,13 +10,6 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.records.job import WorkloadIdentity
 
-__all__ = [
-    "ReplayCheckpoint",
-    "model_of",
-    "read_replay_checkpoint",
-    "write_replay_checkpoint",
-]
-
 
 class ReplayCheckpoint(BaseModel):
     """Where a replayed run was.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
     from syncswitch.storage.trials.values import StoredTrial
 
-__all__ = ["REPLAY", "RecordedRun", "Recording", "read_recording", "whole_runs"]
-
 REPLAY = "replay"
 """Name of the trainer that answers from recorded runs; what it makes is no recording."""
 

@@ -36,8 +36,6 @@ from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.run.phases import cut_phases
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
-__all__ = ["ReplayTrainer"]
-
 
 class ReplayTrainer(Trainer):
     """Replays recorded runs; the seconds that it reports are those that were recorded.

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EventFile"]
-
 _LOG = logging.getLogger(__name__)
 _numbers = itertools.count()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from syncswitch.storage.records.trial import RunEvent
 
-__all__ = ["event_line", "is_remarkable"]
-
 
 def event_line(event: RunEvent) -> str:
     """For example `lost at worker-step 1,200: worker 2: no answer`."""

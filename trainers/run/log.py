@@ -17,8 +17,6 @@ from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phas
 from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.trainer import Observer, Verdict
 
-__all__ = ["Position", "RunLog", "run_identity"]
-
 
 def run_identity(spec: TrialSpec) -> dict[str, Any]:
     """What tells a run from others that may write checkpoints in the same folder, as JSON."""

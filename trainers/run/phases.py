@@ -9,8 +9,6 @@ import numpy as np
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
-__all__ = ["RunClock", "cut_phases", "joined_phases"]
-
 
 class RunClock:
     """Training time of a run by its worker-steps.

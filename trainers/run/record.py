@@ -19,13 +19,6 @@ from syncswitch.storage.records.trial import (
 from syncswitch.trainers.job.schedule import Segment, last_boundary
 from syncswitch.trainers.run.running_counts import StalenessCount
 
-__all__ = [
-    "RunResult",
-    "is_after_first_decay",
-    "phase_record",
-    "trial_record",
-]
-
 
 @dataclass(frozen=True)
 class RunResult:

@@ -7,15 +7,14 @@ import math
 import os
 from pathlib import Path
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.run.event_file import EventFile
 from syncswitch.trainers.run.event_text import event_line
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
-
-__all__ = ["TensorBoardTrainer", "check_tensorboard", "logged", "run_folder_name"]
-
 
 _AWAY = frozenset({"lost", "removed"})
 _BACK = frozenset({"restored", "returned"})
@@ -78,8 +77,8 @@ class TensorBoardTrainer(Trainer):
         self._trainer = trainer
         self._folder = folder
 
+    @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`."""
         log = _RunLog(self._folder / run_folder_name(spec), spec)
         try:
             record = self._trainer.train(spec, _Watcher(log, observer or SilentObserver()))

@@ -13,8 +13,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
 
-__all__ = ["Measured", "calibrate", "measured_pace", "slowest_of"]
-
 _SYNCHRONOUS, _ASYNCHRONOUS = "bsp", "asp"
 # Standard deviations beyond which nothing is left of the integral, and its points.
 _TAIL = 10.0

@@ -14,8 +14,6 @@ from syncswitch.trainers.simulated.events import Learner, play_segment
 from syncswitch.trainers.simulated.membership import membership_of
 from syncswitch.trainers.simulated.timing import StepTimes
 
-__all__ = ["Course"]
-
 
 class Course:
     """Plays a run from where its log is to the end of the job. Used once.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
@@ -13,11 +12,9 @@ from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.simulated.membership import Change, Membership
 from syncswitch.trainers.simulated.timing import Link, StepTimes
 
-__all__ = ["Idle", "Learner", "Played", "play_segment"]
 
-
-class Learner(Protocol):
-    """What happens to the parameters, in the order of the virtual time."""
+class Learner:
+    """Is told, in the order of the virtual time, what happens to the parameters; learns nothing."""
 
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
         """A segment begins with these workers; nothing is outstanding.
@@ -45,31 +42,6 @@ class Learner(Protocol):
 
     def come_back(self, worker: int) -> None:
         """The worker takes part again: its first step is about to begin."""
-
-
-class Idle:
-    """Learns nothing: for when only the time is asked for."""
-
-    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        """Does nothing."""
-
-    def finish(self) -> None:
-        """Does nothing."""
-
-    def pull(self, ticket: Ticket) -> None:
-        """Does nothing."""
-
-    def push(self, ticket: Ticket) -> None:
-        """Does nothing."""
-
-    def join(self, group: Sequence[int], worker_step: int) -> None:
-        """Does nothing."""
-
-    def leave(self, worker: int) -> None:
-        """Does nothing."""
-
-    def come_back(self, worker: int) -> None:
-        """Does nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tensorflow_api import quiet_log, tf
 from syncswitch.trainers.simulated.patches import with_patches
 
-__all__ = ["THREADS", "Computed", "GradientSource", "Outstanding"]
-
 _LOG = logging.getLogger(__name__)
 THREADS = os.cpu_count() or 1
 """So many calls are computed at the same time."""
@@ -115,7 +113,7 @@ class GradientSource:
         return self._threads.submit(call, wanted, seed)
 
     def move(self, statistics: Vector, contribution: Vector) -> Vector:
-        """See `ModelFunction.move`."""
+        """What a batch makes of the statistics; see `ModelFunction.move`."""
         moved: Vector = self._function.move(statistics, contribution)
         return moved
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import Vector
@@ -18,9 +19,8 @@ from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket
 from syncswitch.trainers.run.running_counts import LossMean
+from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
-
-__all__ = ["TrainingLearner", "Update", "make_update"]
 
 Update = Callable[[ModelState, Vector, float, float], ModelState]
 """`(state, gradient, rate, momentum) -> state`; the old one stays as it was."""
@@ -62,7 +62,7 @@ def _updated(state: ModelState, parameters: Vector, slots: Vector) -> ModelState
     return replace(state, parameters=parameters, slots=slots, updates=state.updates + 1)
 
 
-class TrainingLearner:
+class TrainingLearner(Learner):
     """Trains for real, in the order of the virtual time.
 
     What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed
@@ -104,14 +104,14 @@ class TrainingLearner:
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
         self._round: dict[int, Computed] = {}
 
+    @override
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        """See `Learner.begin`."""
         self._exchange, self._second_since = exchange, second_since
         is_replica = exchange is Exchange.REPLICA
         self._replicas = dict.fromkeys(members, self.state) if is_replica else {}
 
+    @override
     def finish(self) -> None:
-        """See `Learner.finish`: replicas become one, their mean."""
         if self._replicas:
             self.state = self._mean_replica()
 
@@ -121,8 +121,8 @@ class TrainingLearner:
             return self.state.parameters, self.state.statistics
         return _mean_model(list(self._replicas.values()))
 
+    @override
     def leave(self, worker: int) -> None:
-        """See `Learner.leave`: what it has pulled comes to nothing, and its replica is gone."""
         if self._pulls.pop(worker, None) is not None and worker in self._waiting:
             self._waiting.remove(worker)
         self._submitted.pop(worker, None)
@@ -131,13 +131,13 @@ class TrainingLearner:
             # Somebody has to know what was learnt when the first one is back.
             self.state = replica
 
+    @override
     def come_back(self, worker: int) -> None:
-        """See `Learner.come_back`: its replica is the mean of the others."""
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._mean_replica() if self._replicas else self.state
 
+    @override
     def pull(self, ticket: Ticket) -> None:
-        """See `Learner.pull`."""
         is_replica = self._exchange is Exchange.REPLICA
         state = self._replicas[ticket.worker] if is_replica else self.state
         self._pulls[ticket.worker] = Outstanding(
@@ -147,8 +147,8 @@ class TrainingLearner:
         if len(self._waiting) == self._source.at_once:
             self._submit(list(self._waiting))
 
+    @override
     def push(self, ticket: Ticket) -> None:
-        """See `Learner.push`."""
         worker, step = ticket.worker, ticket.worker_step
         computed = self._computed(worker)
         del self._pulls[worker]
@@ -164,8 +164,8 @@ class TrainingLearner:
         else:
             self.state = self._moved(self.state, computed, rate, step)
 
+    @override
     def join(self, group: Sequence[int], worker_step: int) -> None:
-        """See `Learner.join`."""
         if self._exchange is Exchange.REPLICA:
             parameters, statistics = _mean_model([self._replicas[worker] for worker in group])
             for worker in group:

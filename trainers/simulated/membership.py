@@ -19,8 +19,6 @@ from syncswitch.trainers.stragglers.online import (
     controller_of,
 )
 
-__all__ = ["Change", "Membership", "membership_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -6,8 +6,6 @@ from typing import Any
 
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["with_patches"]
-
 
 def with_patches(model: Any) -> Any:
     """The same model with `Conv2D` layers that multiply patches of the picture by the kernel.

@@ -13,14 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.files import check_plain_file, whole_file
 
-__all__ = [
-    "ClusterProfile",
-    "Straggler",
-    "load_profile",
-    "profile_names",
-    "write_profile",
-]
-
 _MOST_BYTES = 16 << 20
 _PACKAGE = "syncswitch.trainers.simulated"
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)

@@ -14,8 +14,6 @@ from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.learner import TrainingLearner
 from syncswitch.trainers.simulated.timing import StepTimes
 
-__all__ = ["SimulatedRun"]
-
 
 class SimulatedRun:
     """Trains from the learner's state to the end of the job. Used once.

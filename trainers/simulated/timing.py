@@ -9,8 +9,6 @@ import numpy as np
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.simulated.profile import ClusterProfile
 
-__all__ = ["Link", "StepTimes"]
-
 _BYTES_PER_PARAMETER = 4
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 import psutil
+from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -25,8 +26,6 @@ from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.run import SimulatedRun
 from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
-
-__all__ = ["SimulatedTrainer", "simulated_identity"]
 
 _DEVICE = "CPU:0"
 # More compute no faster, as they leave the processor's cache.
@@ -79,8 +78,8 @@ class SimulatedTrainer(Trainer):
         self._source = GradientSource(workload, data, function, at_once)
         self._tester = ModelTester(function, workload, data, _DEVICE)
 
+    @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`."""
         check_trial(spec, self._own_identity(spec))
         started_at = datetime.now(timezone.utc)
         log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
@@ -111,8 +110,8 @@ class SimulatedTrainer(Trainer):
         self._tester.warn_if_hardly_above_chance(record)
         return record
 
+    @override
     def close(self) -> None:
-        """See `Trainer.close`."""
         self._source.close()
 
     def _own_identity(self, spec: TrialSpec) -> WorkloadIdentity:

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Comparison", "DetectorSettings", "Finding", "StragglerDetector", "compare"]
-
 # Rates that differ by less are equal: what is left of them is rounding.
 _ROUNDING = 1e-9
 

@@ -15,8 +15,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent
 from syncswitch.trainers.stragglers.detector import DetectorSettings, Finding, StragglerDetector
 
-__all__ = ["NO_DECISION", "ONLINE", "Decision", "OnlineController", "controller_of"]
-
 ONLINE = ("none", "greedy", "elastic")
 """Names of the online policies."""
 

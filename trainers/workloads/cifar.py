@@ -18,8 +18,6 @@ from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.data import Array
 from syncswitch.trainers.workloads.cifar_batch import parse_batch
 
-__all__ = ["CIFAR_10", "CIFAR_100", "FOLDER_VARIABLE", "CifarFiles", "read_cifar"]
-
 FOLDER_VARIABLE = "SYNCSWITCH_DATA"
 """Environment variable that names the folder with the data, instead of the Keras cache."""
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from syncswitch.trainers.job.data import Array
 
-__all__ = ["parse_batch"]
-
 _SIDE, _CHANNELS = 32, 3
 
 

@@ -15,8 +15,6 @@ from typing import Any
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 
-__all__ = ["workload"]
-
 _TEST_EXAMPLES = 597
 _TOTAL_WORKER_STEPS = 4000
 

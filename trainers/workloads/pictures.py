@@ -12,8 +12,6 @@ from typing import Any
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.workloads.cifar import CifarFiles, read_cifar
 
-__all__ = ["PADDING", "augment", "load_pictures", "standardize"]
-
 PADDING = 4
 """Black pixels added on each side before a picture is cut to its old size."""
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["WEIGHT_DECAY", "basic_network", "bottleneck_network"]
-
 WEIGHT_DECAY = 1e-4
 """What a kernel loses, times the learning rate, in a step of plain SGD."""
 

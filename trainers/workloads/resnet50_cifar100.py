@@ -14,8 +14,6 @@ from syncswitch.trainers.workloads.cifar import CIFAR_100
 from syncswitch.trainers.workloads.pictures import load_pictures
 from syncswitch.trainers.workloads.residual import bottleneck_network
 
-__all__ = ["workload"]
-
 
 def _load() -> Data:
     return load_pictures(CIFAR_100)

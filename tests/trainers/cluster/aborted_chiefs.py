@@ -10,8 +10,6 @@ import re
 
 import pytest
 
-__all__ = ["aborted_chiefs"]
-
 _ABORTED = re.compile(r"the cluster of \d+ workers died of SIG(ABRT|SEGV|BUS|ILL|FPE|TRAP); ")
 
 

@@ -136,12 +136,11 @@ class TestWhatMayBeNamed:
 
 THREAD = "straggler:worker=1,at=1%,for=1s,delay=1ms"
 PROXY = f"{THREAD},by=proxy"
-CPU = "straggler:worker=1,at=1%,for=1s,cpu=50%"
 KILL = "kill:worker=1,at=1%"
 KILL_FOR = f"{KILL},for=2s"
 HANG = "hang:worker=1,at=1%"
 PS, CHIEF, HANG_PS = "kill:ps,at=1%", "kill:chief,at=1%", "hang:ps,at=1%"
-ALL = {THREAD, PROXY, CPU, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
+ALL = {THREAD, PROXY, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ ALL = {THREAD, PROXY, CPU, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
         ("in-process", {THREAD, KILL, CHIEF}),
         ("processes", ALL - {KILL_FOR}),
         ("tf-config", {THREAD, CHIEF}),
-        ("simulated", {THREAD, PROXY, CPU, KILL, KILL_FOR}),
+        ("simulated", {THREAD, PROXY, KILL, KILL_FOR}),
     ],
 )
 def test_a_launcher_refuses_what_it_cannot_do(launcher: str, allowed: set[str]) -> None:

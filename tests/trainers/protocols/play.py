@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Release, SyncProtocol, choose_protocol
 
-__all__ = ["Push", "finish_seconds", "play", "play_choice"]
-
 
 @dataclass(frozen=True)
 class Push:

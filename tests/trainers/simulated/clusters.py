@@ -8,7 +8,7 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps
-from syncswitch.trainers.simulated.events import Idle, Learner, play_segment
+from syncswitch.trainers.simulated.events import Learner, play_segment
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
@@ -55,7 +55,7 @@ def play(
     play_segment(
         SegmentSteps(machine, 0, steps),
         times_of(profile, steps, parameters),
-        learner or Idle(),
+        learner or Learner(),
         Membership(range(workers)),
         0.0,
         lambda *update: done.append(update),

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["NOISES", "TRACE", "Push", "recorded_pushes", "round_seconds"]
-
 TRACE = Path(__file__).with_name("trace.csv")
 
 NOISES = ("10 %", "30 %", "spikes", "recorded")

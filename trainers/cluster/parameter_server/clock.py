@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["TrainingClock"]
-
 
 class TrainingClock:
     """Runs while the cluster trains, without what the training waits for tests.

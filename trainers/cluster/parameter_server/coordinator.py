@@ -14,8 +14,6 @@ from syncswitch.trainers.protocols import SyncProtocol
 from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.running_counts import LossMean, StalenessCount
 
-__all__ = ["GO_ON", "Dispatcher", "Notice", "Review"]
-
 
 class Notice(enum.Enum):
     """What a worker's thread finds in its inbox besides tickets."""

@@ -14,8 +14,6 @@ from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 
-__all__ = ["EvaluationRequest", "Evaluator"]
-
 # Copies of the model that wait for their test; each holds the memory of a model.
 _MOST_WAITING = 2
 _PATIENCE_SECONDS = 0.1

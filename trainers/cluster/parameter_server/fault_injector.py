@@ -16,8 +16,6 @@ from syncswitch.trainers.cluster.servers.launchers import Launcher, WorkerLostEr
 from syncswitch.trainers.faults.active import ActiveInjections, Started
 from syncswitch.trainers.faults.grammar import Injection
 
-__all__ = ["Disturbances", "Note"]
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -106,8 +104,6 @@ class Disturbances:
             assert worker is not None
             if injection.by == "proxy":
                 self._launcher.delay(worker, self._active.message_delay_seconds(worker))
-            elif injection.by == "cpu":
-                self._launcher.limit(worker, self._active.cpu_percent(worker))
         elif is_start:
             self._strike(injection)
 

@@ -13,8 +13,6 @@ from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 
-__all__ = ["ClusterLearner"]
-
 _Read = TypeVar("_Read")
 
 

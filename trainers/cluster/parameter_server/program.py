@@ -25,8 +25,6 @@ from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import ModelState, StateForm
 from syncswitch.trainers.model.tensorflow_api import concrete, constant_on, own_executor, tf
 
-__all__ = ["HoldUp", "Program", "Push"]
-
 HoldUp = Callable[[float], None]
 """Blocks a worker between its pull and its push; is told how long its gradient took, in seconds."""
 

@@ -15,8 +15,6 @@ from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.servers.launchers import Casualty, Launcher, WorkerLostError
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["Recovery", "ServerLostError", "lost_servers_named"]
-
 _LOG = logging.getLogger(__name__)
 
 # A server that is lost so often in one run will be lost again.

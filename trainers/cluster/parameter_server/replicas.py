@@ -16,8 +16,6 @@ from syncswitch.trainers.model.optimizer import Optimizer, make_optimizer
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tensorflow_api import concrete, constant_on, tf
 
-__all__ = ["Replicas"]
-
 
 class Replicas:
     """Parameters, statistics and slots of each worker, in one variable on its device.

@@ -9,8 +9,6 @@ from syncswitch.trainers.cluster.parameter_server.coordinator import GO_ON, Revi
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import Decision, OnlineController
 
-__all__ = ["StragglerReview"]
-
 
 class StragglerReview:
     """The online policy of a run behind a lock; its decisions are put into the book.

@@ -23,8 +23,6 @@ from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
 
-__all__ = ["TrainingRun"]
-
 _PROGRESS_SECONDS = 0.2
 # Workers that do not come back hold lost servers; their threads die with the process.
 _LEAVE_SECONDS = 30.0

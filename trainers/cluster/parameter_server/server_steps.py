@@ -14,8 +14,6 @@ from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.model.tensorflow_api import tf
 
-__all__ = ["ServerSteps"]
-
 
 class ServerSteps:
     """The state on a parameter server, and bodies of functions to be traced.

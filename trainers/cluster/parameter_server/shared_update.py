@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.tensorflow_api import tf
-
-__all__ = ["SharedState", "SharedStatistics", "SharedUpdate", "make_shared_update"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class FusedMomentum(SharedUpdate):
     def __init__(self, state: SharedState) -> None:
         self._state = state
 
+    @override
     def apply(self, gradient: Any, rate: Any, momentum: Any) -> Any:
-        """See `SharedUpdate.apply`."""
         applied = tf.raw_ops.ResourceApplyMomentum(
             var=self._state.parameters.handle,
             accum=self._state.slots.handle,
@@ -79,8 +79,8 @@ class CriticalUpdate(SharedUpdate):
         self._state = state
         self._section = tf.CriticalSection()
 
+    @override
     def apply(self, gradient: Any, rate: Any, momentum: Any) -> Any:
-        """See `SharedUpdate.apply`."""
         # As an inner function: what is traced beside it would run outside the section.
         update = tf.function(self._update, autograph=False)
         return self._section.execute(lambda: update(gradient, rate, momentum))

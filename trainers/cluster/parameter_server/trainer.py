@@ -7,6 +7,8 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import (
     FatalError,
     RetryableError,
@@ -34,8 +36,6 @@ from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
-
-__all__ = ["ClusterTrainer"]
 
 _MOST_LOSSES = 10
 _MOST_ATTEMPTS = 3
@@ -69,8 +69,8 @@ class ClusterTrainer(Trainer):
             self._program.function, workload, self._data, self._devices.chief
         )
 
+    @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`."""
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, self._own_identity(*pair))
         log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
@@ -87,8 +87,8 @@ class ClusterTrainer(Trainer):
         self._tester.warn_if_hardly_above_chance(record)
         return record
 
+    @override
     def close(self) -> None:
-        """See `Trainer.close`."""
         self._launcher.close()
 
     def _train(self, spec: TrialSpec, log: RunLog) -> None:

@@ -15,8 +15,6 @@ from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import OnlineController, controller_of
 
-__all__ = ["ClusterTrial", "cluster_trial"]
-
 
 @dataclass(frozen=True)
 class ClusterTrial:

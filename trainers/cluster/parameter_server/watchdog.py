@@ -9,8 +9,6 @@ from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.servers.launchers import Launcher
 
-__all__ = ["Attendant"]
-
 _TICK_SECONDS = 0.02
 # After so long without progress every server is asked for a sign of life.
 _PATIENCE_SECONDS = 2.0

@@ -19,8 +19,6 @@ import psutil
 
 from syncswitch.trainers.cluster.servers.log_tail import last_words
 
-__all__ = ["DEAD", "RUNNING", "STOPPED", "ServerActor", "Start"]
-
 RUNNING, STOPPED, DEAD = "running", "stopped", "dead"
 
 

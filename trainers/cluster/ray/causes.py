@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["cause_of_death", "is_not_installed"]
-
 _LONGEST = 160
 _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Exception): ")
 

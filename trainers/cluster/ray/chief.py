@@ -17,8 +17,6 @@ from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["main"]
-
 # A streaming call to a server that is gone waits for one at the same address, for ever; a new one
 # may be on another node.
 _ENVIRONMENT = {**NO_GPU, "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "False"}

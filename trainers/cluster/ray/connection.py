@@ -14,8 +14,6 @@ from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions
 from syncswitch.trainers.cluster.ray.room import bundles, check_room
 from syncswitch.trainers.cluster.servers.pool import listens
 
-__all__ = ["connect", "reserve"]
-
 _LOG = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 30.0

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.servers.placement import check_gpus_per_worker
 
-__all__ = ["AUTO", "PLACEMENTS", "RayOptions"]
-
 AUTO = "auto"
 PLACEMENTS = ("spread", "pack")
 _CLIENT = "ray://"

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.trainers.cluster.ray.actor import DEAD, RUNNING, STOPPED, ServerActor, Start
 from syncswitch.trainers.cluster.ray.causes import cause_of_death, is_not_installed
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.servers.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper, ServerState
-
-__all__ = ["RayKeeper"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,8 +75,8 @@ class RayKeeper(ServerKeeper):
         for held in self._held.values():
             held.start = held.actor.start.remote()
 
+    @override
     def await_all(self) -> None:
-        """See `ServerKeeper.await_all`."""
         with self._renewing:
             self._await(list(self._held))
 
@@ -94,8 +94,8 @@ class RayKeeper(ServerKeeper):
             for server, held in self._held.items()
         }
 
+    @override
     def renew(self, servers: Iterable[Server]) -> None:
-        """See `ServerKeeper.renew`."""
         servers = list(servers)
         with self._renewing:
             held = {server: self._held[server] for server in servers}
@@ -114,8 +114,8 @@ class RayKeeper(ServerKeeper):
         """See `ServerKeeper.renew_dead`; whoever misses one asks for another."""
         return False
 
+    @override
     def signal(self, server: Server, number: int) -> None:
-        """See `ServerKeeper.signal`."""
         import ray
 
         held = self._held[server]
@@ -128,13 +128,9 @@ class RayKeeper(ServerKeeper):
         except ray.exceptions.RayActorError:
             pass  # it is dead
 
+    @override
     def delay(self, worker: int, seconds: float) -> None:
-        """See `ServerKeeper.delay`."""
         raise FatalError("workers on a Ray cluster are behind no proxy")
-
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """See `ServerKeeper.limit`."""
-        raise FatalError("workers on a Ray cluster have the CPUs that Ray gives them")
 
     def _new_actor(self, server: Server, bundle: int) -> Any:
         import ray

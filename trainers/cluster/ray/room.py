@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.ray.options import RayOptions
 
-__all__ = ["Resources", "bundles", "check_room"]
-
 Resources = Mapping[str, float]
 """Amount by name, as Ray calls them: `CPU`, `GPU`."""
 

@@ -16,8 +16,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.servers.network import die_with_parent
 from syncswitch.trainers.cluster.servers.server import do_without_keras, start_server
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """The program."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
-
-__all__ = ["RayTrainer"]
 
 
 class RayTrainer(IsolatedTrainer):
@@ -30,8 +30,8 @@ class RayTrainer(IsolatedTrainer):
         self._options = options
         super().__init__(reference, workers)
 
+    @override
     def program(self, socket_fd: int) -> list[str]:
-        """See `IsolatedTrainer.program`."""
         return [
             "syncswitch.trainers.cluster.ray.chief",
             *(str(socket_fd), self._reference, str(self._workers), self._options.as_json()),

@@ -25,8 +25,6 @@ from syncswitch.trainers.cluster.servers.messages import (
 )
 from syncswitch.trainers.trainer import Trainer, Verdict
 
-__all__ = ["be_chief", "end_with_input"]
-
 _PACKAGE = "syncswitch"
 _STANDARD_INPUT = 0
 

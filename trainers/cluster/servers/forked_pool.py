@@ -16,14 +16,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
+from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, one_line
 from syncswitch.trainers.cluster.servers.network import die_with_parent
 from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper, ServerState, listens
-from syncswitch.trainers.faults.cpu_quota import CpuQuota
 from syncswitch.trainers.faults.delaying_proxy import serve_proxy
-
-__all__ = ["Keeper", "KeeperClient", "fork"]
 
 _START_SECONDS = 30.0
 # A fresh process imports TensorFlow, beside others that do.
@@ -51,7 +49,7 @@ def fork(run: Callable[[], None]) -> int:
         os._exit(status)
 
 
-class Keeper:
+class Keeper(ServerKeeper):
     """The servers of one cluster; its public methods, but `start`, are what a chief may ask for.
 
     Args:
@@ -81,8 +79,6 @@ class Keeper:
         self.close_in_children = close_in_children
         self._process_ids: dict[Server, int] = {}
         self._generations = dict.fromkeys(ports, 0)
-        self._quotas: dict[int, CpuQuota] = {}
-        self._limits: dict[int, float | None] = {}
         self._proxy_control: int | None = None
 
     def start(self) -> None:
@@ -92,40 +88,31 @@ class Keeper:
         if self._proxies:
             self._start_proxies()
 
+    @override
     def await_all(self) -> None:
-        """See `ServerKeeper.await_all`."""
         self._await(list(self._ports))
 
+    @override
     def states(self) -> dict[Server, ServerState]:
-        """All servers."""
         return {server: self._state(server) for server in self._ports}
 
+    @override
     def renew(self, servers: Iterable[Server]) -> None:
-        """Replaces servers, dead or alive, by new ones; returns when these listen.
-
-        Raises:
-            RetryableError: One does not.
-        """
         servers = list(servers)
         for server in servers:
             self._kill(server)
             self._generations[server] += 1
             self._fork(server)
-            self._limit_anew(server)
         self._await(servers)
 
+    @override
     def renew_dead(self) -> bool:
-        """Replaces servers that are dead; whether there were any.
-
-        Raises:
-            RetryableError: A new one does not start.
-        """
         dead = [server for server in self._ports if not self._is_alive(server)]
         self.renew(dead)
         return bool(dead)
 
+    @override
     def signal(self, server: Server, number: int) -> None:
-        """Sends a signal to a server, if it is there; returns when it is dead where that kills."""
         if not self._is_alive(server):
             return
         if number == signal.SIGKILL:
@@ -134,33 +121,16 @@ class Keeper:
         else:
             os.kill(self._process_ids[server], number)
 
+    @override
     def delay(self, worker: int, seconds: float) -> None:
-        """Delays what passes through the proxy of a worker, one way."""
         assert self._proxy_control is not None
         number = list(self._proxies).index(worker)
         os.write(self._proxy_control, f"{number} {seconds}\n".encode())
 
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """Limits a worker to a share of one CPU; None lifts the limit.
-
-        Raises:
-            UserError: This system allows no limits.
-        """
-        quota = self._quotas.pop(worker, None)
-        if quota is not None:
-            quota.close()
-        self._limits[worker] = cpu_percent
-        server = ("worker", worker)
-        if cpu_percent is not None and self._is_alive(server):
-            self._quotas[worker] = CpuQuota(self._process_ids[server], cpu_percent)
-
     def close(self) -> None:
-        """Kills all servers and lifts all limits."""
+        """Kills all servers."""
         for server in self._ports:
             self._kill(server)
-        for worker in list(self._quotas):
-            with suppress(OSError):
-                self.limit(worker, None)
 
     def answer(self, connection: Connection) -> None:
         """Does what the other end asks for, and says how it went.
@@ -193,13 +163,6 @@ class Keeper:
             self._serve(*server)
 
         self._process_ids[server] = fork(run)
-
-    def _limit_anew(self, server: Server) -> None:
-        """A straggler stays one when its process is another."""
-        job, task = server
-        percent = self._limits.get(task) if job == "worker" else None
-        if percent is not None:
-            self.limit(task, percent)
 
     def _state(self, server: Server) -> ServerState:
         is_alive = self._is_alive(server)
@@ -251,34 +214,30 @@ class KeeperClient(ServerKeeper):
         self._connection = connection
         self._asking = threading.Lock()
 
+    @override
     def await_all(self) -> None:
-        """See `ServerKeeper.await_all`."""
         self._ask("await_all")
 
+    @override
     def states(self) -> dict[Server, ServerState]:
-        """See `Keeper.states`."""
         states: dict[Server, ServerState] = self._ask("states")
         return states
 
+    @override
     def renew(self, servers: Iterable[Server]) -> None:
-        """See `Keeper.renew`."""
         self._ask("renew", list(servers))
 
+    @override
     def renew_dead(self) -> bool:
-        """See `Keeper.renew_dead`."""
         return bool(self._ask("renew_dead"))
 
+    @override
     def signal(self, server: Server, number: int) -> None:
-        """See `Keeper.signal`."""
         self._ask("signal", server, number)
 
+    @override
     def delay(self, worker: int, seconds: float) -> None:
-        """See `Keeper.delay`."""
         self._ask("delay", worker, seconds)
-
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """See `Keeper.limit`."""
-        self._ask("limit", worker, cpu_percent)
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         with self._asking:

@@ -6,17 +6,11 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import FatalError
 from syncswitch.trainers.cluster.servers.placement import Devices
 from syncswitch.trainers.model.tensorflow_api import is_initialized, tf
-
-__all__ = [
-    "Casualty",
-    "InProcessLauncher",
-    "Launcher",
-    "WorkerLostError",
-    "reserve_logical_devices",
-]
 
 # One for the chief and one for the parameter server.
 _BESIDES_WORKERS = 2
@@ -121,10 +115,6 @@ class Launcher(ABC):
         """Delays each message to and from the server of a worker; it must be behind a proxy."""
         raise self._impossible
 
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """Limits the server of a worker to a share of one CPU; None lifts the limit."""
-        raise self._impossible
-
     @property
     def _impossible(self) -> FatalError:
         return FatalError("workers without processes cannot be disturbed from outside")
@@ -139,8 +129,8 @@ class InProcessLauncher(Launcher):
     has_servers = False
     kind = "in-process"
 
+    @override
     def start(self, workers: int) -> Devices:
-        """See `Launcher.start`."""
         needed = workers + _BESIDES_WORKERS
         reserve_logical_devices(workers)
         names = [device.name for device in tf.config.list_logical_devices("CPU")]
@@ -156,8 +146,8 @@ class InProcessLauncher(Launcher):
     def close(self) -> None:
         """Nothing to stop: logical devices last as long as the process."""
 
+    @override
     def casualty(self, worker: int | None, error: BaseException) -> Casualty | None:
-        """See `Launcher.casualty`."""
         return Casualty.WORKER if isinstance(error, WorkerLostError) else None
 
     def revive(self, worker: int) -> None:

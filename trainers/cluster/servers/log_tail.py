@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import IO
 
-__all__ = ["last_words"]
-
 _LINES = 5
 _LONGEST_LINE = 200
 

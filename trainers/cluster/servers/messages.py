@@ -10,19 +10,6 @@ from dataclasses import dataclass
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Verdict
 
-__all__ = [
-    "Failed",
-    "Finished",
-    "Happened",
-    "Message",
-    "Progress",
-    "Ready",
-    "Tested",
-    "Train",
-    "VerdictIs",
-    "Warned",
-]
-
 
 @dataclass(frozen=True)
 class Ready:

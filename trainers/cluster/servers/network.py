@@ -11,14 +11,6 @@ import struct
 import subprocess
 import sys
 
-__all__ = [
-    "NO_PRIVATE_NETWORK",
-    "allows_private_network",
-    "die_with_parent",
-    "free_ports",
-    "isolate_network",
-]
-
 NO_PRIVATE_NETWORK = (
     "--launcher processes: this system allows no private network namespace, and outside of one"
     " TensorFlow's servers listen on all interfaces and ask nobody for a password; use --launcher"

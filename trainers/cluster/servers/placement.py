@@ -16,21 +16,6 @@ from dataclasses import asdict, dataclass
 
 from syncswitch.storage.errors import UserError
 
-__all__ = [
-    "CPU",
-    "GPU",
-    "NO_GPU",
-    "VISIBLE_GPUS",
-    "Devices",
-    "Placement",
-    "check_gpus_per_worker",
-    "gpu_worker_environment",
-    "place_on_cpus",
-    "place_on_gpus",
-    "server_devices",
-    "visible_gpus",
-]
-
 CPU = "CPU:0"
 GPU = "GPU:0"
 """A process that sees one GPU knows it by this name, whichever it is."""

@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Server", "ServerKeeper", "ServerState", "listens"]
-
 _PROBE_SECONDS = 1.0
 
 Server = tuple[str, int]
@@ -63,13 +61,6 @@ class ServerKeeper(Protocol):
 
     def delay(self, worker: int, seconds: float) -> None:
         """Delays what passes through the proxy of a worker, one way."""
-
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """Limits a worker to a share of one CPU; None lifts the limit.
-
-        Raises:
-            UserError: This system allows no limits.
-        """
 
 
 def listens(host: str, port: int) -> bool:

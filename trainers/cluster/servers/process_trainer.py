@@ -34,8 +34,6 @@ from syncswitch.trainers.cluster.servers.placement import Placement, place_on_cp
 from syncswitch.trainers.faults.grammar import parse_injection
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
-__all__ = ["IsolatedTrainer"]
-
 _LOG = logging.getLogger(__name__)
 _STOP_SECONDS = 10
 _MOST_CLUSTERS = 5

@@ -15,8 +15,6 @@ from typing import Any, NoReturn, cast
 
 from syncswitch.storage.errors import UserError, one_line
 
-__all__ = ["become_server", "do_without_keras", "serve", "start_server"]
-
 _STANDARD_INPUT = 0
 
 

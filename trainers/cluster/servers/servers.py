@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, one_line
 from syncswitch.trainers.cluster.servers.launchers import Casualty, Launcher
 from syncswitch.trainers.cluster.servers.placement import Devices, server_devices
 from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper
 from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS, reconnect, tf
-
-__all__ = ["ClusterAddresses", "ServersLauncher", "cluster_addresses"]
 
 ClusterAddresses = Mapping[str, Sequence[str]]
 
@@ -64,8 +64,8 @@ class ServersLauncher(Launcher):
         # Which server each of the program's parts is on; a new one knows nothing of them.
         self._known = dict.fromkeys((_PARAMETER_SERVER, *map(_worker, workers)), 0)
 
+    @override
     def start(self, workers: int) -> Devices:
-        """See `Launcher.start`."""
         if workers != len(self._addresses["worker"]):
             raise FatalError(
                 f"{workers} workers asked of a cluster of {len(self._addresses['worker'])}"
@@ -81,8 +81,8 @@ class ServersLauncher(Launcher):
     def close(self) -> None:
         """Nothing to stop: whoever started the servers stops them."""
 
+    @override
     def casualty(self, worker: int | None, error: BaseException) -> Casualty | None:
-        """See `Launcher.casualty`."""
         if not isinstance(error, tf.errors.OpError):
             return None
         if self._is_gone(_PARAMETER_SERVER):
@@ -92,57 +92,53 @@ class ServersLauncher(Launcher):
             return Casualty.PARAMETER_SERVER if is_transient else None
         return Casualty.WORKER if is_transient or self._is_gone(_worker(worker)) else None
 
+    @override
     def revive(self, worker: int) -> None:
-        """See `Launcher.revive`."""
         self._renew([_worker(worker)])
 
+    @override
     def rebuild(self) -> None:
-        """See `Launcher.rebuild`."""
         self._renew(list(self._known))
 
+    @override
     def replace_dead(self) -> None:
-        """See `Launcher.replace_dead`."""
         # Without the lock: whoever holds it may be waiting for one of these.
         if self._keeper.renew_dead():
             # Not here: it waits for servers that hang, and the caller is the one that finds them.
             threading.Thread(target=self._connect_again, name="reconnect", daemon=True).start()
 
+    @override
     def is_whole(self) -> bool:
-        """See `Launcher.is_whole`."""
         states = self._keeper.states()
         return all(
             state.is_alive and not state.is_stopped and state.generation == self._known[server]
             for server, state in states.items()
         )
 
+    @override
     def living(self) -> Mapping[int | None, int]:
-        """See `Launcher.living`."""
         states = self._keeper.states()
         return {
             _number(server): state.generation for server, state in states.items() if state.is_alive
         }
 
+    @override
     def is_stopped(self, worker: int | None) -> bool:
-        """See `Launcher.is_stopped`."""
         return self._keeper.states()[_server(worker)].is_stopped
 
+    @override
     def kill(self, worker: int | None, generation: int) -> None:
-        """See `Launcher.kill`."""
         server = _server(worker)
         if self._keeper.states()[server].generation == generation:
             self._keeper.signal(server, signal.SIGKILL)
 
+    @override
     def signal(self, worker: int | None, number: int) -> None:
-        """See `Launcher.signal`."""
         self._keeper.signal(_server(worker), number)
 
+    @override
     def delay(self, worker: int, seconds: float) -> None:
-        """See `Launcher.delay`."""
         self._keeper.delay(worker, seconds)
-
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """See `Launcher.limit`."""
-        self._keeper.limit(worker, cpu_percent)
 
     def _check_devices(self) -> None:
         there = {device.name for device in tf.config.list_logical_devices()}

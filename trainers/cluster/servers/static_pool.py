@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper, ServerState, listens
 from syncswitch.trainers.cluster.servers.tf_config import host_and_port
-
-__all__ = ["PlatformKeeper"]
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.2
@@ -47,8 +47,8 @@ class PlatformKeeper(ServerKeeper):
         # Seen dead, and not seen since.
         self._away: set[Server] = set()
 
+    @override
     def await_all(self) -> None:
-        """See `ServerKeeper.await_all`."""
         self._await(list(self._places))
 
     def states(self) -> dict[Server, ServerState]:
@@ -92,10 +92,6 @@ class PlatformKeeper(ServerKeeper):
     def delay(self, worker: int, seconds: float) -> None:
         """Is refused before a run begins."""
         raise FatalError("there is no proxy before the servers in TF_CONFIG")
-
-    def limit(self, worker: int, cpu_percent: float | None) -> None:
-        """Is refused before a run begins."""
-        raise FatalError("the processors of the servers in TF_CONFIG cannot be limited from here")
 
     def _await(self, servers: Sequence[Server]) -> None:
         start = time.monotonic()

@@ -20,16 +20,6 @@ from typing import Any
 
 from syncswitch.storage.errors import UserError
 
-__all__ = [
-    "TF_CONFIG",
-    "TfConfig",
-    "host_and_port",
-    "parse_tf_config",
-    "read_tf_config",
-    "resolve",
-    "warnings_about",
-]
-
 TF_CONFIG = "TF_CONFIG"
 
 _USAGE = (

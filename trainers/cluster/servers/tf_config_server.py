@@ -14,8 +14,6 @@ from syncswitch.trainers.cluster.servers.placement import NO_GPU, gpu_worker_env
 from syncswitch.trainers.cluster.servers.pool import listens
 from syncswitch.trainers.cluster.servers.tf_config import TfConfig, host_and_port
 
-__all__ = ["ChiefWatch", "serve_until_chief_is_gone"]
-
 _PAUSE_SECONDS = 0.25
 
 

@@ -15,14 +15,14 @@ import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from typing_extensions import override
+
 from syncswitch.trainers.cluster.servers.chief import be_chief, end_with_input
 from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 from syncswitch.trainers.cluster.servers.static_pool import PlatformKeeper
 from syncswitch.trainers.cluster.servers.tf_config import TfConfig, read_tf_config
 from syncswitch.trainers.trainer import Trainer
-
-__all__ = ["JoinedTrainer"]
 
 _MODULE = "syncswitch.trainers.cluster.servers.tf_config_trainer"
 # As a program it has another name.
@@ -60,8 +60,8 @@ class JoinedTrainer(IsolatedTrainer):
         PlatformKeeper(config.addresses, limit_seconds, say).await_all()
         super().__init__(reference, config.workers)
 
+    @override
     def program(self, socket_fd: int) -> list[str]:
-        """See `IsolatedTrainer.program`."""
         numbers = (f"{self._limit_seconds!r}", self._step_device)
         return [_MODULE, str(socket_fd), self._reference, *numbers]
 

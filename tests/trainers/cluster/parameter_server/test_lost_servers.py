@@ -138,21 +138,10 @@ def test_a_lost_chief_goes_on_elsewhere(
     assert not record.spec.resume, "the record says what was asked for"
 
 
-def test_slow_networks_and_processors_slow_the_run(
-    trainer: IsolatedTrainer, tmp_path: Path
-) -> None:
-    from syncswitch.storage.errors import UserError
-    from syncswitch.trainers.faults.cpu_quota import check_cpu_quota
-
-    injections = ["straggler:worker=1,at=10%,for=10%,delay=20ms,by=proxy"]
-    try:
-        check_cpu_quota()
-    except UserError:
-        pass  # no limit can be set on this machine; test_cpu_quota.py says so as well
-    else:
-        injections.append("straggler:worker=0,at=25%,for=10%,cpu=5%")
-    record = train(trainer, tmp_path, *injections)
-    assert kinds(record)["injected"] == len(injections)
+def test_a_slow_network_slows_the_run(trainer: IsolatedTrainer, tmp_path: Path) -> None:
+    injection = "straggler:worker=1,at=10%,for=10%,delay=20ms,by=proxy"
+    record = train(trainer, tmp_path, injection)
+    assert kinds(record)["injected"] == 1
     # Each of the 40 rounds waits for several messages of the slow worker.
     assert record.phases[0].seconds > 40 * 0.02 * 2
 
