@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from syncswitch.storage.audit.check import Finding
+from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import upgrade_database
 from syncswitch.storage.database.inspection import REVISION, shown
 from syncswitch.trainers.cli.console import echo, print_json, print_text
@@ -51,9 +51,8 @@ def upgrade(storage_url: str, as_json: bool) -> None:
 def check(storage_url: str, as_json: bool) -> int:
     """Checks that the database is whole and agrees with itself. Exit status 1 if not.
 
-    Looks at the file (of SQLite), the tables, the references between rows, the versions and aliases
-    of policies and the runs that they rest on, the evaluations, phases and checkpoints of runs, and
-    Optuna's account of the searches. Changes nothing.
+    Looks at the tables, the file and the references between rows (of SQLite), at who claims to make
+    a run, and at Optuna's account of the searches. Changes nothing.
     """
     from syncswitch.searcher.study.consistency import check_database
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.study.liveness import is_run_by_anyone
 from syncswitch.searcher.study.tables import missing_study_tables, open_storage, readable
-from syncswitch.storage.audit.check import Finding, is_readable, listed, storage_findings
+from syncswitch.storage.database.check import RESTORE, Finding, database_findings, listed
 from syncswitch.storage.database.engine import Database, examined
 from syncswitch.storage.database.inspection import holds_studies, shown
 from syncswitch.storage.errors import DatabaseError
@@ -17,7 +17,6 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 
 _REPAIRED = "nothing; the next `syncswitch-search run` of the same search repairs it"
-_RESTORE = "restore the database from a copy"
 
 # Kinds of differences: what they are, in the plural; whether they are a problem; what to do.
 _KINDS = {
@@ -28,9 +27,9 @@ _KINDS = {
         False,
         "nothing",
     ),
-    "unrecorded": ("runs that are complete in Optuna's study alone", True, _RESTORE),
-    "contradiction": ("runs that Optuna's study has other results of", True, _RESTORE),
-    "study": ("searches with complete runs whose study Optuna does not have", True, _RESTORE),
+    "unrecorded": ("runs that are complete in Optuna's study alone", True, RESTORE),
+    "contradiction": ("runs that Optuna's study has other results of", True, RESTORE),
+    "study": ("searches with complete runs whose study Optuna does not have", True, RESTORE),
 }
 
 
@@ -42,79 +41,66 @@ def check_database(url: str) -> list[Finding]:
     """
     content, engine = examined(url, may_create=False)
     with Database(url, engine) as database:
-        findings = list(storage_findings(database, content))
-        if is_readable(findings):
-            findings.extend(_search_findings(database))
-    return findings
+        # Where the database itself is damaged, nothing more can be trusted.
+        return list(database_findings(database, content)) or list(_search_findings(database))
 
 
-def differences(
+def _search_findings(database: Database) -> Iterator[Finding]:
+    place = shown(database.url)
+    if missing := missing_study_tables(database.url):
+        fix = f"copy the database, then run `syncswitch-search db upgrade --storage {place}`"
+        what = listed("parts of Optuna's tables that were not made", missing)
+        yield Finding("studies", True, what, fix)
+        return
+    found = defaultdict(list)
+    try:
+        with readable(database.url):
+            for kind, name in _differences(database):
+                found[kind].append(name)
+    except DatabaseError as error:
+        yield Finding("values", True, str(error), RESTORE)
+    for kind, (what, is_problem, fix) in _KINDS.items():
+        if names := found[kind]:
+            yield Finding(kind, is_problem, listed(what, names), fix)
+
+
+def _differences(database: Database) -> Iterator[tuple[str, str]]:
+    """Kind, and the run or the search, one search at a time."""
+    store = TrialStore(database)
+    with database.engine.connect() as connection:
+        # Where Optuna has no tables, none are made.
+        storage = open_storage(database.url) if holds_studies(connection) else None
+    studies = {study.study_name for study in storage.get_all_studies()} if storage else set()
+    for search in store.searches():
+        rows = store.numbered(search.study)
+        for number, row in rows.items():
+            if row.state == "running" and not is_run_by_anyone(row):
+                yield "lost", f"run {number} of {search.study}"
+        if storage is not None and search.study in studies:
+            study_id = storage.get_study_id_from_name(search.study)
+            trials = storage.get_all_trials(study_id, deepcopy=False)
+            for kind, number in _mismatches(rows, trials):
+                yield kind, f"run {number} of {search.study}"
+        elif any(row.state == "complete" for row in rows.values()):
+            yield "study", search.study
+
+
+def _mismatches(
     rows: Mapping[int, StoredTrial], trials: Iterable[FrozenTrial]
 ) -> Iterator[tuple[str, int]]:
-    """Kind and number of each run of a search of which the two accounts differ.
-
-    Args:
-        rows: Ours, by number.
-        trials: Optuna's.
-    """
+    """Kind and number of each run of which our account differs from Optuna's."""
     for trial in trials:
         row = rows.get(trial.number)
         state = row.state if row is not None else None
         if trial.state == TrialState.COMPLETE:
             if row is None or state != "complete":
                 yield "unrecorded", trial.number
-            elif not _agrees(row, trial):
+            elif (trial.value, bool(trial.user_attrs.get("diverged"))) != (
+                row.converged_accuracy,
+                bool(row.diverged),
+            ):
                 yield "contradiction", trial.number
         elif trial.state == TrialState.RUNNING and state in {"complete", "failed"}:
             yield "untold", trial.number
         elif trial.state == TrialState.FAIL and state == "complete":
             yield "outranked", trial.number
-
-
-def _agrees(row: StoredTrial, trial: FrozenTrial) -> bool:
-    told = trial.value, bool(trial.user_attrs.get("diverged"))
-    return told == (row.converged_accuracy, bool(row.diverged))
-
-
-def _search_findings(database: Database) -> Iterator[Finding]:
-    place = shown(database.url)
-    missing = missing_study_tables(database.url)
-    if missing:
-        what = listed("parts of Optuna's tables that were not made", missing, len(missing))
-        fix = f"copy the database, then run `syncswitch-search db upgrade --storage {place}`"
-        yield Finding("studies", True, what, fix)
-        return
-    found: dict[str, list[str]] = {kind: [] for kind in _KINDS}
-    try:
-        with readable(database.url):
-            for search, kind, name in _named_differences(database):
-                found[kind].append(f"{name} of {search}" if name else search)
-    except DatabaseError as error:
-        yield Finding("values", True, str(error), _RESTORE)
-    for kind, (what, is_problem, fix) in _KINDS.items():
-        if names := found[kind]:
-            yield Finding(kind, is_problem, listed(what, names, len(names)), fix)
-
-
-def _named_differences(database: Database) -> Iterator[tuple[str, str, str]]:
-    """Search, kind and run, one search at a time."""
-    store, storage = TrialStore(database), _studies(database)
-    known = {study.study_name for study in storage.get_all_studies()} if storage else set()
-    for search in store.searches():
-        rows = store.numbered(search.study)
-        for number, row in rows.items():
-            if row.state == "running" and not is_run_by_anyone(row):
-                yield search.study, "lost", f"run {number}"
-        if storage is not None and search.study in known:
-            study_id = storage.get_study_id_from_name(search.study)
-            for kind, number in differences(rows, storage.get_all_trials(study_id, deepcopy=False)):
-                yield search.study, kind, f"run {number}"
-        elif any(row.state == "complete" for row in rows.values()):
-            yield search.study, "study", ""
-
-
-def _studies(database: Database) -> optuna.storages.RDBStorage | None:
-    """Optuna's part of the database; None where it has none, and nothing is made."""
-    with database.engine.connect() as connection:
-        is_there = holds_studies(connection)
-    return open_storage(database.url) if is_there else None

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
+from syncswitch.storage.database.inspection import VERSION_TABLE
+from syncswitch.storage.database.migrations.env import is_ours
 from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.tables.base import Base
 
 
 def configuration() -> Config:
@@ -35,3 +42,22 @@ def upgrade(connection: Connection, place: str) -> None:
         raise DatabaseError(
             f"cannot upgrade {place}: {error}; restore it, or name another with --storage URL"
         ) from error
+
+
+def differences(connection: Connection) -> list[str]:
+    """What our tables lack, or have otherwise than the models; what they have more does no harm."""
+    options = {"version_table": VERSION_TABLE, "include_name": is_ours, "compare_type": True}
+    context = MigrationContext.configure(connection, opts=options)
+    return [name for change in compare_metadata(context, Base.metadata) for name in _names(change)]
+
+
+def _names(change: Any) -> list[str]:
+    """Of what a change of Alembic's would add or modify; none where it would remove something."""
+    match change:
+        case [(_, _, table, column, *_), *_]:
+            return [f"{table}.{column}"]
+        case ("add_column", _, table, column):
+            return [f"{table}.{column.name}"]
+        case (str(kind), part, *_) if kind.startswith("add_"):
+            return [str(part.name)]
+    return []

@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
-from syncswitch.storage.audit.check import Finding
+from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
@@ -129,9 +129,18 @@ def test_what_the_two_accounts_differ_in_is_found(
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE syncswitch_searches SET registered_at = 0", "syncswitch_searches (TypeError"),
-        ("UPDATE syncswitch_trials SET started_at = 'x'", "syncswitch_trials (ValueError"),
-        ("UPDATE syncswitch_searches SET options = '{'", "syncswitch_searches (JSONDecodeError"),
+        (
+            "UPDATE syncswitch_searches SET registered_at = 0",
+            "that cannot be read (TypeError",
+        ),
+        (
+            "UPDATE syncswitch_trials SET started_at = 'x'",
+            "that cannot be read (ValueError",
+        ),
+        (
+            "UPDATE syncswitch_searches SET options = '{'",
+            "that cannot be read (JSONDecodeError",
+        ),
         ("UPDATE syncswitch_trials SET host = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
         ("UPDATE trial_user_attributes SET value_json = '{'", "Optuna's tables in sqlite"),
         ("UPDATE trials SET state = 'LOST'", "Optuna's tables in sqlite"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.audit.check import storage_findings
+from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import RetryableError
@@ -94,7 +94,7 @@ def check_everything(
         aliases = registry.aliases(policy.fingerprint)
         assert aliases.pop(CURRENT) == len(versions)
         assert aliases == {f"of-{number}": version for number, version in versions.items()}
-        assert list(storage_findings(database, Content.CURRENT)) == []
+        assert list(database_findings(database, Content.CURRENT)) == []
 
 
 @pytest.mark.parametrize(

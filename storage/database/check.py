@@ -1,0 +1,93 @@
+"""Is the database whole? Finds out by reading alone, and by what Alembic and SQLite say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import inspect
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.database.inspection import REVISION, Content, revision_of, shown
+from syncswitch.storage.errors import SyncSwitchError, one_line
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+
+RESTORE = "restore the database from a copy"
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that somebody should know about a database.
+
+    Attributes:
+        kind: What was looked at, for example `schema`.
+        is_problem: Whether it needs a remedy; otherwise it is only information.
+        what: What was found, with a few examples; one line.
+        fix: What to do.
+    """
+
+    kind: str
+    is_problem: bool
+    what: str
+    fix: str
+
+
+def database_findings(database: Database, content: Content) -> Iterator[Finding]:
+    """What keeps the database from being used, or from being trusted.
+
+    Args:
+        database: Which may have another revision than `open_database` accepts.
+        content: What it holds.
+    """
+    if content is not Content.CURRENT:
+        with database.engine.connect() as connection:
+            yield _of_revision(revision_of(connection), shown(database.url))
+        return
+    if missing := _missing(database):
+        yield Finding("schema", True, listed("missing or changed", missing), RESTORE)
+    if database.engine.dialect.name != "sqlite":
+        return  # a server looks after its files and references itself
+    if damage := _damage(database):
+        fix = "restore the file from a copy; what is readable, `sqlite3 FILE .recover` prints"
+        yield Finding("integrity", True, listed("faults in the file", damage), fix)
+
+
+def listed(what: str, examples: Sequence[str]) -> str:
+    """For example `parts that are missing (7): a, b, c, d, e, ...`."""
+    more = ", ..." if len(examples) > _EXAMPLES else ""
+    return f"{what} ({len(examples)}): {', '.join(examples[:_EXAMPLES])}{more}"
+
+
+def _of_revision(found: str | None, place: str) -> Finding:
+    if found is None:
+        what, fix = "no tables of syncswitch", "`syncswitch-search run WORKLOAD` makes them"
+    else:
+        what = f"the tables have revision {found}, this version of syncswitch needs {REVISION}"
+        fix = f"copy the database, then run `syncswitch-search db upgrade --storage {place}`"
+    return Finding("revision", True, what, fix)
+
+
+def _missing(database: Database) -> list[str]:
+    """Parts of our tables that somebody removed or changed; what somebody added does no harm."""
+    from syncswitch.storage.database.migrations import differences
+
+    with database.engine.connect() as connection:
+        found = differences(connection)
+        if TRIAL_FACTS.name not in inspect(connection).get_view_names():
+            found.append(TRIAL_FACTS.name)
+    return found
+
+
+def _damage(database: Database) -> list[str]:
+    """What SQLite says of its file."""
+    try:
+        with database.session(read_only=True) as session:
+            run = session.connection().exec_driver_sql
+            faults = run("PRAGMA integrity_check").scalars().all()
+            lost = run("PRAGMA foreign_key_check").all()
+    except SyncSwitchError as error:
+        return [one_line(error)]
+    rows = [f"a row of {table} refers to none of {other}" for table, _, other, _ in lost]
+    return [" ".join(str(fault).split()) for fault in faults if fault != "ok"] + rows
