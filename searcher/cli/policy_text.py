@@ -14,13 +14,14 @@ from syncswitch.searcher.text.sentences import (
     promise_sentence,
     workers_text,
 )
-from syncswitch.storage.policies.diff import EvidenceDiff, PolicyDiff
+from syncswitch.storage.policies.diff import FieldDifference
 from syncswitch.storage.policies.nearest import Suggestion
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
-from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
 
-_Named = tuple[str, "TimingPolicy"]
+NamedPolicy = tuple[str, TimingPolicy]
+"""What the user called a policy, and the policy."""
 
 
 def print_policy(entry: PolicyEntry) -> None:
@@ -117,43 +118,25 @@ def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
     echo(f"  syncswitch-search policy show {policy.fingerprint[:12]} --version {policy.version}")
 
 
-def print_diff(found: PolicyDiff, first: _Named, second: _Named) -> None:
+def print_diff(found: Sequence[FieldDifference], first: NamedPolicy, second: NamedPolicy) -> None:
     """What differs, in rows; what is equal is left out."""
     (name, a), (other, _) = first, second
-    if found.is_equal:
+    if found:
+        rows = [[one.field.replace("_", " "), *_before_and_after(one)] for one in found]
+        print_table(["field", name, other], rows)
+    else:
         echo(f"{name} and {other} are equal ({a.workload}, {a.cluster})")
-    if found.workload:
-        echo(f"The workload of {other} differs from that of {name}:")
-        for difference in found.workload:
-            print_text(f"- {difference.text}")
-    if found.unknown:
-        print_text(f"Not known of both workloads, so not compared: {', '.join(found.unknown)}")
-    rows = [
-        [fact.name.replace("_", " "), *_two(fact.name, fact.first, fact.second)]
-        for fact in found.facts
-    ] + _evidence_rows(found.evidence)
-    if rows:
-        if found.workload or found.unknown:
-            echo()
-        print_table(["", name, other], rows)
 
 
-def diff_as_json(found: PolicyDiff, first: _Named, second: _Named) -> dict[str, Any]:
-    """The same for programs, with every run by study and number."""
-    (name, a), (other, b) = first, second
+def diff_as_json(
+    found: Sequence[FieldDifference], first: NamedPolicy, second: NamedPolicy
+) -> dict[str, Any]:
+    """The same for programs."""
     return {
-        "a": _side_as_json(name, a),
-        "b": _side_as_json(other, b),
-        "is_equal": found.is_equal,
-        "workload": [difference.text for difference in found.workload],
-        "not_compared": list(found.unknown),
-        "facts": [{"fact": fact.name, "a": fact.first, "b": fact.second} for fact in found.facts],
-        "evidence": {
-            "only_a": _runs(found.evidence.only_first),
-            "only_b": _runs(found.evidence.only_second),
-            "both": _runs(found.evidence.both),
-            "changed": _runs(found.evidence.changed),
-        },
+        "before": _named(*first),
+        "after": _named(*second),
+        "is_equal": not found,
+        "differences": [asdict(one) for one in found],
     }
 
 
@@ -163,42 +146,26 @@ def _place(trial: EvidenceTrial) -> str:
     return f"{trial.trial_id}" if trial.agrees else f"{trial.trial_id} differs"
 
 
-def _side_as_json(name: str, policy: TimingPolicy) -> dict[str, Any]:
-    return {
-        "name": name,
-        "workload": policy.workload,
-        "fingerprint": policy.fingerprint,
-        "version": policy.version,
-        "created_at": policy.created_at,
-    }
+def _named(name: str, policy: TimingPolicy) -> dict[str, Any]:
+    known = ("workload", "fingerprint", "version", "created_at")
+    return {"name": name, **{field: getattr(policy, field) for field in known}}
 
 
-def _runs(evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
-    return [{"study": run.study, "trial_number": run.trial_number} for run in evidence]
-
-
-def _evidence_rows(found: EvidenceDiff) -> list[list[str]]:
-    if found.is_equal:
-        return []
-    rows = [
-        ["runs only in this one", str(len(found.only_first)), str(len(found.only_second))],
-        ["runs in both", *[str(len(found.both))] * 2],
-    ]
-    if found.changed:
-        rows.append(["of them changed", *[str(len(found.changed))] * 2])
-    return rows
-
-
-def _two(name: str, first: Any, second: Any) -> tuple[str, str]:
+def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
     """Two values that differ, so that the difference shows."""
-    if name == "fingerprint":
-        return first[:12], second[:12]
-    unit = " %" if name.endswith("_percent") else ""
+    values = (difference.before, difference.after)
+    if difference.field == "fingerprint":
+        return values[0][:12], values[1][:12]
+    if difference.field == "evidence":
+        both = sum(run in values[1] for run in values[0])
+        before, after = (f"{counted(len(runs), 'run')}, {both} of them in both" for runs in values)
+        return before, after
+    unit = " %" if difference.field.endswith("_percent") else ""
     for digits in (5, 17):
-        shown = tuple(_shown(value, digits, unit) for value in (first, second))
-        if shown[0] != shown[1]:
+        before, after = (_shown(value, digits, unit) for value in values)
+        if before != after:
             break
-    return shown[0], shown[1]
+    return before, after
 
 
 def _shown(value: Any, digits: int, unit: str) -> str:

@@ -21,10 +21,10 @@ from syncswitch.searcher.cli.policy_selection import (
 from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.policies.diff import compare
+from syncswitch.storage.policies.diff import policy_differences
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.similarity import JobFacts
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.completion import (
     complete_alias,
@@ -118,7 +118,7 @@ def diff(
             database = stack.enter_context(open_database(storage_url, create=False))
             registry = PolicyRegistry(database)
         a, b = (_side(name, workers, protocols, registry) for name in (first, second))
-    found = compare(a.policy, b.policy, a.job, b.job)
+    found = policy_differences(a.policy, b.policy, a.job, b.job)
     if as_json:
         print_json(diff_as_json(found, (a.name, a.policy), (b.name, b.policy)))
     else:
@@ -157,7 +157,7 @@ class _Side:
 
     name: str
     policy: TimingPolicy
-    job: JobFacts
+    job: WorkloadIdentity
 
 
 def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
@@ -190,13 +190,14 @@ def _side(
 ) -> _Side:
     if registry is None or _is_file(name):
         content = read_policy_file(name)
-        return _Side(name, content.policy, JobFacts.of(content.workload.identity))
+        return _Side(name, content.policy, content.workload.identity)
     reference, at, which = name.rpartition("@")
     if not (reference and at and which):
         raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")
     policy = _policy(registry, Selection(reference, workers, protocols), which)
-    workload = registry.workload(policy.fingerprint)
-    return _Side(name, policy, JobFacts.of(workload.identity if workload else policy))
+    entry = registry.entry(policy.fingerprint, policy.version)
+    assert entry is not None  # a version is never removed
+    return _Side(name, policy, entry.identity)
 
 
 def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:

@@ -29,7 +29,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
 
 LARGEST_SIZE_RATIO = 4
 """Of two clusters that may say anything about each other."""
@@ -70,14 +69,10 @@ class JobFacts:
     simulated_cluster: str | None = None
 
     @classmethod
-    def of(cls, job: WorkloadIdentity | TimingPolicy) -> JobFacts:
-        """What a workload, or a policy alone, says of its job."""
-        known: dict[str, Any] = {
-            field.name: getattr(job, field.name, None) for field in fields(cls)
-        }
-        if isinstance(job, WorkloadIdentity) and job.simulated_cluster is None:
-            known["simulated_cluster"] = REAL
-        return cls(**known)
+    def of(cls, job: WorkloadIdentity) -> JobFacts:
+        """What is known of a registered job."""
+        known: dict[str, Any] = {field.name: getattr(job, field.name) for field in fields(cls)}
+        return cls(**{**known, "simulated_cluster": job.simulated_cluster or REAL})
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,47 +84,47 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
         result = invoke("policy", "diff", *names, "--json")
         assert result.exit_code == 0, result.stderr
         content = json.loads(result.stdout)
-        assert content.pop("a")["version"] == 1
-        assert content.pop("b")["version"] == 2
+        assert content.pop("before")["version"] == 1
+        assert content.pop("after")["version"] == 2
         contents.append(content)
     assert contents == contents[:1] * len(contents)
     (content,) = contents[:1]
     assert not content["is_equal"]
-    assert content["workload"] == content["not_compared"] == []
-    assert [fact["fact"] for fact in content["facts"]] == [
+    differences = {one["field"]: (one["before"], one["after"]) for one in content["differences"]}
+    assert list(differences) == [
         "switch_percent",
-        "mean_accuracy",
         "target_accuracy",
-        "speed_up",
+        "mean_accuracy",
+        "training_seconds",
+        "study",
+        "evidence",
         "speed_up_low",
         "speed_up_high",
-        "training_seconds",
-        "evidence_seconds",
-        "study",
+        "speed_up",
     ]
-    assert content["facts"][0] == {"fact": "switch_percent", "a": 12.5, "b": 25.0}
-    counts = {name: len(runs) for name, runs in content["evidence"].items()}
-    assert counts == {"only_a": 8, "only_b": 3, "both": 0, "changed": 0}
+    assert differences["switch_percent"] == (12.5, 25.0)
+    assert [len(runs) for runs in differences["evidence"]] == [8, 3]
 
-    text = invoke("policy", "diff", "generated", "1", "2").stdout
-    assert "generated@1" in text
-    assert "runs only in this one" in text
-    assert "12.5 %" in text
-    assert "threshold" not in text
+    header, *rows = invoke("policy", "diff", "generated", "1", "2").stdout.splitlines()
+    assert header.split() == ["field", "generated@1", "generated@2"]
+    cells = {name.strip(): " ".join(row) for name, *row in (line.split("  ") for line in rows)}
+    assert cells["switch percent"].split() == ["12.5", "%", "25", "%"]
+    assert "8 runs, 0 of them in both" in cells["evidence"]
+    assert "threshold" not in cells
     text = invoke("policy", "diff", "generated", "1", "old").stdout
     assert text == "generated@1 and generated@old are equal (generated, 4 workers, bsp,asp)\n"
 
 
 @pytest.mark.usefixtures("two_clusters")
-def test_diff_explains_other_workloads_as_a_suggestion_does(invoke: Invoke) -> None:
+def test_diff_compares_the_policies_of_two_jobs(invoke: Invoke) -> None:
     small, large = (
         json.loads(invoke("policy", "lookup", "generated", "--workers", n, "--json").stdout)
         for n in ("4", "8")
     )
     names = [f"{policy['fingerprint'][:8]}@1" for policy in (small, large)]
-    text = invoke("policy", "diff", *names).stdout
-    assert "- 8 workers instead of 4: a smaller cluster may switch earlier" in text.splitlines()
-    assert small["fingerprint"][:12] in text
+    rows = [line.split() for line in invoke("policy", "diff", *names).stdout.splitlines()]
+    assert ["workers", "4", "8"] in rows
+    assert ["fingerprint", small["fingerprint"][:12], large["fingerprint"][:12]] in rows
     result = invoke("policy", "diff", "generated", "1", "current")
     assert result.exit_code == 2
     assert "choose with --workers" in error_line(result)
@@ -143,7 +143,7 @@ def test_a_file_named_like_a_version_is_not_meant(
         result = invoke("policy", "diff", "generated", *names, "--json")
         assert result.exit_code == 0, result.stderr
         content = json.loads(result.stdout)
-        assert (content["a"]["version"], content["b"]["version"]) == (1, 2)
+        assert (content["before"]["version"], content["after"]["version"]) == (1, 2)
     result = invoke("policy", "diff", "folder/mine.py:job@1", "generated@1")
     assert "no policy for 'folder/mine.py:job'" in error_line(result)
 

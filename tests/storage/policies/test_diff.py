@@ -1,33 +1,25 @@
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from syncswitch.storage.policies.diff import FactDiff, compare
-from syncswitch.storage.policies.similarity import JobFacts
+from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
 
-@pytest.fixture
-def job(identity: WorkloadIdentity) -> JobFacts:
-    return JobFacts.of(identity)
-
-
-def test_a_policy_is_equal_to_itself_and_to_its_copies(policy: TimingPolicy, job: JobFacts) -> None:
+def test_a_policy_is_equal_to_itself_and_to_its_copies(
+    policy: TimingPolicy, identity: WorkloadIdentity
+) -> None:
     copy = replace(
         policy,
         version=7,
         created_at="2027-01-01T00:00:00+00:00",
         evidence=tuple(reversed(policy.evidence)),
     )
-    found = compare(policy, copy, job, job)
-    assert found.is_equal
-    assert found.facts == found.workload == found.unknown == ()
-    assert found.evidence.both == policy.evidence
+    assert policy_differences(policy, copy, identity, replace(identity, name="numbers")) == []
 
 
 @pytest.mark.parametrize(
@@ -70,51 +62,31 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(policy: TimingPolicy, job
     ],
 )
 def test_only_what_differs_is_named(
-    policy: TimingPolicy, job: JobFacts, change: dict[str, Any], expected: dict[str, Any]
+    policy: TimingPolicy,
+    identity: WorkloadIdentity,
+    change: dict[str, Any],
+    expected: dict[str, Any],
 ) -> None:
-    found = compare(policy, replace(policy, **change), job, job)
-    assert found.facts == tuple(
-        FactDiff(name, first, second) for name, (first, second) in expected.items()
-    )
-    assert not found.is_equal
-    assert found.evidence.is_equal
+    found = policy_differences(policy, replace(policy, **change), identity, identity)
+    assert {one.field: (one.before, one.after) for one in found} == expected
 
 
-def test_the_workload_is_compared_as_for_a_suggestion(
+def test_the_jobs_are_compared_too(
     policy: TimingPolicy, identity: WorkloadIdentity, other_identity: WorkloadIdentity
 ) -> None:
-    other = replace(policy, fingerprint=other_identity.fingerprint, workers=8)
-    found = compare(policy, other, JobFacts.of(identity), JobFacts.of(other_identity))
-    assert [difference.text for difference in found.workload] == [
-        "8 workers instead of 4: a smaller cluster may switch earlier"
+    job = replace(other_identity, momentum=None)
+    other = replace(policy, fingerprint=job.fingerprint, workers=8)
+    assert policy_differences(policy, other, identity, job) == [
+        FieldDifference("fingerprint", identity.fingerprint, job.fingerprint),
+        FieldDifference("workers", 4, 8),
+        FieldDifference("momentum", 0.9, None),
     ]
-    assert [fact.name for fact in found.facts] == ["fingerprint"]
-    assert found.unknown == ()
-    # A file of version 1 knows less of its workload.
-    found = compare(policy, other, JobFacts.of(identity), JobFacts.of(other))
-    assert "model" in found.unknown
-    assert not found.is_equal
 
 
-def test_policies_of_one_fingerprint_have_one_workload(
-    policy: TimingPolicy, identity: WorkloadIdentity
-) -> None:
-    found = compare(policy, policy, JobFacts.of(identity), JobFacts.of(policy))
-    assert found.is_equal
-    assert found.unknown == ()
-
-
-def test_runs_are_known_by_study_and_number(policy: TimingPolicy, job: JobFacts) -> None:
-    run = policy.evidence[0]
-    kept, changed, removed, added = (replace(run, trial_number=number) for number in range(10, 14))
-    namesake = replace(kept, study="another study")
-    for order in itertools.permutations((kept, changed, removed)):
-        before = replace(policy, evidence=order)
-        new = replace(changed, converged_accuracy=0.5)
-        after = replace(policy, evidence=(namesake, added, new, kept))
-        found = compare(before, after, job, job).evidence
-        assert not found.is_equal
-        assert found.only_first == (removed,)
-        assert found.only_second == (namesake, added)
-        assert set(found.both) == {kept, changed}
-        assert found.changed == (new,)
+def test_evidence_is_compared_as_a_whole(policy: TimingPolicy, identity: WorkloadIdentity) -> None:
+    first, second = policy.evidence
+    changed = replace(policy, evidence=(first, replace(second, converged_accuracy=0.5)))
+    (found,) = policy_differences(policy, changed, identity, identity)
+    assert found.field == "evidence"
+    assert found.before == [asdict(second), asdict(first)]  # by their numbers
+    assert found.after == [{**asdict(second), "converged_accuracy": 0.5}, asdict(first)]

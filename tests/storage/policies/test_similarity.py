@@ -24,7 +24,6 @@ from syncswitch.storage.policies.similarity import (
     ranked,
 )
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
 from tests.storage.conftest import IDENTITY
 
 START = datetime(2026, 1, 31, tzinfo=timezone.utc)
@@ -328,12 +327,3 @@ def test_of_two_jobs_that_are_the_same_otherwise_the_real_one_is_nearer(
     assert ranked(JobFacts.of(IDENTITY), found) == found
     wanted = replace(IDENTITY, simulated_cluster="5")
     assert ranked(JobFacts.of(wanted), found) == found[::-1]
-
-
-def test_a_policy_alone_says_less_of_its_job(
-    policy: TimingPolicy, identity: WorkloadIdentity
-) -> None:
-    assert JobFacts.of(policy) == JobFacts(
-        workers=4, first_protocol="bsp", second_protocol="asp", total_worker_steps=1000
-    )
-    assert distance(JobFacts.of(policy), JobFacts.of(identity)) == (0, 0)
