@@ -21,8 +21,8 @@ from syncswitch.trainers.job.data import Data
 
 BUILT_IN = {
     "digits": "syncswitch.trainers.workloads.digits:workload",
-    "resnet32-cifar10": "syncswitch.trainers.workloads.resnet32_cifar10:workload",
-    "resnet50-cifar100": "syncswitch.trainers.workloads.resnet50_cifar100:workload",
+    "resnet32-cifar10": "syncswitch.trainers.workloads.resnets:resnet32_cifar10",
+    "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",
 }
 
 

@@ -1,14 +1,17 @@
 """Reads CIFAR-10 and CIFAR-100 as their authors publish them; never downloads anything.
 
-https://www.cs.toronto.edu/~kriz/cifar.html describes them.
+https://www.cs.toronto.edu/~kriz/cifar.html describes them. The files are pickles, which can run any
+code when they are read, so only those with a published hash are.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +19,6 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.data import Array
-from syncswitch.trainers.workloads.cifar_batch import parse_batch
 
 FOLDER_VARIABLE = "SYNCSWITCH_DATA"
 """Environment variable that names the folder with the data, instead of the Keras cache."""
@@ -30,8 +32,8 @@ class CifarFiles:
         title: What people call it.
         folder: Folder in the archive.
         archive: Name of the archive where it is published.
-        train: Names of the files with the training pictures, in order.
-        test: Names of the files with the test pictures.
+        train: MD5 of the files with the training pictures by name, in order.
+        test: The same of the test pictures.
         label_key: What the class numbers are called in a file.
         classes: How many there are.
         keras_name: Module in `keras.datasets`.
@@ -40,11 +42,16 @@ class CifarFiles:
     title: str
     folder: str
     archive: str
-    train: tuple[str, ...]
-    test: tuple[str, ...]
+    train: Mapping[str, str]
+    test: Mapping[str, str]
     label_key: bytes
     classes: int
     keras_name: str
+
+    @property
+    def md5(self) -> Mapping[str, str]:
+        """Of all files, by name."""
+        return {**self.train, **self.test}
 
     @property
     def fetch_command(self) -> str:
@@ -65,8 +72,14 @@ CIFAR_10 = CifarFiles(
     title="CIFAR-10",
     folder="cifar-10-batches-py",
     archive="cifar-10-python.tar.gz",
-    train=tuple(f"data_batch_{number}" for number in range(1, 6)),
-    test=("test_batch",),
+    train={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    },
+    test={"test_batch": "40351d587109b95175f43aff81a1287e"},
     label_key=b"labels",
     classes=10,
     keras_name="cifar10",
@@ -75,8 +88,8 @@ CIFAR_100 = CifarFiles(
     title="CIFAR-100",
     folder="cifar-100-python",
     archive="cifar-100-python.tar.gz",
-    train=("train",),
-    test=("test",),
+    train={"train": "16019d7e3df5f24257cddd939b257f8d"},
+    test={"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
     label_key=b"fine_labels",
     classes=100,
     keras_name="cifar100",
@@ -105,10 +118,10 @@ def read_cifar(files: CifarFiles) -> tuple[Array, Array, Array, Array]:
     try:
         for name, read in _members(files, source):
             where = source / name if source.is_dir() else source
-            batches[name] = parse_batch(read(), files.label_key, files.classes)
+            batches[name] = _read_batch(read(), files.md5[name], files.label_key)
             where = source
-        train, test = _joined(batches, files.train), _joined(batches, files.test)
-    except Exception as error:  # a damaged archive or pickle raises errors of a dozen kinds
+        train, test = _concatenated(batches, files.train), _concatenated(batches, files.test)
+    except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise WorkloadError(
             f"{files.title}: {where} is damaged or of another data set ({one_line(error)}); "
             f"remove it and {_remedy(files, is_named=is_named)}"
@@ -133,7 +146,7 @@ def _places() -> tuple[tuple[Path, ...], bool]:
 
 def _find(files: CifarFiles, places: tuple[Path, ...]) -> Path | None:
     """The folder that holds all files, else the archive, else a folder that holds some."""
-    names = (*files.train, *files.test)
+    names = files.md5
     folders = [folder for place in places for folder in files.folders_in(place)]
     archives = [archive for place in places for archive in files.archives_in(place)]
     held = {folder: sum((folder / name).is_file() for name in names) for folder in folders}
@@ -149,7 +162,7 @@ def _find(files: CifarFiles, places: tuple[Path, ...]) -> Path | None:
 
 def _members(files: CifarFiles, source: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Name of each file that is there, and what reads it; to be called before the next one."""
-    names = (*files.train, *files.test)
+    names = files.md5
     if source.is_dir():
         for name in names:
             if (source / name).is_file():
@@ -164,8 +177,23 @@ def _members(files: CifarFiles, source: Path) -> Iterator[tuple[str, Callable[[]
                 yield name, opened.read
 
 
-def _joined(
-    batches: Mapping[str, tuple[Array, Array]], names: tuple[str, ...]
+def _read_batch(content: bytes, md5: str, label_key: bytes) -> tuple[Array, Array]:
+    """Pictures and labels of one file.
+
+    Raises:
+        ValueError: It is not the published file.
+    """
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != md5:
+        raise ValueError(f"its MD5 is {found} instead of the published {md5}")
+    batch = pickle.loads(content, encoding="bytes")
+    # Each picture is a row: all red values first, then the green, then the blue ones.
+    planes = batch[b"data"].reshape(-1, 3, 32, 32)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), np.array(batch[label_key], np.int32)
+
+
+def _concatenated(
+    batches: Mapping[str, tuple[Array, Array]], names: Iterable[str]
 ) -> tuple[Array, Array]:
     for name in names:
         if name not in batches:
@@ -175,7 +203,7 @@ def _joined(
 
 
 def _wanted(files: CifarFiles) -> str:
-    names = ", ".join((*files.train, *files.test))
+    names = ", ".join(files.md5)
     return (
         f"neither a folder {files.folder} nor an archive {files.archive} is there, "
         f"nor are the files {names}"

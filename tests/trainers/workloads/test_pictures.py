@@ -8,7 +8,7 @@ import pytest
 
 from syncswitch.trainers.workloads.cifar import CIFAR_10, FOLDER_VARIABLE
 from syncswitch.trainers.workloads.pictures import PADDING, augment, load_pictures, standardize
-from tests.trainers.workloads.cifar_files import contents_of, write_folder
+from tests.trainers.workloads.cifar_files import contents_of, small, write_folder
 
 pytestmark = pytest.mark.usefixtures("devices")
 
@@ -112,7 +112,7 @@ def test_data_stay_bytes_until_a_batch_is_made(
     monkeypatch.setenv(
         FOLDER_VARIABLE, str(write_folder(tmp_path / "cifar", contents_of(CIFAR_10)))
     )
-    data = load_pictures(CIFAR_10)
+    data = load_pictures(small(CIFAR_10))
     assert data.train_inputs.dtype == data.test_inputs.dtype == np.uint8
     assert (len(data.train_inputs), len(data.test_inputs)) == (100, 20)
     assert data.chance_accuracy == 0.1

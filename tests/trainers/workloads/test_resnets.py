@@ -19,10 +19,11 @@ from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import load_workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.workloads.cifar import CIFAR_10, CIFAR_100, FOLDER_VARIABLE
-from syncswitch.trainers.workloads.resnet32_cifar10 import workload as resnet32
-from syncswitch.trainers.workloads.resnet50_cifar100 import workload as resnet50
+from syncswitch.trainers.workloads.pictures import load_pictures
+from syncswitch.trainers.workloads.resnets import resnet32_cifar10 as resnet32
+from syncswitch.trainers.workloads.resnets import resnet50_cifar100 as resnet50
 from tests.trainers.jobs import RecordingObserver, spec_of
-from tests.trainers.workloads.cifar_files import contents_of, write_folder
+from tests.trainers.workloads.cifar_files import contents_of, small, write_folder
 
 BOTH = pytest.mark.parametrize("workload", [resnet32, resnet50], ids=lambda job: job.name)
 
@@ -67,7 +68,8 @@ class TestBoth:
 
     @pytest.mark.usefixtures("small_data")
     def test_labels_fit_the_outputs(self, keras: Any, workload: Any) -> None:
-        data = workload.load_data()
+        files = {"resnet32-cifar10": CIFAR_10, "resnet50-cifar100": CIFAR_100}[workload.name]
+        data = load_pictures(small(files))
         classes = workload.model().output.shape[-1]
         assert max(data.train_labels.max(), data.test_labels.max()) < classes
 
@@ -111,6 +113,7 @@ def test_resnet32_trains_on_the_cluster(make_trainer: Any, tmp_path: Path) -> No
     """
     workload = replace(
         load_workload("resnet32-cifar10"),
+        data=lambda: load_pictures(small(CIFAR_10)),
         total_worker_steps=16,
         batch_size=8,
         learning_rate=0.01,
