@@ -33,7 +33,7 @@ RUN = RunStatus(
     remaining_seconds=4000.0,
     silent_seconds=0.5,
 )
-SETTINGS = tuple(
+SWITCH_POINTS = tuple(
     SwitchPointStatus(percent, 2, 0, 1, 0.9, 0.01, None, 1 / 6)
     for percent in (100, 50, 25, 12.5, 6.25)
 )
@@ -76,7 +76,7 @@ SEARCH = SearchStatus(
     wall_seconds=120.0,
     rest=RestOfSearch(3.0, 1.5, 0.5, 2.5),
     remaining_wall_seconds=75.0,
-    settings=SETTINGS,
+    switch_points=SWITCH_POINTS,
     in_flight=(RUN, replace(RUN, trial_number=4, state="lost")),
 )
 

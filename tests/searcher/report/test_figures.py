@@ -214,7 +214,7 @@ def test_imported_runs_without_a_switch_point_are_not_said_to_be_under_way(
     data = load_report(database, add_imported(database, tmp_path))
     assert "Left out: 1 complete run, for nobody said" in accuracy_sentence(data)
     unplaced = replace(data.runs[1], trial=replace(data.runs[1].trial, candidate_percent=None))
-    only = replace(data, runs=(unplaced,), settings=())
+    only = replace(data, runs=(unplaced,), switch_points=())
     for draw in (figures.accuracy_by_switch, figures.training_time, figures.phases):
         with pytest.raises(UserError, match="1 complete run of recorded cannot be compared, for"):
             draw(only)
