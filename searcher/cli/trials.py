@@ -208,7 +208,7 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
     return {
         "run": facts["source"] or number,
         "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
-        "switch point": _switch_point(facts["candidate_percent"], facts["switch_percent"]),
+        "candidate": _candidate(facts["candidate_percent"], facts["switch_percent"]),
         "in advance": "yes" if facts["speculative"] else "-",
         "from": _origin(trial.fork),
         "end": trial.end or state_of(trial),
@@ -227,7 +227,7 @@ def _origin(fork: Fork | None) -> str:
     return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
 
 
-def _switch_point(candidate_percent: float | None, switch_percent: float) -> str:
+def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
     """The switch point; where the run switched elsewhere, that too."""
     if candidate_percent == switch_percent:
         return f"{candidate_percent:g} %"

@@ -230,7 +230,7 @@ def test_a_switch_point_that_nobody_recorded_ends_the_search(replay: Replay) -> 
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == (
         "error: no run of 'generated' at 12.5 % is recorded (recorded: 100, 50, 25);"
-        " ask for one of these switch points, or record such runs"
+        " ask for one of these, or record such runs"
     )
 
 

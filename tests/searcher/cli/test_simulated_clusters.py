@@ -41,7 +41,7 @@ def test_every_table_says_which_workers_are_simulated(invoke: Invoke) -> None:
     assert simulated.split()[1:4] == ["4", "simulated", "done"]
 
     header, _, *trials = rows(invoke("trials"))
-    assert header.split() == ["run", "workers", "switch point", "end", "accuracy", "seconds"]
+    assert header.split() == ["run", "workers", "candidate", "end", "accuracy", "seconds"]
     assert [line.split()[3] == "simulated" for line in trials].count(True) == 3
     assert [line.split()[2] for line in trials] == ["4"] * len(trials)
 
@@ -59,7 +59,7 @@ def test_every_table_says_which_workers_are_simulated(invoke: Invoke) -> None:
 @pytest.mark.usefixtures("one_version")
 def test_without_a_simulated_cluster_nothing_is_said_of_any(invoke: Invoke) -> None:
     assert rows(invoke("status"))[0].split()[:2] == ["search", "state"]
-    assert rows(invoke("trials"))[0].split()[:2] == ["run", "switch point"]
+    assert rows(invoke("trials"))[0].split()[:2] == ["run", "candidate"]
     for command in (["switch-points"], ["policy", "list"], ["policy", "show", "generated"]):
         assert "simulated" not in invoke(*command).stdout
 

@@ -161,7 +161,7 @@ def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
 
 def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
     header, strategy, *rows = on_terminal(url, 80, "trials")
-    assert header.split() == ["run", "switch point", "from", "end", "accuracy", "seconds"]
+    assert header.split() == ["run", "candidate", "from", "end", "accuracy", "seconds"]
     assert set(strategy) == {"─"}
     assert max(map(len, [header, strategy, *rows])) <= 80
     cells = [row.split() for row in rows]
@@ -178,7 +178,7 @@ def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
 
 def test_without_forks_nothing_says_from_where(invoke: Invoke) -> None:
     header = invoke("trials", "generated").stdout.splitlines()[0]
-    assert header.split() == ["run", "switch point", "end", "accuracy", "seconds"]
+    assert header.split() == ["run", "candidate", "end", "accuracy", "seconds"]
 
 
 def test_a_stopped_fork_in_json(invoke: Invoke) -> None:

@@ -76,13 +76,8 @@ def test_a_search_under_way(any_url: str) -> None:
     assert run.remaining_seconds is not None
     answers = [switch_point.answer_probability for switch_point in search.switch_points]
     assert sum(filter(None, answers)) == pytest.approx(1.0)
-    assert [switch_point.switch_percent for switch_point in search.switch_points] == [
-        100,
-        50,
-        25,
-        12.5,
-    ]
-    assert [switch_point.in_flight_runs for switch_point in search.switch_points] == [0, 0, 0, 1]
+    assert [one.switch_percent for one in search.switch_points] == [100, 75, 50, 25, 12.5]
+    assert [one.in_flight_runs for one in search.switch_points] == [0, 0, 0, 0, 1]
     assert search.cost is not None
     assert search.cost == pytest.approx(1.0 + run.cost)
     assert search.rest is not None
@@ -143,7 +138,7 @@ class TestPure:
         assert (status.state, status.failed_runs) == ("stopped", 1)
         assert status.last_failure == "12.5 %, run 1: its process is gone"
         assert [run.remaining_seconds for run in status.in_flight] == [None]
-        assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 4
+        assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 5
         assert status.is_under_way
         much_later = now + timedelta(minutes=5)
         assert not search_status(SEARCH, JOB, rows, finished(rows), states, much_later).is_under_way
