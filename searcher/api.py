@@ -22,7 +22,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.conditions import ConditionsChoice
-from syncswitch.trainers.job.workload import Workload, normal_reference
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
 
 _P = ParamSpec("_P")

@@ -113,7 +113,7 @@ HEAVY = {
     [
         "syncswitch.searcher.cli.main",
         "syncswitch.trainers.cli.runner",
-        "syncswitch.trainers.job.workload",
+        "syncswitch.trainers.job.loading",
         "syncswitch.trainers.replay.trainer",
     ],
 )

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.template import CommandTemplate
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.job.data import Data
-    from syncswitch.trainers.job.workload import Workload, load_workload
+    from syncswitch.trainers.job.fingerprint import workload_identity
+    from syncswitch.trainers.job.loading import load_workload
+    from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
     from syncswitch.trainers.keras_api.fit import fit
     from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
@@ -42,6 +44,7 @@ __all__ = [
     "load_workload",
     "reserve_logical_devices",
     "simulated_identity",
+    "workload_identity",
 ]
 
 _OTHERS = {
@@ -56,8 +59,9 @@ _OTHERS = {
     "Workload": "job.workload",
     "fit": "keras_api.fit",
     "load_profile": "simulated.profile",
-    "load_workload": "job.workload",
+    "load_workload": "job.loading",
     "reserve_logical_devices": "cluster.servers.launchers",
     "simulated_identity": "simulated.trainer",
+    "workload_identity": "job.fingerprint",
 }
 __getattr__ = lazy_names(__name__, {name: _OTHERS.get(name, "trainer") for name in __all__})

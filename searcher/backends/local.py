@@ -13,6 +13,7 @@ from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
 from syncswitch.trainers.cli.options import CLUSTER_OPTIONS
 from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class LocalTrainer(TrainerChoice):
         else:
             workload, reference = request.workload, request.workload.name
             cluster.prepare(reference, workers)
-        identity = workload.identity(workers, *request.protocols)
+        identity = workload_identity(workload, workers, *request.protocols)
         check_length(identity)
         cluster.check_room(workers)
         return Job(

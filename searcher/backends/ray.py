@@ -12,6 +12,7 @@ from syncswitch.searcher.backends.local import GPUS_PER_WORKER, named
 from syncswitch.trainers.cli.local import load_local_workload
 from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
 from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ class RayCluster(TrainerChoice):
         )
         options.check()
         check_protocols(request.protocols, workers)
-        identity = load_local_workload(reference, workers).identity(workers, *request.protocols)
+        identity = workload_identity(
+            load_local_workload(reference, workers), workers, *request.protocols
+        )
         check_length(identity)
 
         def open_trainer() -> Trainer:

@@ -9,7 +9,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, Traine
 from syncswitch.searcher.backends.local import named
 from syncswitch.trainers.cli.completion import complete_profile
 from syncswitch.trainers.job.checks import check_length
-from syncswitch.trainers.job.workload import find_module, load_workload
+from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 

@@ -19,7 +19,7 @@ from syncswitch.trainers.cli.completion import complete_version, complete_worklo
 from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.cli.options import protocols_option, workers_option
 from syncswitch.trainers.cli.policy import is_policy_file
-from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair
 
 _HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"

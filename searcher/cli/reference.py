@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from syncswitch.trainers.cli.completion import complete_workload
-from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.job.loading import normal_reference
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

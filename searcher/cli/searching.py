@@ -21,7 +21,7 @@ from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Trainer
 

@@ -36,7 +36,7 @@ from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
-from syncswitch.trainers.job.workload import normal_reference
+from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
 

@@ -101,7 +101,7 @@ def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> lis
 
 def is_loadable(loaded_from: str | None) -> bool:
     """Whether there is something to train; an imported job is only a name."""
-    from syncswitch.trainers.job.workload import find_module
+    from syncswitch.trainers.job.loading import find_module
 
     if loaded_from is not None:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.servers.network import free_ports
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.trainer import Trainer
 from tests.benchmarks.workload import WORKER_STEPS, workload
 
@@ -28,7 +29,7 @@ Round = Callable[[], float]
 
 
 def syncswitch_round(trainer: Trainer, switch_percent: float) -> Round:
-    identity = workload.identity(WORKERS, "bsp", "asp")
+    identity = workload_identity(workload, WORKERS, "bsp", "asp")
 
     def train() -> float:
         return WORKER_STEPS / trainer.train(TrialSpec(identity, switch_percent, 0)).training_seconds

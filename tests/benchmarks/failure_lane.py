@@ -20,6 +20,7 @@ from syncswitch.storage.errors import RetryableError, SyncSwitchError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.cli.local import LocalCluster, load_local_workload
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 from tests.benchmarks.failure_cases import (
@@ -72,7 +73,7 @@ def _answer(
 ) -> Done | Error:
     case = request.case
     spec = TrialSpec(
-        workload.identity(case.workers, *case.pair),
+        workload_identity(workload, case.workers, *case.pair),
         case.switch_percent,
         case.seed,
         checkpoint_percents=CHECKPOINT_PERCENTS,

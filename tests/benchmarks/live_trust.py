@@ -21,7 +21,9 @@ from pathlib import Path
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
-from syncswitch.trainers.job.workload import Workload, load_workload
+from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.job.workload import Workload
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA
 
@@ -49,7 +51,7 @@ def _trained(
     workload: Workload, workers: int, percents: Iterable[float], uses: int
 ) -> dict[float, list[float | None]]:
     """Accuracies of further trainings by switch point; None for one that diverged."""
-    identity = workload.identity(workers, "bsp", "asp")
+    identity = workload_identity(workload, workers, "bsp", "asp")
     with contextlib.closing(ClusterTrainer(workload, workers)) as trainer:
         return {
             percent: [

@@ -34,7 +34,7 @@ from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.job.workload import load_workload
+from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.profile import load_profile

@@ -33,7 +33,8 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cli.local import LAUNCHERS, LocalCluster, load_local_workload
 from syncswitch.trainers.faults.scenario import injections
-from syncswitch.trainers.job.workload import load_workload
+from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.stragglers.online import ONLINE
 from syncswitch.trainers.trainer import Trainer
@@ -99,7 +100,7 @@ def opened(arguments: argparse.Namespace) -> Iterator[tuple[Trainer, WorkloadIde
     if arguments.trainer == "local":
         workload = load_local_workload(reference, workers)
         with LocalCluster(arguments.launcher).open(workload, reference, workers) as trainer:
-            yield trainer, workload.identity(workers, *PROTOCOLS)
+            yield trainer, workload_identity(workload, workers, *PROTOCOLS)
         return
     from syncswitch.trainers.simulated.profile import load_profile
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity

@@ -13,6 +13,7 @@ import numpy as np
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.servers.placement import Devices
 from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from syncswitch.trainers.workloads.digits import workload as digits
@@ -165,7 +166,7 @@ def spec_of(
 ) -> TrialSpec:
     """A trial; builds the model for its identity, so TensorFlow must be ready."""
     return TrialSpec(
-        identity=workload.identity(workers, *protocols),
+        identity=workload_identity(workload, workers, *protocols),
         switch_percent=switch_percent,
         seed=seed,
         **fields,

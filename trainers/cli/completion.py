@@ -34,7 +34,7 @@ def _completer(
 
 
 def _built_in(_: click.Context) -> Iterable[str]:
-    from syncswitch.trainers.job.workload import BUILT_IN
+    from syncswitch.trainers.job.loading import BUILT_IN
 
     return BUILT_IN
 
@@ -51,7 +51,7 @@ def _workloads(context: click.Context) -> list[str]:
 
 def _choices(context: click.Context, workload: str | None) -> list[str]:
     """Aliases, then versions, the newest first."""
-    from syncswitch.trainers.job.workload import normal_reference
+    from syncswitch.trainers.job.loading import normal_reference
 
     def read(names: ModuleType, url: str) -> list[str]:
         name = None if workload is None else normal_reference(workload)

@@ -23,7 +23,8 @@ from syncswitch.trainers.cluster.servers.tf_config import (
     resolve,
     warnings_about,
 )
-from syncswitch.trainers.job.workload import Workload, find_module, load_workload
+from syncswitch.trainers.job.loading import find_module, load_workload
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
 
 DEFAULT_LAUNCHER = "in-process"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> Workl
         UserError: No cluster of this size can run these protocols, or the job is too short for it.
     """
     check_protocols(pair, workers)
-    identity = workload.identity(workers, *pair)
+    identity = workload_identity(workload, workers, *pair)
     check_length(identity)
     return identity
 
@@ -61,7 +62,7 @@ def real_policies(
     Raises:
         UserError: There is none, or those there are were found on simulated clusters.
     """
-    from syncswitch.trainers.job.workload import find_module, normal_reference
+    from syncswitch.trainers.job.loading import find_module, normal_reference
 
     find_module(reference)
     is_file = is_policy_file(choice)
@@ -132,7 +133,9 @@ def fitting_policy(
         PolicyError: There is none.
     """
     for policy in candidates:
-        identity = workload.identity(policy.workers, policy.first_protocol, policy.second_protocol)
+        identity = workload_identity(
+            workload, policy.workers, policy.first_protocol, policy.second_protocol
+        )
         if identity.fingerprint == policy.fingerprint:
             return policy, identity
     from syncswitch.storage.policies.nearest import nearest_hint

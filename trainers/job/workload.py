@@ -1,30 +1,16 @@
-"""What is trained: model, data, hyper-parameters, and how to load such a description."""
+"""What is trained: model, data and hyper-parameters."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import importlib.util
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.data import Data
-
-BUILT_IN = {
-    "digits": "syncswitch.trainers.workloads.digits:workload",
-    "resnet32-cifar10": "syncswitch.trainers.workloads.resnets:resnet32_cifar10",
-    "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",
-}
-
 
 Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
 """What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
@@ -151,36 +137,6 @@ class Workload:
             )
         return data
 
-    def identity(self, workers: int, first_protocol: str, second_protocol: str) -> WorkloadIdentity:
-        """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
-        from syncswitch.trainers.job.keras_description import (
-            describe_learning_rate,
-            describe_loss,
-            describe_metric,
-            describe_model,
-            describe_optimizer,
-        )
-        from syncswitch.trainers.job.keras_parts import build_model
-
-        rate, boundaries = describe_learning_rate(self)
-        return WorkloadIdentity(
-            name=self.name,
-            model=_digest(describe_model(build_model(self))),
-            data_set=self.data_set,
-            loss=describe_loss(self),
-            optimizer=describe_optimizer(self, workers),
-            total_worker_steps=self.total_worker_steps,
-            batch_size=self.batch_size,
-            learning_rate=rate,
-            momentum=0.0 if self.optimizer else float(self.momentum),
-            learning_rate_boundaries=boundaries,
-            metric=describe_metric(self),
-            evaluation_interval_worker_steps=self.evaluation_interval_worker_steps,
-            workers=workers,
-            first_protocol=first_protocol,
-            second_protocol=second_protocol,
-        )
-
 
 @contextmanager
 def users_code(workload: Workload, part: str) -> Iterator[None]:
@@ -203,96 +159,3 @@ def users_code(workload: Workload, part: str) -> Iterator[None]:
             f"workload {workload.name!r}: {part}() failed with {one_line(error)}; "
             f"call it alone to see where"
         ) from error
-
-
-def normal_reference(reference: str) -> str:
-    """The reference without its folder: what a store can know a workload by. Imports nothing."""
-    place, colon, attribute = reference.rpartition(":")
-    if colon and place.endswith(".py"):
-        return f"{Path(place).name}:{attribute}"
-    return reference
-
-
-def load_workload(reference: str) -> Workload:
-    """Loads `name`, `file.py:attribute` or `package.module:attribute`.
-
-    Raises:
-        WorkloadError: It does not exist, does not import, or is no Workload.
-    """
-    place, attribute = find_module(reference)
-    try:
-        with redirect_stdout(sys.stderr):
-            module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    except (WorkloadError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise WorkloadError(
-            f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
-            f"try it alone: {_import_hint(place)}"
-        ) from error
-    names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
-    known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
-    if not hasattr(module, attribute):
-        raise WorkloadError(f"workload {reference!r}: {place} has no {attribute!r} ({known})")
-    value = getattr(module, attribute)
-    if not isinstance(value, Workload):
-        raise WorkloadError(
-            f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
-            f"not syncswitch.trainers.job.workload.Workload ({known})"
-        )
-    return value
-
-
-def find_module(reference: str) -> tuple[str, str]:
-    """Splits a reference into module (or file) and attribute, without importing anything.
-
-    Raises:
-        WorkloadError: It is neither a built-in name nor of the form `module:attribute`, or the
-            file does not exist.
-    """
-    place, colon, attribute = BUILT_IN.get(reference, reference).rpartition(":")
-    if not colon or not place or not attribute:
-        raise WorkloadError(
-            f"no workload {reference!r}: give one of {', '.join(sorted(BUILT_IN))}, "
-            "or file.py:attribute, or package.module:attribute"
-        )
-    if place.endswith(".py") and not Path(place).is_file():
-        raise WorkloadError(f"workload {reference!r}: there is no file {place}")
-    return place, attribute
-
-
-def _import_file(path: Path) -> ModuleType:
-    path = path.resolve()
-    # The file's own folder first, as `python file.py` does, so that its neighbours import.
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    name = f"syncswitch_workload_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise WorkloadError(f"workload file {path} cannot be imported as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _import_module(name: str) -> ModuleType:
-    # A console script does not have the current folder on its path; `python -m` would.
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    return importlib.import_module(name)
-
-
-def _import_hint(place: str) -> str:
-    return f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
-
-
-def _digest(description: Any) -> str:
-    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -17,6 +17,7 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
 from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.keras_api.callback import policy_of
@@ -101,7 +102,7 @@ def fit(
         loss=_compiled_loss(model),
         metric=metric,
     )
-    identity = workload.identity(workers, policy.first_protocol, policy.second_protocol)
+    identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     spec = TrialSpec(identity, policy.switch_percent, seed)
     with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
         own = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=Path(folder))

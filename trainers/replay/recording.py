@@ -145,7 +145,7 @@ def read_recording(
     from syncswitch.storage.database.inspection import shown
     from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.trials.store import TrialStore
-    from syncswitch.trainers.job.workload import normal_reference
+    from syncswitch.trainers.job.loading import normal_reference
 
     store, selector = TrialStore(database), normal_reference(workload)
     replays = {info.study for info in store.searches(workload=selector) if info.trainer == REPLAY}

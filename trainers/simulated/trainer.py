@@ -12,6 +12,7 @@ from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, on
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.checks import check_trial
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
@@ -39,7 +40,7 @@ def simulated_identity(
     workload: Workload, workers: int, protocols: tuple[str, str], profile: ClusterProfile
 ) -> WorkloadIdentity:
     """The job on a simulated cluster: another one than on a real cluster."""
-    identity = workload.identity(workers, *protocols)
+    identity = workload_identity(workload, workers, *protocols)
     return replace(identity, simulated_cluster=profile.digest)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import (
     Configuration,
     momentum_after_switch,
@@ -172,7 +173,7 @@ class TestSchedules:
         plain = replace(
             DENSE, learning_rate=eta, learning_rate_boundaries=((200, first), (300, second))
         )
-        one, other = (workload.identity(4, "bsp", "asp") for workload in (steps, plain))
+        one, other = (workload_identity(workload, 4, "bsp", "asp") for workload in (steps, plain))
         assert one == other
         assert one.fingerprint == other.fingerprint
         rate, expected = rate_function(steps), rate_function(plain)
@@ -202,12 +203,14 @@ class TestSchedules:
                 )
             ),
         ]
-        identities = [workload.identity(4, "bsp", "asp") for workload in jobs]
+        identities = [workload_identity(workload, 4, "bsp", "asp") for workload in jobs]
         assert len({identity.fingerprint for identity in identities}) == len(jobs)
         cosine = identities[2]
         assert cosine.learning_rate == pytest.approx(0.02)
         assert cosine.learning_rate_boundaries is None
-        assert replace(jobs[2]).identity(4, "bsp", "asp").fingerprint == cosine.fingerprint
+        assert (
+            workload_identity(replace(jobs[2]), 4, "bsp", "asp").fingerprint == cosine.fingerprint
+        )
 
     def test_its_values_are_those_of_the_worker_steps(self, keras: Any) -> None:
         cosine = keras.optimizers.schedules.CosineDecay(0.02, 403)
@@ -262,7 +265,7 @@ class TestSchedules:
     )
     def test_what_is_none_is_refused_in_one_line(self, rate: Any, words: str) -> None:
         workload = replace(DENSE, learning_rate=rate, learning_rate_boundaries=())
-        for ask in (rate_function, lambda job: job.identity(4, "bsp", "asp")):
+        for ask in (rate_function, lambda job: workload_identity(job, 4, "bsp", "asp")):
             with pytest.raises(WorkloadError) as error:
                 ask(workload)
             assert words in str(error.value)

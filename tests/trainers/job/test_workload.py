@@ -3,143 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.workload import (
-    BUILT_IN,
-    Momentum,
-    Workload,
-    find_module,
-    load_workload,
-    normal_reference,
-)
+from syncswitch.trainers.job.workload import Momentum, Workload
 from tests.trainers.jobs import DENSE
-
-SOURCE = """
-import neighbour_of_a_workload
-from syncswitch.trainers.job.workload import Workload
-
-number = 3
-mine = Workload(
-    name="mine", model=None, data=None, data_set="d", total_worker_steps=neighbour_of_a_workload.W,
-    batch_size=1, learning_rate=0.1, evaluation_interval_worker_steps=1,
-)
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's project, as the current folder; what it imports is forgotten afterwards."""
-    (tmp_path / "job.py").write_text(SOURCE)
-    (tmp_path / "neighbour_of_a_workload.py").write_text("W = 77\n")
-    package = tmp_path / "package_of_a_workload"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "jobs.py").write_text(SOURCE)
-    monkeypatch.chdir(tmp_path)
-    path, modules = list(sys.path), set(sys.modules)
-    yield tmp_path
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-
-
-class TestLoading:
-    @pytest.mark.parametrize("name", sorted(BUILT_IN))
-    def test_by_name(self, name: str) -> None:
-        assert load_workload(name).name == name
-
-    @pytest.mark.parametrize("reference", ["job.py:mine", "./job.py:mine", "{folder}/job.py:mine"])
-    def test_from_a_file_with_its_neighbours(self, folder: Path, reference: str) -> None:
-        workload = load_workload(reference.format(folder=folder))
-        assert (workload.name, workload.total_worker_steps) == ("mine", 77)
-
-    def test_from_a_file_elsewhere(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir("/")
-        assert load_workload(f"{folder}/job.py:mine").name == "mine"
-
-    def test_from_a_package_in_the_current_folder(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        # As in a console script: its own folder is on the path, the current one is not.
-        monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", ".")])
-        assert load_workload("package_of_a_workload.jobs:mine").name == "mine"
-
-    @pytest.mark.parametrize(
-        ("reference", "words"),
-        [
-            ("nonsense", "digits"),
-            ("", "digits"),
-            (":", "file.py:attribute"),
-            ("job.py", "file.py:attribute"),
-            ("job.py:", "file.py:attribute"),
-            (":mine", "file.py:attribute"),
-            ("none.py:mine", "no file none.py"),
-            ("package_of_a_workload:mine", "no 'mine'"),
-            ("no_such_package.x:mine", "no_such_package"),
-            ("..relative:mine", "relative"),
-            ("job.py:other", "workloads in it: mine"),
-            ("job.py:number", "'number' is of type int"),
-        ],
-    )
-    def test_a_wrong_reference_is_one_line_that_helps(
-        self, folder: Path, reference: str, words: str
-    ) -> None:
-        with pytest.raises(WorkloadError) as error:
-            load_workload(reference)
-        assert "\n" not in str(error.value)
-        assert words in str(error.value)
-
-    @pytest.mark.parametrize(
-        ("source", "words"),
-        [
-            ("this is no python", "SyntaxError"),
-            ("import no_such_module", "no_such_module"),
-            ("raise RuntimeError('two\\nlines')", "two lines"),
-            pytest.param(
-                "import sys; sys.exit('usage: train.py DATA')",
-                "usage: train.py DATA",
-            ),
-        ],
-    )
-    def test_a_file_that_does_not_import_is_one_line_that_says_why(
-        self, folder: Path, source: str, words: str
-    ) -> None:
-        (folder / "broken.py").write_text(source)
-        for _ in range(2):
-            with pytest.raises(WorkloadError) as error:
-                load_workload("broken.py:mine")
-            assert "\n" not in str(error.value)
-            assert words in str(error.value)
-            assert "broken.py" in str(error.value)
-
-    def test_a_file_is_imported_once(self, folder: Path) -> None:
-        assert load_workload("job.py:mine") is load_workload(f"{folder}/job.py:mine")
-
-    def test_finding_a_module_does_not_import_it(self, folder: Path) -> None:
-        (folder / "broken.py").write_text("raise RuntimeError")
-        assert find_module("broken.py:mine") == ("broken.py", "mine")
-        assert find_module("a.b:c") == ("a.b", "c")
-
-    @pytest.mark.parametrize(
-        ("reference", "normal"),
-        [
-            ("digits", "digits"),
-            ("/home/me/job.py:mine", "job.py:mine"),
-            ("job.py:mine", "job.py:mine"),
-            ("a.b:c", "a.b:c"),
-        ],
-    )
-    def test_a_store_knows_a_reference_without_its_folder(
-        self, reference: str, normal: str
-    ) -> None:
-        assert normal_reference(reference) == normal
 
 
 class TestFields:
@@ -225,7 +96,7 @@ def test_describing_a_workload_does_not_import_tensorflow() -> None:
         "import sys\n"
         "import syncswitch.trainers.workloads.digits, syncswitch.trainers.job.schedule\n"
         "import syncswitch.storage.metrics, syncswitch.trainers.trainer\n"
-        "from syncswitch.trainers.job.workload import load_workload\n"
+        "from syncswitch.trainers.job.loading import load_workload\n"
         "load_workload('digits')\n"
         "heavy = {'tensorflow', 'keras', 'sklearn', 'optuna', 'sqlalchemy'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))\n"

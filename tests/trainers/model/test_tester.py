@@ -10,6 +10,7 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.model.tester import ModelTester
 from tests.trainers.jobs import CONSTANT, first_workers
 
@@ -128,7 +129,7 @@ class TestModelTester:
     ) -> None:
         workload = replace(CONSTANT, metric=lambda: build(keras.metrics))
         with pytest.raises(WorkloadError, match=f"the metric is {why}.*between 0 and 1") as error:
-            workload.identity(2, "bsp", "asp")
+            workload_identity(workload, 2, "bsp", "asp")
         assert "\n" not in str(error.value)
 
     @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
 from syncswitch.trainers.trainer import Verdict
@@ -109,7 +110,7 @@ def made(devices: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
     from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 
     folder = tmp_path_factory.mktemp("recorded")
-    identity = WORKLOAD.identity(2, *PAIR)
+    identity = workload_identity(WORKLOAD, 2, *PAIR)
     info = SearchInfo(STUDY, identity.fingerprint, "paper", 2, 2, 0.01, None, "local", 0)
     records: list[TrialRecord] = []
     with (

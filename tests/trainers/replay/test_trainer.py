@@ -14,6 +14,7 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
@@ -57,7 +58,9 @@ def make_trainer(devices: Any) -> Callable[[Workload, int], ReplayTrainer]:
 
     def make(workload: Workload, workers: int) -> ReplayTrainer:
         pairs = (PAIR, PAIR[::-1])
-        return ReplayTrainer(*(recording(workload.identity(workers, *pair)) for pair in pairs))
+        return ReplayTrainer(
+            *(recording(workload_identity(workload, workers, *pair)) for pair in pairs)
+        )
 
     return make
 

@@ -13,6 +13,7 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
@@ -391,7 +392,7 @@ class TestWhatIsRefused:
 
 
 def test_the_identity_tells_the_clusters_apart(devices: Any) -> None:
-    real = DENSE.identity(4, "bsp", "asp")
+    real = workload_identity(DENSE, 4, "bsp", "asp")
     prints = {real.fingerprint}
     for profile in (EVEN, VARIED, VARIED.model_copy(update={"description": "other words"})):
         identity = simulated_identity(DENSE, 4, ("bsp", "asp"), profile)

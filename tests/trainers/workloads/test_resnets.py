@@ -15,8 +15,9 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.schedule import decay_factor
-from syncswitch.trainers.job.workload import load_workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.workloads.cifar import CIFAR_10, CIFAR_100, FOLDER_VARIABLE
 from syncswitch.trainers.workloads.pictures import load_pictures
@@ -76,7 +77,7 @@ class TestBoth:
 
 @pytest.fixture(scope="module")
 def identities(keras: Any) -> list[WorkloadIdentity]:
-    return [workload.identity(8, "bsp", "asp") for workload in (resnet32, resnet50)]
+    return [workload_identity(workload, 8, "bsp", "asp") for workload in (resnet32, resnet50)]
 
 
 def test_are_different_jobs(identities: list[WorkloadIdentity]) -> None:
@@ -87,13 +88,13 @@ def test_are_different_jobs(identities: list[WorkloadIdentity]) -> None:
 def test_describe_themselves_the_same_every_time(identities: list[WorkloadIdentity]) -> None:
     """Though the names of layers count up in a process."""
     for workload, identity in zip((resnet32, resnet50), identities, strict=True):
-        assert workload.identity(8, "bsp", "asp").fingerprint == identity.fingerprint
+        assert workload_identity(workload, 8, "bsp", "asp").fingerprint == identity.fingerprint
 
 
 def test_describing_them_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from syncswitch.trainers.job.workload import load_workload\n"
+        "from syncswitch.trainers.job.loading import load_workload\n"
         "load_workload('resnet32-cifar10'), load_workload('resnet50-cifar100')\n"
         "heavy = {'tensorflow', 'keras', 'sklearn', 'optuna', 'sqlalchemy'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))\n"

@@ -26,6 +26,7 @@ from syncswitch.trainers.cluster.parameter_server.run import TrainingRun
 from syncswitch.trainers.cluster.parameter_server.trial import ClusterTrial, cluster_trial
 from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher, Launcher
 from syncswitch.trainers.job.checks import check_trial
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
@@ -187,5 +188,7 @@ class ClusterTrainer(Trainer):
     def _own_identity(self, *protocols: str) -> WorkloadIdentity:
         # Kept, because describing a workload builds its model.
         if protocols not in self._identities:
-            self._identities[protocols] = self._workload.identity(self._workers, *protocols)
+            self._identities[protocols] = workload_identity(
+                self._workload, self._workers, *protocols
+            )
         return self._identities[protocols]

@@ -56,7 +56,7 @@ def _make_trainer(reference: str, workers: int, options: RayOptions) -> Trainer:
 
     from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
     from syncswitch.trainers.cluster.servers.servers import ServersLauncher
-    from syncswitch.trainers.job.workload import load_workload
+    from syncswitch.trainers.job.loading import load_workload
 
     keeper.addresses["chief"] = [f"{ray.util.get_node_ip_address()}:{free_ports(1)[0]}"]
     devices = server_devices(workers, GPU if options.gpus_per_worker else CPU)

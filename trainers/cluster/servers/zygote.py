@@ -82,7 +82,7 @@ def main() -> None:
 
     def make_trainer() -> Trainer:
         from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
-        from syncswitch.trainers.job.workload import load_workload
+        from syncswitch.trainers.job.loading import load_workload
 
         launcher = ServersLauncher(addresses, KeeperClient(chiefs_control), placement.devices)
         return ClusterTrainer(load_workload(reference), workers, launcher)

@@ -1,19 +1,19 @@
-"""What a workload's Keras parts are, said in plain values that outlive one process.
-
-They make the fingerprint of a job.
-"""
+"""What identifies a job: its parts in plain values that are the same in every process."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.keras_parts import (
     build_loss,
     build_metric,
+    build_model,
     build_optimizer,
     build_schedule,
     loss_settings,
@@ -37,6 +37,31 @@ _PASSING = {
 }
 
 
+def workload_identity(
+    workload: Workload, workers: int, first_protocol: str, second_protocol: str
+) -> WorkloadIdentity:
+    """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
+    rate, boundaries = _describe_learning_rate(workload)
+    model = _canonical(describe_model(build_model(workload)))
+    return WorkloadIdentity(
+        name=workload.name,
+        model=hashlib.sha256(model.encode()).hexdigest(),
+        data_set=workload.data_set,
+        loss=_describe_loss(workload),
+        optimizer=_describe_optimizer(workload, workers),
+        total_worker_steps=workload.total_worker_steps,
+        batch_size=workload.batch_size,
+        learning_rate=rate,
+        momentum=0.0 if workload.optimizer else float(workload.momentum),
+        learning_rate_boundaries=boundaries,
+        metric=_describe_metric(workload),
+        evaluation_interval_worker_steps=workload.evaluation_interval_worker_steps,
+        workers=workers,
+        first_protocol=first_protocol,
+        second_protocol=second_protocol,
+    )
+
+
 def describe_model(model: Any) -> list[Any]:
     """The structure of a model: each layer's class, settings and variables' shapes, in order.
 
@@ -46,7 +71,7 @@ def describe_model(model: Any) -> list[Any]:
     return [_connections(model), *(_describe_layer(layer) for layer in layers)]
 
 
-def describe_loss(workload: Workload) -> str:
+def _describe_loss(workload: Workload) -> str:
     """The loss as canonical text."""
     if isinstance(workload.loss, str):
         return workload.loss
@@ -56,7 +81,7 @@ def describe_loss(workload: Workload) -> str:
     return _canonical({"class": type(built).__name__, **_settings(loss_settings(built))})
 
 
-def describe_optimizer(workload: Workload, workers: int) -> str:
+def _describe_optimizer(workload: Workload, workers: int) -> str:
     """The optimizer and its settings, without a learning rate in numbers, as canonical text.
 
     What else makes its updates is told where it matters with so many workers: a schedule without
@@ -79,7 +104,7 @@ def describe_optimizer(workload: Workload, workers: int) -> str:
     return _canonical(described)
 
 
-def describe_learning_rate(
+def _describe_learning_rate(
     workload: Workload,
 ) -> tuple[float, tuple[tuple[int, float], ...] | None]:
     """First learning rate, and its steps; None for steps where it changes in another way."""
@@ -91,14 +116,10 @@ def describe_learning_rate(
     return schedule_boundaries(schedule) or (float(schedule(0)), None)
 
 
-def describe_metric(workload: Workload) -> str:
+def _describe_metric(workload: Workload) -> str:
     """The metric and its settings as canonical text."""
     metric = build_metric(workload)
-    return "accuracy" if metric is None else _describe(metric)
-
-
-def _describe(built: Any) -> str:
-    return _canonical(_description(built))
+    return "accuracy" if metric is None else _canonical(_description(metric))
 
 
 def _description(built: Any) -> dict[str, Any]:

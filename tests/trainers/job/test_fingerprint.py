@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.job.fingerprint import describe_model, workload_identity
+from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.job.workload import Momentum, Workload
+from tests.trainers.jobs import CONSTANT, DENSE, digits_data, normalized_model
+from tests.warm_program import run_code
+
+
+def fingerprint(
+    workload: Workload, workers: int = 4, pair: tuple[str, str] = ("bsp", "asp")
+) -> str:
+    return workload_identity(workload, workers, *pair).fingerprint
+
+
+def model(
+    keras: Any,
+    width: int = 24,
+    activation: Any = "relu",
+    rate: Any = 0.3,
+    layers: int = 1,
+    **settings: Any,
+) -> Callable[[], Any]:
+    def build() -> Any:
+        hidden = [
+            layer
+            for _ in range(layers)
+            for layer in (
+                keras.layers.Dense(width, activation=activation, **settings),
+                keras.layers.Dropout(rate),
+            )
+        ]
+        return keras.Sequential(
+            [
+                keras.Input((8, 8, 1)),
+                keras.layers.Flatten(),
+                *hidden,
+                keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+
+    return build
+
+
+class TestTheFingerprintStays:
+    @pytest.fixture(autouse=True)
+    def _ready(self, devices: Any) -> None:
+        """TensorFlow's devices must be fixed before its first operation."""
+
+    def test_when_other_models_were_built_before(self, keras: Any) -> None:
+        workload = replace(DENSE, model=model(keras))
+        first = fingerprint(workload)
+        for _ in range(3):
+            model(keras)()
+        assert fingerprint(workload) == first
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_when_seeds_differ(self, keras: Any, seed: int) -> None:
+        first = fingerprint(replace(DENSE, model=model(keras)))
+        keras.utils.set_random_seed(seed)
+        assert fingerprint(replace(DENSE, model=model(keras))) == first
+
+    def test_when_seeds_are_given_to_layers(self, keras: Any) -> None:
+        def seeded(seed: int) -> Workload:
+            return replace(
+                DENSE,
+                model=model(keras, kernel_initializer=keras.initializers.GlorotUniform(seed=seed)),
+            )
+
+        assert fingerprint(seeded(1)) == fingerprint(seeded(2))
+
+    def test_when_only_names_differ(self, keras: Any) -> None:
+        first = fingerprint(replace(DENSE, model=model(keras)))
+        named = replace(DENSE, model=model(keras, name="hidden"), name="another name")
+        assert fingerprint(named) == first
+
+    def test_when_the_optimizer_has_another_rate(self, keras: Any) -> None:
+        """The rate of the workload counts, not the one that the optimizer was built with."""
+        one = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(0.1))
+        other = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(0.2))
+        assert fingerprint(one) == fingerprint(other)
+
+    def test_after_a_model_was_trained(self, keras: Any) -> None:
+        workload = replace(DENSE, model=model(keras))
+        first = fingerprint(workload)
+        built = workload.model()
+        built.compile("sgd", "sparse_categorical_crossentropy")
+        data = digits_data()
+        built.fit(data.train_inputs[:32], data.train_labels[:32], verbose=0)
+        assert describe_model(built) == describe_model(workload.model())
+        assert fingerprint(workload) == first
+
+    @pytest.mark.slow
+    def test_in_another_process(self, keras: Any, tmp_path: Path) -> None:
+        code = """
+            from syncswitch.trainers.job.loading import load_workload
+            import keras
+            keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
+            print(workload_identity(load_workload("digits"), 4, "bsp", "asp").fingerprint)
+        """
+        result = run_code(textwrap.dedent(code), folder=tmp_path)
+        assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr
+
+    def test_from_version_to_version(self, keras: Any) -> None:
+        """As before there were schedules, momenta after the switch, and limits of the scaling."""
+        jobs = [
+            load_workload("digits"),
+            DENSE,
+            CONSTANT,
+            replace(DENSE, model=normalized_model),
+            replace(DENSE, optimizer=lambda: keras.optimizers.Adam()),
+        ]
+        assert [fingerprint(workload)[:16] for workload in jobs] == [
+            "388cf86b6369986b",
+            "21105d4e4b9c558d",
+            "1293eb99e4828578",
+            "12a3daba418afea3",
+            "2734f981a4124b6c",
+        ]
+
+    def test_with_a_limit_of_the_scaling_that_so_many_workers_do_not_reach(self) -> None:
+        limited = replace(DENSE, largest_scaling=4)
+        assert fingerprint(limited) == fingerprint(DENSE)
+        assert fingerprint(limited, workers=5) != fingerprint(DENSE, workers=5)
+
+    def test_when_the_file_lies_elsewhere(self, keras: Any, tmp_path: Path) -> None:
+        """Also with a Lambda layer, whose settings hold compiled code and its file's name."""
+        source = """
+            from dataclasses import replace
+            from syncswitch.trainers.job.workload import Workload
+
+            def model():
+                import keras
+                return keras.Sequential(
+                    [keras.Input((4,)), keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(1)]
+                )
+
+            mine = Workload(
+                name="mine", model=model, data=None, data_set="d", total_worker_steps=1,
+                batch_size=1, learning_rate=0.1, evaluation_interval_worker_steps=1,
+            )
+        """
+        prints = set()
+        for folder in ("one", "another"):
+            path = tmp_path / folder / "job.py"
+            path.parent.mkdir()
+            path.write_text(textwrap.dedent(source))
+            prints.add(fingerprint(load_workload(f"{path}:mine")))
+        assert len(prints) == 1
+
+
+class TestTheFingerprintChanges:
+    @pytest.fixture(autouse=True)
+    def _ready(self, devices: Any) -> None:
+        """TensorFlow's devices must be fixed before its first operation."""
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"total_worker_steps": 404},
+            {"batch_size": 17},
+            {"learning_rate": 0.021},
+            {"learning_rate_boundaries": ((200, 0.1), (300, 0.02))},
+            {"learning_rate_boundaries": ((200, 0.1), (301, 0.01))},
+            {"learning_rate_boundaries": ()},
+            {"momentum": 0.8},
+            {"data_set": "other"},
+            {"loss": "mse"},
+            {"model": normalized_model},
+        ],
+        ids=str,
+    )
+    def test_with_a_field(self, changes: dict[str, Any]) -> None:
+        assert fingerprint(replace(DENSE, **changes)) != fingerprint(DENSE)
+
+    def test_with_each_momentum_after_the_switch_and_limit_of_the_scaling(self) -> None:
+        jobs = [
+            *(replace(DENSE, momentum_after_switch=variant) for variant in get_args(Momentum)),
+            replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=10),
+            replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=20),
+            replace(DENSE, largest_scaling=2),
+            replace(DENSE, largest_scaling=3),
+        ]
+        assert len({fingerprint(workload) for workload in jobs}) == 9
+
+    def test_with_the_cluster_and_the_protocols(self) -> None:
+        prints = {
+            fingerprint(DENSE, workers, pair)
+            for workers in (4, 5)
+            for pair in (("bsp", "asp"), ("asp", "bsp"))
+        }
+        assert len(prints) == 4
+
+    def test_with_each_property_of_the_model(self, keras: Any) -> None:
+        regularizers = [keras.regularizers.L2(strength) for strength in (0.1, 0.2)]
+        models = [
+            model(keras),
+            model(keras, width=25),
+            model(keras, activation="tanh"),
+            model(keras, activation=None),
+            model(keras, rate=0.4),
+            model(keras, rate=0.0),
+            model(keras, layers=2),
+            model(keras, use_bias=False),
+            model(keras, trainable=False),
+            model(keras, kernel_initializer="zeros"),
+            *(model(keras, kernel_regularizer=regularizer) for regularizer in regularizers),
+        ]
+        prints = {fingerprint(replace(DENSE, model=build)) for build in models}
+        assert len(prints) == len(models)
+
+    def test_with_a_setting_given_as_a_numpy_number(self, keras: Any) -> None:
+        prints = {
+            fingerprint(replace(DENSE, model=model(keras, rate=np.float32(rate))))
+            for rate in (0.25, 0.5)
+        }
+        assert len(prints) == 2
+
+    def test_with_how_the_layers_are_connected(self, keras: Any) -> None:
+        def build(skip: bool) -> Callable[[], Any]:
+            def functional() -> Any:
+                inputs = keras.Input((4,))
+                one = keras.layers.Dense(4, activation="relu")(inputs)
+                two = keras.layers.Dense(4, activation="relu")(one)
+                return keras.Model(inputs, keras.layers.Add()([two, one if skip else inputs]))
+
+            return functional
+
+        prints = {fingerprint(replace(DENSE, model=build(skip))) for skip in (True, False)}
+        assert len(prints) == 2
+
+    def test_with_the_optimizer_and_its_settings(self, keras: Any) -> None:
+        optimizers = [
+            None,
+            lambda: keras.optimizers.SGD(),
+            lambda: keras.optimizers.SGD(momentum=0.9),
+            lambda: keras.optimizers.SGD(momentum=0.9, nesterov=True),
+            lambda: keras.optimizers.Adam(),
+            lambda: keras.optimizers.Adam(beta_1=0.8),
+            lambda: keras.optimizers.Adam(clipnorm=1.0),
+            lambda: keras.optimizers.AdamW(),
+            lambda: keras.optimizers.AdamW(weight_decay=0.1),
+        ]
+        prints = {fingerprint(replace(DENSE, optimizer=optimizer)) for optimizer in optimizers}
+        assert len(prints) == len(optimizers)
+
+    def test_with_the_loss_and_its_settings(self, keras: Any) -> None:
+        losses = [
+            "sparse_categorical_crossentropy",
+            lambda: keras.losses.SparseCategoricalCrossentropy(),
+            lambda: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            lambda: keras.losses.Huber(),
+        ]
+        prints = {fingerprint(replace(DENSE, loss=loss)) for loss in losses}
+        assert len(prints) == len(losses)
+
+    def test_with_what_is_measured_and_how_often(self, keras: Any) -> None:
+        others = [
+            replace(DENSE, evaluation_interval_worker_steps=7),
+            replace(DENSE, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2)),
+            replace(DENSE, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=3)),
+        ]
+        assert len({fingerprint(workload) for workload in (DENSE, *others)}) == 4
+
+    def test_with_a_setting_of_the_loss_that_keras_does_not_tell(self, keras: Any) -> None:
+        prints = {
+            fingerprint(replace(DENSE, loss=lambda delta=delta: keras.losses.Huber(delta)))
+            for delta in (0.5, 2.0)
+        }
+        assert len(prints) == 2

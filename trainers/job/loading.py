@@ -1,0 +1,108 @@
+"""Loads workloads by name, or from the file or module that holds them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.trainers.job.workload import Workload
+
+BUILT_IN = {
+    "digits": "syncswitch.trainers.workloads.digits:workload",
+    "resnet32-cifar10": "syncswitch.trainers.workloads.resnets:resnet32_cifar10",
+    "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",
+}
+
+
+def normal_reference(reference: str) -> str:
+    """The reference without its folder: what a store can know a workload by. Imports nothing."""
+    place, colon, attribute = reference.rpartition(":")
+    if colon and place.endswith(".py"):
+        return f"{Path(place).name}:{attribute}"
+    return reference
+
+
+def load_workload(reference: str) -> Workload:
+    """Loads `name`, `file.py:attribute` or `package.module:attribute`.
+
+    Raises:
+        WorkloadError: It does not exist, does not import, or is no Workload.
+    """
+    place, attribute = find_module(reference)
+    try:
+        with redirect_stdout(sys.stderr):
+            module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    except (WorkloadError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise WorkloadError(
+            f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
+            f"try it alone: {_import_hint(place)}"
+        ) from error
+    names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
+    known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
+    if not hasattr(module, attribute):
+        raise WorkloadError(f"workload {reference!r}: {place} has no {attribute!r} ({known})")
+    value = getattr(module, attribute)
+    if not isinstance(value, Workload):
+        raise WorkloadError(
+            f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
+            f"not syncswitch.trainers.job.workload.Workload ({known})"
+        )
+    return value
+
+
+def find_module(reference: str) -> tuple[str, str]:
+    """Splits a reference into module (or file) and attribute, without importing anything.
+
+    Raises:
+        WorkloadError: It is neither a built-in name nor of the form `module:attribute`, or the
+            file does not exist.
+    """
+    place, colon, attribute = BUILT_IN.get(reference, reference).rpartition(":")
+    if not colon or not place or not attribute:
+        raise WorkloadError(
+            f"no workload {reference!r}: give one of {', '.join(sorted(BUILT_IN))}, "
+            "or file.py:attribute, or package.module:attribute"
+        )
+    if place.endswith(".py") and not Path(place).is_file():
+        raise WorkloadError(f"workload {reference!r}: there is no file {place}")
+    return place, attribute
+
+
+def _import_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    # The file's own folder first, as `python file.py` does, so that its neighbours import.
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = f"syncswitch_workload_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"workload file {path} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    # A console script does not have the current folder on its path; `python -m` would.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _import_hint(place: str) -> str:
+    return f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
