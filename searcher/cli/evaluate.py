@@ -16,11 +16,11 @@ from syncswitch.searcher.cli.policy_selection import policy_named
 from syncswitch.searcher.cli.searching import evaluate_policy
 from syncswitch.searcher.results.speed_up import SpeedUp
 from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
-from syncswitch.searcher.text.sentences import (
+from syncswitch.searcher.text.sentences import speed_up_text
+from syncswitch.searcher.text.values import (
     accuracy_interval,
     conditions_text,
     counted,
-    speed_up_text,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
@@ -240,8 +240,8 @@ def _verdict(result: EvaluationResult) -> str:
     return (
         f"{what} {does} the accuracy of {name}: {foreign.mean_accuracy:.4f} against"
         f" {result.baseline.mean_accuracy:.4f} with {identity.first_protocol.upper()} alone"
-        f" ({policy.threshold:g} may be lost, and {result.kept_runs(foreign)} of {foreign.runs}"
-        f" runs lose no more){_gain(result)}."
+        f" ({result.kept_runs(foreign)} of {counted(foreign.runs, 'run')} lose at most"
+        f" {policy.threshold:g}){_gain(result)}."
     )
 
 

@@ -28,7 +28,7 @@ from syncswitch.searcher.cli.policy_text import (
     print_suggestion,
 )
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
-from syncswitch.searcher.text.sentences import workers_text
+from syncswitch.searcher.text.values import workers_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.policies.file import policy_to_dict

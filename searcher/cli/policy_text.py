@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from syncswitch.searcher.text.sentences import (
-    counted,
-    kept_words,
-    policy_sentence,
-    promise_sentence,
-    workers_text,
-)
+from syncswitch.searcher.text.sentences import kept_text, policy_text
+from syncswitch.searcher.text.values import counted, workers_text
 from syncswitch.storage.policies.diff import FieldDifference
 from syncswitch.storage.policies.nearest import Suggestion
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
@@ -27,7 +22,7 @@ NamedPolicy = tuple[str, TimingPolicy]
 def print_policy(entry: PolicyEntry) -> None:
     """One policy: what it says, and where it comes from."""
     policy = entry.policy
-    _print_sentences(policy)
+    print_text(policy_text(policy))
     echo()
     names = ", ".join(entry.aliases) or "-"
     evidence = counted(len(policy.evidence), "run")
@@ -40,7 +35,7 @@ def print_policy(entry: PolicyEntry) -> None:
         ("switch at", f"{policy.switch_percent:g} %"),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
         ("criterion", policy.criterion),
-        ("kept", _kept(policy)),
+        ("kept", kept_text(policy)),
         ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
         ("created", policy.created_at),
         ("imported", entry.imported_at),
@@ -49,19 +44,6 @@ def print_policy(entry: PolicyEntry) -> None:
     for name, value in rows:
         if value is not None:
             echo(f"{name:<12} {value}")
-
-
-def _print_sentences(policy: TimingPolicy) -> None:
-    print_text(policy_sentence(policy))
-    promise = promise_sentence(policy)
-    if promise:
-        print_text(promise)
-
-
-def _kept(policy: TimingPolicy) -> str | None:
-    if policy.kept_share is None:
-        return None
-    return kept_words(policy.kept_share, policy.baseline_kept_share, policy.first_protocol)
 
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
@@ -106,7 +88,7 @@ def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
     policy, cluster = suggestion.policy, suggestion.identity.cluster
     echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
     echo()
-    _print_sentences(policy)
+    print_text(policy_text(policy))
     echo()
     echo(f"How its job differs from {shlex.join(wanted)}:")
     for words in suggestion.differences or ("nothing that is known",):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from syncswitch.searcher.text.sentences import counted
+from syncswitch.searcher.text.values import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord

@@ -14,7 +14,7 @@ from typing import Any
 from syncswitch.searcher.cli.jobs import is_further_job
 from syncswitch.searcher.loop.reporter import Run
 from syncswitch.searcher.strategies.base import Progress
-from syncswitch.searcher.text.sentences import counted
+from syncswitch.searcher.text.values import counted
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cli.console import print_note, progress_bars, rich_console
 from syncswitch.trainers.run.event_text import event_line, is_remarkable
@@ -24,7 +24,7 @@ def label_of(run: Run) -> str:
     """For example `25 % BSP, run 2 of 3`."""
     protocol = run.first_protocol.upper()
     of = "" if run.repeats is None else f" of {run.repeats}"
-    early = " (in advance)" if run.is_speculative else ""
+    early = " (speculative)" if run.is_speculative else ""
     return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}{early}"
 
 

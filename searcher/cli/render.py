@@ -8,7 +8,8 @@ from typing import Any
 
 from syncswitch.searcher.results.result import SearchCost, SearchResult, SwitchPointResult
 from syncswitch.searcher.results.speed_up import speed_up_of
-from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
+from syncswitch.searcher.text.sentences import policy_text
+from syncswitch.searcher.text.values import counted
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
@@ -64,10 +65,7 @@ def print_result(result: SearchResult, how_to_use: str) -> None:
         ],
     )
     echo()
-    print_text(policy_sentence(policy, cost.baseline_seconds))
-    promise = promise_sentence(policy)
-    if promise:
-        print_text(promise)
+    print_text(policy_text(policy, cost.baseline_seconds))
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     echo(f"  {how_to_use}")
 
@@ -102,6 +100,6 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
     note = " (estimated: no run used it alone)" if cost.is_estimated else ""
     early = ""
     if cost.speculative_trials:
-        runs = counted(cost.speculative_trials, "run")
-        early = f", with {runs} made in advance"
+        runs = counted(cost.speculative_trials, "speculative run")
+        early = f", {runs} included"
     return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}{early}."

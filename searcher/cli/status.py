@@ -9,15 +9,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from rich.live import Live
 
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.status_view import Screen, details, search_table
+from syncswitch.searcher.cli.status_view import overview
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.trainers.cli.console import echo, print_json, rich_console
 from syncswitch.trainers.cli.options import FiniteRange, common_options
+
+_OF_POLICY = (
+    "switch_percent",
+    "confidence",
+    "kept_share",
+    "baseline_kept_share",
+    "speed_up",
+    "speed_up_low",
+    "speed_up_high",
+    "reason",
+)
 
 
 @click.command()
@@ -74,7 +86,7 @@ def status(
         watched |= unfinished or {searches[-1].study}
     if is_live and any(search.is_under_way for search in searches):
         searches = _watch(reader, searches, watched, interval_seconds)
-    _print(*_parted(searches, watched))
+    rich_console().print(overview(*_parted(searches, watched)))
 
 
 def _watch(
@@ -84,13 +96,16 @@ def _watch(
     interval_seconds: float,
 ) -> list[SearchStatus]:
     """Redraws until nothing is under way, or somebody presses Ctrl-C; gives what was seen last."""
-    from rich.live import Live
-
     note = ""
     try:
-        with Live(console=rich_console(), screen=True, auto_refresh=False) as live:
+        with Live(
+            console=rich_console(),
+            auto_refresh=False,
+            transient=True,
+            vertical_overflow="ellipsis",
+        ) as live:
             while True:
-                live.update(Screen(*_parted(searches, watched), note), refresh=True)
+                live.update(overview(*_parted(searches, watched), note), refresh=True)
                 if not note and not any(search.is_under_way for search in searches):
                     return searches
                 time.sleep(interval_seconds)
@@ -112,22 +127,14 @@ def _parted(
     return full, [search for search in searches if search.study not in watched]
 
 
-def _print(full: Sequence[SearchStatus], others: Sequence[SearchStatus]) -> None:
-    console = rich_console()
-    for search in full:
-        for part in details(search, console.width):
-            console.print(part)
-            console.print()
-    if others:
-        console.print(search_table(others))
-
-
 def _document(search: SearchStatus) -> dict[str, Any]:
     """For programs."""
-    content = dataclasses.asdict(search)
-    del content["conditions"]
+    content, policy = dataclasses.asdict(search), search.policy
+    del content["conditions"], content["policy"]
     return {
         **content,
+        "policy_version": policy and policy.version,
+        **{name: policy and getattr(policy, name) for name in _OF_POLICY},
         **condition_values(search.conditions),
         "in_flight_runs": sum(run.state == "running" for run in search.in_flight),
     }

@@ -6,7 +6,7 @@ from collections import deque
 from itertools import groupby
 from typing import Any
 
-from syncswitch.searcher.text.sentences import conditions_text
+from syncswitch.searcher.text.values import conditions_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.events import events
 from syncswitch.storage.queries.row_stream import row_blocks

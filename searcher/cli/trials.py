@@ -14,7 +14,7 @@ import click
 from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.cli.trial_events import print_events
 from syncswitch.searcher.study.liveness import state_of
-from syncswitch.searcher.text.sentences import conditions_text, workers_text
+from syncswitch.searcher.text.values import conditions_text, workers_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
@@ -86,14 +86,13 @@ def trials(
     """Lists the training runs, of WORKLOAD or of all.
 
     A complete run was made as a whole, was stopped early, or diverged; a cancelled one was stopped
-    when the search no longer needed it. One made in advance began before the search was known to
-    need it. One that began with a checkpoint of another run of its search says from which one, and
-    at how much of the job; its seconds count from the start of the job, as do all. What is named
-    under `under` is the online policy, the way of switching and the injections, where they are not
-    the default.
+    when the search no longer needed it. A speculative one began before the search was known to
+    need it. One that began with a checkpoint of another run of its search says which, and at how
+    much of the job; its seconds count from the start of the job, as all do. `under` names the
+    online policy, the way of switching and the injections, where they are not the default.
 
-    The table and JSON say of a run whose process is dead that it is lost; CSV and Parquet have the
-    state as it is stored.
+    The table and JSON call a run lost whose process is dead; CSV and Parquet have the state as it
+    is stored.
     """
     if wants_evaluations and wants_events:
         raise UserError("--evaluations and --events are two tables; give one of them")
@@ -190,7 +189,7 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
         return
     optional = {
         "workers": any(trial.facts["simulated_cluster"] for trial in newest),
-        "in advance": any(trial.facts["speculative"] for trial in newest),
+        "speculative": any(trial.facts["speculative"] for trial in newest),
         "from": any(trial.fork for trial in newest),
         "under": any(map(_conditions, newest)),
     }
@@ -209,7 +208,7 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
         "run": facts["source"] or number,
         "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
         "candidate": _candidate(facts["candidate_percent"], facts["switch_percent"]),
-        "in advance": "yes" if facts["speculative"] else "-",
+        "speculative": "yes" if facts["speculative"] else "-",
         "from": _origin(trial.fork),
         "end": trial.end or state_of(trial),
         "accuracy": "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",

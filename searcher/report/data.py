@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from syncswitch.searcher.report.search_path import PathStep
+from syncswitch.searcher.report.history import PathStep
 from syncswitch.searcher.results.estimates import mean
 from syncswitch.searcher.results.result import SearchCost
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
@@ -49,6 +49,11 @@ class ReportRun:
         if self.trial.source is not None:
             return self.trial.source
         return f"trial {self.trial.trial_number}"
+
+    @property
+    def full_name(self) -> str:
+        """With the search that it belongs to."""
+        return self.name if self.trial.study is None else f"{self.trial.study} {self.name}"
 
     @property
     def is_complete(self) -> bool:

@@ -13,7 +13,7 @@ from syncswitch.searcher.report.choice import (
     shown_search,
 )
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
-from syncswitch.searcher.report.search_path import SearchHistory, history_of
+from syncswitch.searcher.report.history import SearchHistory, history_of
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.liveness import state_of

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.report import figure_tables, figures, origin_tables, text
+from syncswitch.searcher.report import evidence_tables, figure_tables, figures, sentences
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.report.table import Table
+from syncswitch.searcher.report.tables import Table
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,74 +48,74 @@ _FIGURES = (
         "accuracy",
         "Accuracy against switch point",
         figures.accuracy_by_switch,
-        text.accuracy_sentence,
+        sentences.accuracy_sentence,
         (figure_tables.accuracy_table,),
     ),
     _Kind(
         "search",
-        "The way of the search",
+        "The course of the search",
         figures.search_path,
-        text.path_sentence,
+        sentences.path_sentence,
         (figure_tables.path_table,),
     ),
     _Kind(
         "curves",
         "Accuracy over time",
         figures.accuracy_over_time,
-        text.curves_sentence,
+        sentences.curves_sentence,
         (figure_tables.curve_table,),
     ),
     _Kind(
         "time",
         "Training time",
         figures.training_time,
-        text.time_sentence,
+        sentences.time_sentence,
         (figure_tables.time_table,),
     ),
     _Kind(
         "cost",
-        "What the search cost",
+        "The cost of the search",
         figures.search_cost,
-        text.cost_sentence,
+        sentences.cost_sentence,
         (figure_tables.cost_table,),
     ),
     _Kind(
         "payback",
-        "When it is paid back",
+        "When the search pays off",
         figures.payback,
-        text.payback_sentence,
+        sentences.payback_sentence,
         (figure_tables.payback_table,),
     ),
     _Kind(
         "phases",
         "Throughput and staleness",
         figures.phases,
-        text.phases_sentence,
+        sentences.phases_sentence,
         (figure_tables.phase_table,),
     ),
     _Kind(
         "events",
         "Stragglers and failures",
         figures.events,
-        text.events_sentence,
+        sentences.events_sentence,
         (figure_tables.event_table,),
     ),
 )
 
-_ORIGINS = (
-    origin_tables.policy_table,
-    origin_tables.evidence_table,
-    origin_tables.version_table,
-    origin_tables.search_table,
-    origin_tables.run_table,
-    origin_tables.identity_table,
+_EVIDENCE = (
+    evidence_tables.policy_table,
+    evidence_tables.evidence_table,
+    evidence_tables.version_table,
+    evidence_tables.search_table,
+    evidence_tables.run_table,
+    evidence_tables.identity_table,
 )
 
 
 def sections_of(data: ReportData) -> list[Section]:
     """All of them, in the order of the page."""
     sections = [_section(kind, data) for kind in _FIGURES]
-    tables = tuple(table for make in _ORIGINS if (table := make(data)).rows)
+    tables = tuple(table for make in _EVIDENCE if (table := make(data)).rows)
     origin = "What all of this rests on: the policy, the runs behind it, the job and its software."
     return [*sections, Section("origin", "Policy, evidence and job", origin, None, tables)]
 

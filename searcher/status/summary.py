@@ -16,7 +16,7 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.trial_costs import RunCosts
-from syncswitch.searcher.text.sentences import metric_name
+from syncswitch.searcher.text.values import metric_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
@@ -60,16 +60,8 @@ class SearchStatus:
         open_percent: The switch point that is measured now.
         target_accuracy: A; None until it is measured.
         threshold: beta.
-        policy_version: Of the policy that it found.
-        switch_percent: The answer.
+        policy: That it found; None as long as there is none.
         criterion: What makes a switch point good, `kept` or `mean`.
-        confidence: Of the answer, 0 to 1; None where the strategy gives none.
-        kept_share: Expected share of later runs with the policy that keep the accuracy.
-        baseline_kept_share: The same of the first protocol alone.
-        speed_up: Of a training with the policy; None where it is not measured.
-        speed_up_low: Lower end of its 90 % interval.
-        speed_up_high: Upper end of it.
-        reason: Why the answer is the first protocol alone.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
         wall_seconds: While at least one run was under way, as far as was reported.
         rest: What is to come, of runs under way too; None where nobody asked, or none can say.
@@ -102,16 +94,8 @@ class SearchStatus:
     open_percent: float | None
     target_accuracy: float | None
     threshold: float
-    policy_version: int | None
-    switch_percent: float | None
+    policy: TimingPolicy | None
     criterion: str
-    confidence: float | None
-    kept_share: float | None
-    baseline_kept_share: float | None
-    speed_up: float | None
-    speed_up_low: float | None
-    speed_up_high: float | None
-    reason: str | None
     cost: float | None
     wall_seconds: float
     rest: RestOfSearch | None
@@ -203,16 +187,8 @@ def search_status(
         open_percent=progress.open_percent if progress else None,
         target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
         threshold=search.threshold,
-        policy_version=policy.version if policy else None,
-        switch_percent=policy.switch_percent if policy else None,
+        policy=policy,
         criterion=policy.criterion if policy else strategy.criterion,
-        confidence=policy.confidence if policy else None,
-        kept_share=policy.kept_share if policy else None,
-        baseline_kept_share=policy.baseline_kept_share if policy else None,
-        speed_up=policy.speed_up if policy else None,
-        speed_up_low=policy.speed_up_low if policy else None,
-        speed_up_high=policy.speed_up_high if policy else None,
-        reason=policy.reason if policy else None,
         cost=None if paid is None else paid + begun,
         wall_seconds=spent.wall_seconds,
         rest=rest,
@@ -227,7 +203,7 @@ def search_status(
 def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
     """The runs that the search asked for; None where its baseline diverged.
 
-    Others were made in advance, and it does not look at them.
+    Others are speculative, and it does not look at them.
     """
     try:
         return course_of(strategy, finished).runs

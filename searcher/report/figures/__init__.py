@@ -7,7 +7,7 @@ what is missing.
 from syncswitch.searcher.report.figures.accuracy import accuracy_by_switch, accuracy_over_time
 from syncswitch.searcher.report.figures.costs import payback, search_cost, training_time
 from syncswitch.searcher.report.figures.measured import events, phases
-from syncswitch.searcher.report.figures.way import search_path
+from syncswitch.searcher.report.figures.search_path import search_path
 
 __all__ = [
     "accuracy_by_switch",

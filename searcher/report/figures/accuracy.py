@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.report.curves import DrawnCurve, drawn_curves
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.figures.style import (
     BAND,
@@ -22,8 +21,8 @@ from syncswitch.searcher.report.figures.style import (
     plain,
     switch_title,
 )
-from syncswitch.searcher.report.table import percent_text
-from syncswitch.searcher.text.sentences import counted
+from syncswitch.searcher.report.series import DrawnCurve, drawn_curves
+from syncswitch.searcher.text.values import counted, percent_text
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:

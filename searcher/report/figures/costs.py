@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.report.costs import switch_point_costs
 from syncswitch.searcher.report.data import MeanSeconds, ReportData
 from syncswitch.searcher.report.figures.style import (
     FIRST,
@@ -20,7 +19,8 @@ from syncswitch.searcher.report.figures.style import (
     plain,
     switch_title,
 )
-from syncswitch.searcher.report.table import percent_text
+from syncswitch.searcher.report.series import switch_point_costs
+from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PARTS = (
     ("needed_seconds", "trained for the answer", FIRST, ""),
-    ("vain_seconds", "trained in vain", SECOND, "x"),
+    ("unneeded_seconds", "not needed", SECOND, "x"),
     ("shared_seconds", "spared: began with another run's start", "#56B4E9", "/"),
     ("stopped_seconds", "spared: stopped when known", "#E69F00", "."),
 )

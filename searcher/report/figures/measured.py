@@ -17,8 +17,7 @@ from syncswitch.searcher.report.figures.style import (
     plain,
     switch_title,
 )
-from syncswitch.searcher.report.happened import eventful_runs
-from syncswitch.searcher.report.phases import SwitchPointPhase, switch_point_phases
+from syncswitch.searcher.report.series import SwitchPointPhase, eventful_runs, switch_point_phases
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:

@@ -52,9 +52,7 @@ def test_on_another_cluster(invoke: Invoke, url: str) -> None:
         "The policy of generated for 4 workers (version 1) keeps the accuracy of generated on 8"
         " workers: 0.9"
     )
-    assert verdict.endswith(
-        "with BSP alone (0.01 may be lost, and 2 of 2 runs lose no more), 2.11 times as fast."
-    )
+    assert verdict.endswith("with BSP alone (2 of 2 runs lose at most 0.01), 2.11 times as fast.")
     assert len(done.stderr.splitlines()) == 4
     assert done.stderr.startswith("[1/4] 100 % BSP, run 1 of 2: accuracy 0.9")
     made = runs_in(url)

@@ -1,4 +1,4 @@
-"""What the command line says of runs that began in advance, and of those that were cancelled."""
+"""What the command line says of speculative runs, and of those that were cancelled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(percent: float, replicate: int) -> TrialRecord:
 
 @pytest.fixture
 def ahead(url: str) -> None:
-    """Two runs that were needed, one in advance, one that failed, and one that was cancelled."""
+    """Two runs that were needed, one speculative, one that failed, and one that was cancelled."""
     with open_database(url, create=True) as database:
         store, owner = TrialStore(database), Owner.current()
         store.register(JOB, "generated", SEARCH)
@@ -43,11 +43,11 @@ def ahead(url: str) -> None:
 
 @pytest.mark.usefixtures("ahead")
 class TestShown:
-    def test_trials_say_which_began_in_advance_and_which_were_cancelled(
+    def test_trials_say_which_are_speculative_and_which_were_cancelled(
         self, invoke: Invoke
     ) -> None:
         header, _, *rows = invoke("trials").stdout.splitlines()
-        columns = ["run", "switch point", "in advance", "end", "accuracy", "seconds"]
+        columns = ["run", "candidate", "speculative", "end", "accuracy", "seconds"]
         assert " ".join(header.split()) == " ".join(columns)
         cells = [row.split() for row in rows]
         assert [row[4:6] for row in cells] == [
@@ -86,14 +86,14 @@ class TestShown:
         counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
         assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
         shown = invoke("status").stdout
-        assert "3 of at most 8 runs, 1 lost or failed, 2 made in advance, 1 cancelled" in shown
+        assert "3 of at most 8 runs, 1 lost or failed, 2 speculative, 1 cancelled" in shown
         assert "last failure: 25 %, run 1: the server was lost" in shown
 
 
 @pytest.mark.usefixtures("one_version")
-def test_where_nothing_was_made_in_advance_nothing_is_said_of_it(invoke: Invoke) -> None:
+def test_where_no_run_is_speculative_nothing_is_said_of_it(invoke: Invoke) -> None:
     for command in ("status", "trials"):
         table = invoke(command).stdout
         assert "cancelled" not in table
-        assert "in advance" not in table
+        assert "speculative" not in table
         assert invoke(command, "--json").stdout.count('"speculative') > 0

@@ -16,7 +16,7 @@ from stored import FINISHED, Made, add_imported, add_search, publish
 from syncswitch.searcher.report import ReportData, figures, load_report
 from syncswitch.searcher.report.figure_tables import accuracy_table, time_table
 from syncswitch.searcher.report.figures.style import SwitchAxis
-from syncswitch.searcher.report.text import accuracy_sentence, key_figures
+from syncswitch.searcher.report.sentences import accuracy_sentence, key_figures
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 

@@ -24,12 +24,9 @@ from stored import (
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
-from syncswitch.searcher.report.costs import switch_point_costs
+from syncswitch.searcher.report.evidence_tables import policy_table
 from syncswitch.searcher.report.figure_tables import time_table
-from syncswitch.searcher.report.happened import eventful_runs
-from syncswitch.searcher.report.origin_tables import policy_table
-from syncswitch.searcher.report.phases import switch_point_phases
-from syncswitch.searcher.report.text import (
+from syncswitch.searcher.report.sentences import (
     accuracy_sentence,
     cost_sentence,
     headline,
@@ -37,6 +34,7 @@ from syncswitch.searcher.report.text import (
     path_sentence,
     time_sentence,
 )
+from syncswitch.searcher.report.series import eventful_runs, switch_point_costs, switch_point_phases
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
@@ -101,8 +99,8 @@ def test_runs_in_advance_come_last_and_count_as_made_in_vain(database: Database)
     costs = {one.candidate_percent: one for one in switch_point_costs(data)}
     assert costs[50].needed_seconds == pytest.approx(140)
     assert costs[12.5].needed_seconds == 0
-    assert costs[12.5].vain_seconds == pytest.approx(47.5)
-    assert costs[37.5].vain_seconds == pytest.approx(37.5 + 40 * 0.125)
+    assert costs[12.5].unneeded_seconds == pytest.approx(47.5)
+    assert costs[37.5].unneeded_seconds == pytest.approx(37.5 + 40 * 0.125)
 
 
 def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> None:
@@ -200,14 +198,14 @@ def test_a_policy_says_what_later_runs_may_expect(database: Database) -> None:
     assert figures["about 93"] == "of 100 later runs lose at most 0.01; with BSP alone 95"
     assert figures["80 %"] == "sure that enough of them do"
     assert figures["1.43"] == "times as fast as BSP alone (1.31 to 1.55)"
-    assert "Of 100 runs with this policy about 93 lose at most 0.01" in headline(data)
+    assert "About 93 of 100 runs should stay within 0.01 of" in headline(data)
     assert "a switch point is good where enough runs do: at 0.9400 or more" in (
         accuracy_sentence(data)
     )
     facts = dict(policy_table(data).rows)
     assert (facts["criterion"], facts["kept"]) == (
         "kept",
-        "about 93 of 100 runs, with BSP alone 95",
+        "about 93 of 100 runs (95 with BSP alone)",
     )
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from syncswitch.searcher.results.speed_up import SpeedUp
 from syncswitch.searcher.text.sentences import (
-    accuracy_interval,
-    counted,
-    metric_name,
-    policy_sentence,
-    promise_sentence,
+    kept_text,
+    policy_sentences,
+    policy_text,
+    promise_sentences,
     speed_up_text,
 )
+from syncswitch.searcher.text.values import accuracy_interval, counted, metric_name
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.storage.conftest import POLICY
 
@@ -27,38 +27,46 @@ ALONE = replace(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
 def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
     second = Evidence("digits-1", 2, 100.0, 1, 0.91, False, 6.0)
     policy = replace(POLICY, target_accuracy=0.7295, evidence=(*POLICY.evidence, second))
-    assert policy_sentence(policy) == (
-        "Train digits with BSP for the first 12.5 % of its 1,000 worker-steps, then ASP: accuracy"
-        " 0.8950 in 1 run against 0.9050 in 2 runs with BSP alone (0.01 may be lost), about 2.0"
-        " times as fast."
+    assert policy_text(policy) == (
+        "Train digits with BSP for the first 12.5 % of its 1,000 worker-steps, then with ASP. That"
+        " is about 2.0 times as fast as BSP alone. It reached an accuracy of 0.8950 (1 run). BSP"
+        " alone reached 0.9050 (2 runs), and up to 0.01 less is accepted."
     )
 
 
 def test_a_target_that_was_given_is_called_one() -> None:
     policy = replace(POLICY, baseline_seconds=None, evidence=POLICY.evidence[:1])
-    assert policy_sentence(policy).endswith(
-        "accuracy 0.8950 in 1 run against a target of 0.9000 (0.01 may be lost)."
+    target = "The target is 0.9000, and up to 0.01 less is accepted."
+    assert policy_sentences(policy).endswith(
+        f"then with ASP. It reached an accuracy of 0.8950 (1 run). {target}"
     )
     unmeasured = replace(policy, mean_accuracy=None, evidence=())
-    assert policy_sentence(unmeasured).endswith(", target 0.9000 (0.01 may be lost).")
+    assert policy_sentences(unmeasured).endswith(f"then with ASP. {target}")
 
 
 def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -> None:
-    assert promise_sentence(KEPT) == (
-        "Of 100 runs with this policy about 93 lose at most 0.01 against BSP's mean; of BSP's own"
-        " about 95 do. 80 % sure that enough of them do: 95 of 100, or at most 5 fewer than with"
-        " BSP."
+    share = (
+        "About 93 of 100 runs should stay within 0.01 of BSP's mean accuracy; with BSP alone, about"
+        " 95 do."
     )
-    assert promise_sentence(replace(KEPT, kept_share=None, keep=0.93)) == (
-        "80 % sure that enough of them do: 93 of 100, or at most 7 fewer than with BSP."
+    assert promise_sentences(KEPT) == (
+        f"{share} The search is 80 % sure that enough runs keep the accuracy: 95 of 100, or at most"
+        " 5 fewer than BSP alone."
     )
+    assert policy_text(KEPT) == f"{policy_sentences(KEPT)} {promise_sentences(KEPT)}"
+    assert promise_sentences(replace(KEPT, kept_share=None, keep=0.93)) == (
+        "The search is 80 % sure that enough runs keep the accuracy: 93 of 100, or at most 7 fewer"
+        " than BSP alone."
+    )
+    assert kept_text(KEPT) == "about 93 of 100 runs (95 with BSP alone)"
+    assert kept_text(POLICY) is None
 
 
 def test_a_mean_promises_nothing_of_a_single_run() -> None:
-    assert promise_sentence(POLICY) == ""
-    assert promise_sentence(replace(POLICY, confidence=0.976)) == (
-        "98 % sure that this is the earliest switch that keeps the accuracy in the mean; a single"
-        " run may lose more."
+    assert promise_sentences(POLICY) == ""
+    assert promise_sentences(replace(POLICY, confidence=0.976)) == (
+        "The search is 98 % sure that this is the earliest switch that keeps the mean accuracy; a"
+        " single run may lose more."
     )
 
 
@@ -69,23 +77,22 @@ def test_a_mean_promises_nothing_of_a_single_run() -> None:
             replace(ALONE, reason="an earlier switch saves no time"),
             "an earlier switch saves no time",
         ),
-        (ALONE, "no switch point with ASP that was tried keeps the accuracy often enough"),
-        (
-            replace(ALONE, criterion="mean"),
-            "no switch point with ASP that was tried keeps the accuracy",
-        ),
+        (ALONE, "no switch to ASP that was tried keeps the accuracy often enough"),
+        (replace(ALONE, criterion="mean"), "no switch to ASP that was tried keeps the accuracy"),
     ],
 )
 def test_bsp_alone_has_a_reason(policy: TimingPolicy, why: str) -> None:
-    assert policy_sentence(policy) == (
-        f"Train digits with BSP for all of its 1,000 worker-steps: {why} (0.9000 in 1 run with BSP"
-        " alone, 0.01 may be lost)."
+    assert policy_sentences(policy) == (
+        f"Train digits with BSP for all of its 1,000 worker-steps: {why}. BSP alone reached 0.9000"
+        " (1 run), and up to 0.01 less is accepted."
     )
 
 
 def test_bsp_alone_promises_its_own_share() -> None:
-    assert promise_sentence(ALONE) == ("Of 100 runs about 95 lose at most 0.01 against their mean.")
-    assert promise_sentence(replace(ALONE, baseline_kept_share=None)) == ""
+    assert promise_sentences(ALONE) == (
+        "About 95 of 100 runs should stay within 0.01 of their mean accuracy."
+    )
+    assert promise_sentences(replace(ALONE, baseline_kept_share=None)) == ""
 
 
 @pytest.mark.parametrize(
@@ -103,16 +110,21 @@ def test_a_speed_up_says_how_sure_it_is(found: SpeedUp, said: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "low", "high", "said"),
     [
-        (3.0, 1.5, 2.5, ", 2.0 times as fast (1.5 to 2.5)."),
-        (5.0, 0.9, 1.6, ", 1.2 times as fast (0.9 to 1.6): perhaps it gains nothing."),
-        (12.0, 0.4, 0.6, ", but 0.5 times as fast (0.4 to 0.6): the switch gains nothing here."),
+        (3.0, 1.5, 2.5, "2.0 times as fast as BSP alone (1.5 to 2.5)."),
+        (5.0, 0.9, 1.6, "1.2 times as fast as BSP alone (0.9 to 1.6), so it may gain nothing."),
+        (
+            12.0,
+            0.4,
+            0.6,
+            "0.5 times as fast as BSP alone (0.4 to 0.6), so the switch gains nothing",
+        ),
     ],
 )
 def test_a_policy_that_may_not_be_faster_says_so(
     seconds: float, low: float, high: float, said: str
 ) -> None:
     policy = replace(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
-    assert policy_sentence(policy).endswith(f"(0.01 may be lost){said}")
+    assert f" That is {said}" in policy_sentences(policy)
 
 
 @pytest.mark.parametrize(

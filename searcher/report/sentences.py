@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from syncswitch.searcher.report.costs import switch_point_costs
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.report.happened import eventful_runs
-from syncswitch.searcher.report.phases import switch_point_phases
+from syncswitch.searcher.report.series import eventful_runs, switch_point_costs, switch_point_phases
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.text.sentences import counted, policy_sentence, promise_sentence
+from syncswitch.searcher.text.sentences import policy_text
+from syncswitch.searcher.text.values import counted
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.values import SearchInfo
@@ -20,7 +19,7 @@ def headline(data: ReportData) -> str:
     """The policy in one sentence; without one, how far its search is."""
     name = data.identity.name
     if data.answer is not None:
-        return f"{policy_sentence(data.answer)} {promise_sentence(data.answer)}".strip()
+        return policy_text(data.answer)
     complete = sum(run.is_complete for run in data.runs)
     if data.search is None:
         return f"{counted(complete, 'run')} of {name} recorded; nobody has searched for its policy."
@@ -140,15 +139,16 @@ def accuracy_sentence(data: ReportData) -> str:
 
 
 def path_sentence(data: ReportData) -> str:
-    """For the way of the search."""
+    """For the course of the search."""
     if not data.path:
         return ""
     needed = [step for step in data.path if step.is_needed]
     if data.trouble is not None:
         return f"The search made {counted(len(data.path), 'run')} and cannot go on."
-    vain = len(data.path) - len(needed)
-    unasked = "but turned out not to be needed" if data.is_found_here else "not asked for so far"
-    also = f", and {vain} were made in advance, {unasked}" if vain else ""
+    extra = len(data.path) - len(needed)
+    runs = counted(extra, "speculative run")
+    unasked = "turned out not to be needed" if data.is_found_here else "may still be needed"
+    also = f"; {runs} {unasked}" if extra else ""
     last = needed[-1] if needed else data.path[-1]
     ends = f"above {last.lower_percent:g} % and at most {last.upper_percent:g} %"
     band = "It ended" if data.is_found_here else "The answer could still lie"
@@ -194,7 +194,7 @@ def cost_sentence(data: ReportData) -> str:
         return ""
     costs = switch_point_costs(data)
     spared = sum(one.shared_seconds + one.stopped_seconds for one in costs)
-    vain, lost = sum(one.vain_seconds for one in costs), sum(one.lost_runs for one in costs)
+    vain, lost = sum(one.unneeded_seconds for one in costs), sum(one.lost_runs for one in costs)
     about = "about " if data.cost.is_estimated else ""
     multiples = data.cost.bsp_multiples
     unit = (
@@ -204,7 +204,7 @@ def cost_sentence(data: ReportData) -> str:
     if spared:
         sentence += f" Shared starts and early stops spared it {spared:,.1f} s."
     if vain:
-        sentence += f" {vain:,.1f} s went into runs that were made in advance and not needed."
+        sentence += f" {vain:,.1f} s went into speculative runs that were not needed."
     if lost:
         runs = counted(lost, "run")
         were, their = ("was", "its") if lost == 1 else ("were", "their")

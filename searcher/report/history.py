@@ -1,4 +1,4 @@
-"""The way of a search, run by run: what each measured, and what was known after it; pure."""
+"""The course of a search, run by run: what each measured, and what was known after it; pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PathStep:
         accepted: What the strategy thought of the switch point now; None while that was open.
         lower_percent: The highest switch point known to switch too early, or the lower end.
         upper_percent: The lowest switch point known to be acceptable.
-        is_needed: The search asked for it; else it was made in advance, and not asked for so far.
+        is_needed: The search asked for it; else it is speculative, and not asked for so far.
     """
 
     trial_number: int
@@ -93,7 +93,7 @@ def history_of(
 def _steps(
     strategy: Strategy, finished: Iterable[Observation], needed: tuple[Observation, ...]
 ) -> tuple[PathStep, ...]:
-    """The runs in the order in which the search asked for them, then those made in advance."""
+    """The runs in the order in which the search asked for them, then the speculative ones."""
     asked = {run.trial_number for run in needed}
     in_advance = [run for run in finished if run.trial_number not in asked]
     return (
@@ -128,9 +128,9 @@ def _step(
 
 
 def kind_of(step: PathStep) -> str:
-    """What a run was for the search: `target`, `accepted`, `rejected`, `open` or `in advance`."""
+    """What a run was for the search: `target`, `accepted`, `rejected`, `open` or `speculative`."""
     if not step.is_needed:
-        return "in advance"
+        return "speculative"
     if step.switch_percent >= BASELINE_PERCENT:
         return "target"
     return {True: "accepted", False: "rejected", None: "open"}[step.accepted]

@@ -18,8 +18,8 @@ from syncswitch.searcher.report.figures.style import (
     level,
     switch_title,
 )
-from syncswitch.searcher.report.search_path import PathStep, kind_of
-from syncswitch.searcher.report.table import percent_text
+from syncswitch.searcher.report.history import PathStep, kind_of
+from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MARKS = {
     "accepted": ("keeps the accuracy", "circle", ACCEPTED),
     "rejected": ("loses too much", "x", REJECTED),
     "open": ("still open", "circle-open", QUIET),
-    "in advance": ("made in advance", "triangle-up-open", QUIET),
+    "speculative": ("speculative", "triangle-up-open", QUIET),
 }
 
 

@@ -1,0 +1,171 @@
+"""What the numbers of a report rest on: the job, its policy, searches and runs; pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.tables import Table, facts_table, table_of
+from syncswitch.searcher.text.sentences import kept_text
+from syncswitch.searcher.text.values import (
+    NONE,
+    accuracy_text,
+    counted,
+    percent_text,
+    run_conditions_text,
+    seconds_text,
+    value_text,
+)
+
+
+def policy_table(data: ReportData) -> Table:
+    """The policy, fact by fact."""
+    entry = data.policy
+    if entry is None:
+        return facts_table("Policy", [])
+    found = entry.policy
+    return facts_table(
+        "Policy",
+        [
+            ("version", f"{found.version} (aliases: {', '.join(entry.aliases) or NONE})"),
+            ("switch at", percent_text(found.switch_percent)),
+            ("target accuracy", f"{found.target_accuracy:.4f}"),
+            ("threshold", f"{found.threshold:g}"),
+            ("found by", f"{found.strategy}, {counted(len(found.evidence), 'run')}"),
+            ("search", found.study),
+            ("criterion", found.criterion),
+            ("kept", kept_text(found) or NONE),
+            ("sure", NONE if found.confidence is None else f"{100 * found.confidence:.3g} %"),
+            ("created", found.created_at),
+            ("imported", entry.imported_at),
+        ],
+    )
+
+
+def identity_table(data: ReportData) -> Table:
+    """What the job is."""
+    job = data.identity
+    return facts_table(
+        "Job",
+        [
+            ("workload", job.name),
+            ("loaded from", data.reference),
+            ("fingerprint", job.fingerprint),
+            ("cluster", job.cluster.partition(",")[0]),
+            ("protocols", f"{job.first_protocol},{job.second_protocol}"),
+            ("length", f"{job.total_worker_steps:,} worker-steps"),
+            ("data set", job.data_set),
+            ("model", job.model),
+            ("loss", job.loss),
+            ("optimizer", job.optimizer),
+            ("batch size of a worker", job.batch_size),
+            ("learning rate of a worker", job.learning_rate),
+            ("decays", _decays(job.learning_rate_boundaries)),
+            ("accuracy is", job.metric),
+            ("evaluated every", _steps(job.evaluation_interval_worker_steps)),
+            ("conditions", run_conditions_text(data.conditions) or NONE),
+            ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
+            ("database", data.place),
+            ("read at", _moment(data.read_at)),
+        ],
+    )
+
+
+def version_table(data: ReportData) -> Table:
+    """All versions of the policy, newest first."""
+    return table_of(
+        "Versions of the policy",
+        data.versions,
+        {
+            "version": lambda entry: str(entry.policy.version),
+            "aliases": lambda entry: ", ".join(entry.aliases) or NONE,
+            "switch at": lambda entry: percent_text(entry.policy.switch_percent),
+            "accuracy": lambda entry: accuracy_text(entry.policy.mean_accuracy),
+            "times as fast": lambda entry: value_text(entry.policy.speed_up, ".2f"),
+            "found by": lambda entry: (
+                entry.policy.strategy + (" (imported)" if entry.imported_at else "")
+            ),
+            "created": lambda entry: entry.policy.created_at[:19],
+        },
+    )
+
+
+def evidence_table(data: ReportData) -> Table:
+    """The runs that the policy rests on, with whether they are in this database."""
+    runs = data.answer.evidence if data.answer else ()
+    return table_of(
+        "Runs that the policy rests on",
+        list(zip(runs, data.evidence, strict=True)),
+        {
+            "trial": lambda row: str(row[0].trial_number),
+            "switch at": lambda row: percent_text(row[0].switch_percent),
+            "replicate": lambda row: str(row[0].replicate),
+            "accuracy": lambda row: (
+                "diverged" if row[0].diverged else f"{row[0].converged_accuracy:.4f}"
+            ),
+            "seconds": lambda row: seconds_text(row[0].training_seconds),
+            "in this database": lambda row: (
+                NONE if row[1].trial_id is None else "yes" if row[1].agrees else "other results"
+            ),
+        },
+    )
+
+
+def search_table(data: ReportData) -> Table:
+    """All searches and evaluations of the job."""
+    shown = data.search and data.search.study
+    return table_of(
+        "Searches and evaluations",
+        data.searches,
+        {
+            "search": lambda one: one.study + (" (shown)" if one.study == shown else ""),
+            "strategy": lambda one: one.strategy,
+            "trainer": lambda one: one.trainer,
+            "complete": lambda one: str(one.completed_runs),
+            "failed": lambda one: str(one.failed_runs),
+            "cancelled": lambda one: str(one.cancelled_runs),
+            "running": lambda one: str(one.running_runs),
+            "training s": lambda one: seconds_text(one.paid_seconds),
+            "wall time s": lambda one: seconds_text(one.wall_seconds),
+            "version": lambda one: value_text(one.policy_version, "d"),
+        },
+    )
+
+
+def run_table(data: ReportData) -> Table:
+    """All runs of the job."""
+    return table_of(
+        "All runs of this job",
+        data.runs,
+        {
+            "run": lambda run: run.name,
+            "switch at": lambda run: percent_text(run.trial.switch_percent),
+            "replicate": lambda run: str(run.trial.replicate),
+            "seed": lambda run: value_text(run.trial.seed, "d"),
+            "end": lambda run: run.outcome + (" (speculative)" if run.trial.speculative else ""),
+            "accuracy": lambda run: accuracy_text(
+                run.trial.converged_accuracy if run.is_sound else None
+            ),
+            "seconds": lambda run: seconds_text(run.trial.training_seconds),
+            "paid s": lambda run: seconds_text(run.trial.paid_seconds),
+            "began": lambda run: _moment(run.trial.started_at),
+            "on": lambda run: run.trial.host or NONE,
+            "under": lambda run: run_conditions_text(run.trial.conditions) or NONE,
+            "failure": lambda run: run.trial.failure or NONE,
+            "search": lambda run: run.trial.study or NONE,
+        },
+    )
+
+
+def _decays(boundaries: tuple[tuple[int, float], ...] | None) -> str | None:
+    if boundaries is None:
+        return None
+    return "; ".join(f"{factor:g} times from {step:,} on" for step, factor in boundaries) or "none"
+
+
+def _steps(worker_steps: int | None) -> str | None:
+    return None if worker_steps is None else f"{worker_steps:,} worker-steps"
+
+
+def _moment(moment: datetime | None) -> str:
+    return NONE if moment is None else moment.isoformat(timespec="seconds")

@@ -1,0 +1,90 @@
+"""How single values are written for people; pure."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.trials.events import condition_values
+
+NONE = "-"
+"""In the cell of what is not known."""
+
+
+def value_text(value: float | None, form: str, none: str = NONE) -> str:
+    """A number in a format; `-` where there is none."""
+    return none if value is None else format(value, form)
+
+
+def accuracy_text(accuracy: float | None) -> str:
+    """For example `0.9832`."""
+    return value_text(accuracy, ".4f")
+
+
+def seconds_text(seconds: float | None) -> str:
+    """For example `1,234.5`."""
+    return value_text(seconds, ",.1f")
+
+
+def percent_text(percent: float) -> str:
+    """A switch point, for example `12.5 %`."""
+    return f"{percent:.6g} %"
+
+
+def workers_text(workers: int, simulated_cluster: str | None) -> str:
+    """The size of a cluster, for example `4 simulated`."""
+    return f"{workers}" if simulated_cluster is None else f"{workers} simulated"
+
+
+def counted(number: int, what: str) -> str:
+    """So many things, for example `1 run`, `1,200 runs`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def accuracy_interval(mean: float, low: float | None, high: float | None) -> str:
+    """A mean accuracy and its interval, for example `0.9100 ± 0.0021`.
+
+    Where the interval is cut off at what an accuracy can be, as that of few runs that differ much,
+    its ends: `0.5000 (0 to 1)`.
+
+    Args:
+        mean: 0 to 1.
+        low: Of its interval; None for a single run.
+        high: Likewise.
+    """
+    if low is None or high is None:
+        return f"{mean:.4f}"
+    if math.isclose(mean - low, high - mean, abs_tol=1e-9):
+        return f"{mean:.4f} ± {high - mean:.4f}"
+    return f"{mean:.4f} ({low:.4g} to {high:.4g})"
+
+
+def metric_name(metric: str | None) -> str:
+    """What is called accuracy, for example `AUC`; `accuracy` where it is just that, or unknown.
+
+    Args:
+        metric: As in `WorkloadIdentity`.
+    """
+    if metric is None or not metric.startswith("{"):
+        return metric or "accuracy"
+    try:
+        return str(json.loads(metric)["class"])
+    except (ValueError, KeyError):
+        return "accuracy"
+
+
+def conditions_text(
+    online: str | None, switch_mechanism: str | None, injections: str | None
+) -> str:
+    """What of the conditions of a run is not the default, for example `elastic, restart`."""
+    usual = {"none", "hot"}
+    return ", ".join(
+        text for text in (online, switch_mechanism, injections) if text and text not in usual
+    )
+
+
+def run_conditions_text(conditions: RunConditions) -> str:
+    """The same of a run."""
+    values = condition_values(conditions)
+    return conditions_text(values["online"], values["switch_mechanism"], values["injections"])
