@@ -137,7 +137,7 @@ def test_the_runner_needs_no_optuna() -> None:
     assert "optuna" not in loaded_after(
         "import syncswitch.trainers.cli.runner,"
         " syncswitch.trainers.cluster.parameter_server.trainer,"
-        " syncswitch.trainers.cluster.servers.process_trainer, syncswitch.trainers.model.export,"
+        " syncswitch.trainers.cluster.processes.process_trainer, syncswitch.trainers.model.export,"
         " syncswitch.storage.policies.registry"
     )
 

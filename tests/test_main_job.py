@@ -41,7 +41,7 @@ def result(folder: Path) -> dict:
     return json.loads((folder / "result.json").read_text())
 
 
-def completed_runs(folder: Path) -> list[tuple[float, int]]:
+def whole_runs(folder: Path) -> list[tuple[float, int]]:
     with sqlite3.connect(folder / "syncswitch.db") as database:
         return database.execute(
             "SELECT switch_percent, replicate FROM syncswitch_trials WHERE state = 'complete'"
@@ -68,7 +68,7 @@ def test_the_search_reports_policy_cost_and_switch_points(result: dict) -> None:
 def test_a_finished_search_answers_again_without_training(folder: Path, result: dict) -> None:
     again = run("syncswitch-search", *SEARCH, "--json", folder=folder)
     assert json.loads(again.stdout) == result
-    assert len(completed_runs(folder)) == 6
+    assert len(whole_runs(folder)) == 6
 
 
 def test_the_policy_is_looked_up(folder: Path, result: dict) -> None:
@@ -249,7 +249,7 @@ def test_killed_at_any_moment_the_search_ends_as_if_it_never_was(
     assert kills >= 1
     done = run("syncswitch-search", *SEARCH, "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(completed_runs(tmp_path)) == sorted(RUNS)
+    assert sorted(whole_runs(tmp_path)) == sorted(RUNS)
     found = json.loads(done.stdout)["policy"]
     same = ("fingerprint", "version", "switch_percent", "target_accuracy", "study")
     assert {key: found[key] for key in same} == {key: result["policy"][key] for key in same}
@@ -265,7 +265,7 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(tmp_path: Path) -> No
     assert process.returncode == 130
     assert out == ""
     assert "same command" in err.splitlines()[-1]
-    assert (100.0, 0) in completed_runs(tmp_path)
+    assert (100.0, 0) in whole_runs(tmp_path)
 
 
 def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path
     policy = json.loads(done.stdout)["policy"]
     assert (policy["strategy"], policy["switch_percent"]) == ("adaptive", 25.0)
     assert 0.5 < policy["confidence"] <= 1
-    runs = completed_runs(tmp_path)
+    runs = whole_runs(tmp_path)
     assert len(runs) == len(set(runs))
     with sqlite3.connect(tmp_path / "syncswitch.db") as database:
         forks = database.execute(

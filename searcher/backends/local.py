@@ -95,7 +95,7 @@ class LocalTrainer(TrainerChoice):
             cluster.prepare(reference, workers)
         identity = workload_identity(workload, workers, *request.protocols)
         check_length(identity)
-        cluster.check_room(workers)
+        cluster.check_capacity(workers)
         return Job(
             identity=identity,
             open_trainer=lambda: cluster.open(workload, reference, workers),

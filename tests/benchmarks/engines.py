@@ -44,9 +44,9 @@ def in_process(switch_percent: float) -> Round:
 
 
 def processes(switch_percent: float) -> Round:
-    from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+    from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-    return syncswitch_round(IsolatedTrainer(WORKLOAD, WORKERS), switch_percent)
+    return syncswitch_round(ProcessTrainer(WORKLOAD, WORKERS), switch_percent)
 
 
 def dataset(seed: int = 0) -> object:

@@ -87,7 +87,7 @@ def _answer(
         traceback.print_exc()
         return Error(f"{type(error).__name__}: {error}", isinstance(error, RetryableError))
     names = [thread.name for thread in threading.enumerate()]
-    left = [name for name in names if name == "attendant" or name.startswith("worker-")]
+    left = [name for name in names if name == "watchdog" or name.startswith("worker-")]
     return Done(record, left)
 
 

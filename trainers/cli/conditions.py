@@ -30,7 +30,7 @@ class ConditionsChoice:
     Attributes:
         online: Name of the online policy.
         switch_mechanism: `hot` or `restart`.
-        inject: Texts of disturbances.
+        inject: Texts of fault_injector.
     """
 
     online: str

@@ -116,7 +116,7 @@ class LocalCluster:
             gpus = visible_gpus(os.environ, len(tf.config.list_physical_devices("GPU")))
         return place_on_gpus(workers, gpus, self.gpus_per_worker)
 
-    def check_room(self, workers: int) -> None:
+    def check_capacity(self, workers: int) -> None:
         """Finds out early whether it can be opened.
 
         Raises:
@@ -178,13 +178,13 @@ class LocalCluster:
 
             return ClusterTrainer(workload, workers)
         if self.config is None:
-            from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+            from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
             placement = self.placement(workers)
-            return IsolatedTrainer(reference, workers, placement, open_network=self.open_network)
-        from syncswitch.trainers.cluster.servers.tf_config_trainer import JoinedTrainer
+            return ProcessTrainer(reference, workers, placement, open_network=self.open_network)
+        from syncswitch.trainers.cluster.processes.tf_config_trainer import TfConfigTrainer
 
-        return JoinedTrainer(reference, self.config, self.timeout_seconds, self.gpus_per_worker)
+        return TfConfigTrainer(reference, self.config, self.timeout_seconds, self.gpus_per_worker)
 
 
 def choose_cluster(

@@ -179,7 +179,7 @@ def main(
     conditions = chosen.conditions(
         identity.workers, switch_percent, identity.first_protocol, cluster.launcher
     )
-    cluster.check_room(identity.workers)
+    cluster.check_capacity(identity.workers)
     spec = TrialSpec(identity, switch_percent, seed, conditions=conditions, resume=resume)
     folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.command.course import CommandCourse
 from syncswitch.trainers.command.folders import make_run_folder
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.process import GuardedCommand
+from syncswitch.trainers.command.report_log import ReportLog
 from syncswitch.trainers.command.results import (
     ParseLine,
     compile_pattern,
@@ -98,7 +98,7 @@ class _CommandRun:
             self._parse = parse_pattern(compile_pattern(job.metric_pattern))
             self._results = GrowingFile(self._source, rb"[\r\n]")
         self._heard_bytes = 0
-        self._course = CommandCourse(spec)
+        self._reports = ReportLog(spec)
         self._is_told_to_stop = False
         self._lines = 0
         self._has_warned = False
@@ -121,13 +121,13 @@ class _CommandRun:
             assert status is not None
             self._check_end(status)
             self._observer.on_progress(self._spec.identity.total_worker_steps)
-        result = self._course.result(stopped_early=self._is_told_to_stop)
+        result = self._reports.result(stopped_early=self._is_told_to_stop)
         return trial_record(self._spec, result, started_at)
 
     @property
     def _is_over(self) -> bool:
         """Whether nobody needs to know more of it."""
-        return self._course.diverged or self._is_told_to_stop
+        return self._reports.diverged or self._is_told_to_stop
 
     def _look(self, *, is_over: bool) -> None:
         """Reads what is new, and tells the observer."""
@@ -137,23 +137,23 @@ class _CommandRun:
             try:
                 report = self._parse(line)
                 now_seconds = time.monotonic() - self._begun
-                evaluation = None if report is None else self._course.add(report, now_seconds)
+                evaluation = None if report is None else self._reports.add(report, now_seconds)
             except ValueError as error:
                 raise UserError(
                     f"the result in line {number} of {self._source} cannot be used: {error}"
                 ) from error
             if evaluation is not None:
-                self._observer.on_progress(self._course.step)
+                self._observer.on_progress(self._reports.step)
                 is_stop = self._observer.on_evaluation(evaluation) is Verdict.STOP
-                self._is_told_to_stop = is_stop and not self._course.is_at_end
+                self._is_told_to_stop = is_stop and not self._reports.is_at_end
             if self._is_over:
                 return
         self._warn_of_nothing()
-        self._observer.on_progress(self._course.step)
+        self._observer.on_progress(self._reports.step)
 
     def _warn_of_nothing(self) -> None:
         """Says early that nothing is understood: a training may take hours."""
-        is_something = self._course.evaluations or self._course.step or self._course.diverged
+        is_something = self._reports.evaluations or self._reports.step or self._reports.diverged
         is_long = time.monotonic() - self._begun > _WARN_SECONDS or self._lines >= _WARN_LINES
         if self._has_warned or is_something or not (is_long and self._heard_bytes):
             return
@@ -190,12 +190,12 @@ class _CommandRun:
         """
         if status != 0:
             raise self._failure(f"failed with exit status {status}{_signal_text(status)}")
-        if not self._course.evaluations:
+        if not self._reports.evaluations:
             raise UserError(
                 f"the command ended well and said nothing of its accuracy: {self._wanted} in"
                 f" {self._source}; its output is in {self._log}"
             )
-        self._course.check_whole()
+        self._reports.check_whole()
 
     @property
     def _wanted(self) -> str:
@@ -207,7 +207,7 @@ class _CommandRun:
         )
 
     def _failure(self, what: str) -> RetryableError:
-        at = f"at step {self._course.step:,} of {self._spec.identity.total_worker_steps:,}"
+        at = f"at step {self._reports.step:,} of {self._spec.identity.total_worker_steps:,}"
         return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
 
 

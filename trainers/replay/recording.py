@@ -13,7 +13,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
-from syncswitch.trainers.run.phases import RunClock, cut_phases, joined_phases
+from syncswitch.trainers.run.phases import RunTimes, cut_phases, merge_phases
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
@@ -63,9 +63,9 @@ class RecordedRun:
         """Where its second protocol began; 0 where none follows a first."""
         return self.phases[-1].start_worker_step if len(self.phases) > 1 else 0
 
-    def clock(self) -> RunClock:
+    def clock(self) -> RunTimes:
         """Says when this run did which worker-step."""
-        return RunClock(self.phases, self.evaluations, self.training_seconds, self.worker_steps)
+        return RunTimes(self.phases, self.evaluations, self.training_seconds, self.worker_steps)
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _with_prefix(
     # When the checkpoint was written was measured, and when its worker-step was done is a guess.
     scale = inherited_seconds / seconds if seconds > 0 else 1.0
     prefix = tuple(replace(phase, seconds=scale * phase.seconds) for phase in prefix)
-    phases = joined_phases((*prefix, *own.phases))
+    phases = merge_phases((*prefix, *own.phases))
     return replace(
         own,
         first_seconds=_first_seconds(phases, trial.first_protocol),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
-from syncswitch.trainers.run.phases import joined_phases
+from syncswitch.trainers.run.phases import merge_phases
 from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phase_record
 from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.trainer import Observer, Verdict
@@ -218,7 +218,7 @@ class RunLog:
             self.first_protocol_done += done - self.done
         seconds = elapsed_seconds - self.elapsed_seconds
         phase = phase_record(segment, done, seconds, staleness)
-        self._phases = joined_phases((*self._phases, phase))
+        self._phases = merge_phases((*self._phases, phase))
         self.done, self.elapsed_seconds = done, elapsed_seconds
 
     def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
 
-class RunClock:
+class RunTimes:
     """Training time of a run by its worker-steps.
 
     It is linear between what is known: the start, the evaluations and the ends of the phases.
@@ -48,7 +48,7 @@ class RunClock:
 
 
 def cut_phases(
-    phases: Iterable[PhaseRecord], start_worker_step: int, end_worker_step: int, clock: RunClock
+    phases: Iterable[PhaseRecord], start_worker_step: int, end_worker_step: int, clock: RunTimes
 ) -> tuple[PhaseRecord, ...]:
     """The part of a run between two worker-steps; the staleness is that of the whole phases."""
     found = []
@@ -65,7 +65,7 @@ def cut_phases(
     return tuple(found)
 
 
-def joined_phases(phases: Sequence[PhaseRecord]) -> tuple[PhaseRecord, ...]:
+def merge_phases(phases: Sequence[PhaseRecord]) -> tuple[PhaseRecord, ...]:
     """The same phases, where neighbours of one protocol are one phase."""
     found: list[PhaseRecord] = []
     for phase in phases:

@@ -78,7 +78,7 @@ def play_segment(
     Raises:
         UserError: All workers were taken away, and none comes back.
     """
-    return _Play(steps, times, learner, membership, start_seconds, on_done).to_its_end()
+    return _SegmentPlayer(steps, times, learner, membership, start_seconds, on_done).to_its_end()
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class _Step:
     pulled_updates: int = 0
 
 
-class _Play:
+class _SegmentPlayer:
     """An event is a moment, and what happens in it. Used once.
 
     A step of a worker that shares parameters: the server's connection is reserved for the pull, the
@@ -198,14 +198,14 @@ class _Play:
         if self._steps.exchange is Exchange.PUSH:
             self._updates += 1
         ends = self._join(self._steps.push(worker, now), now)
-        ends |= self._review(step, now)
+        ends |= self._decide(step, now)
         self._hand_out(ends, now)
         self._change(self._membership.advance(self._steps.done, now))
 
-    def _review(self, step: _Step, now: float) -> dict[int, float]:
+    def _decide(self, step: _Step, now: float) -> dict[int, float]:
         """Does what the online policy decides; when those that it lets go on can."""
         busy_seconds = now - step.start_seconds
-        decision = self._membership.review(step.ticket.worker, busy_seconds, self._steps.done, now)
+        decision = self._membership.decide(step.ticket.worker, busy_seconds, self._steps.done, now)
         ends: dict[int, float] = {}
         for worker in decision.remove:
             self._leaving.add(worker)

@@ -132,7 +132,7 @@ class Membership:
         active = self._active
         return seconds * active.slowdown(worker) + active.delay_seconds(worker)
 
-    def review(self, worker: int, busy_seconds: float, done: int, now_seconds: float) -> Decision:
+    def decide(self, worker: int, busy_seconds: float, done: int, now_seconds: float) -> Decision:
         """The online policy sees a step.
 
         Args:

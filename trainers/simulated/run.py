@@ -10,8 +10,8 @@ from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import RunResult
-from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.learner import TrainingLearner
+from syncswitch.trainers.simulated.timeline import Timeline
 from syncswitch.trainers.simulated.timing import StepTimes
 
 
@@ -46,13 +46,13 @@ class SimulatedRun:
         self._learner = learner
         self._form = form
         self._tester = tester
-        self._course = Course(spec, log, times, learner, switch_seconds, self._on_done)
+        self._timeline = Timeline(spec, log, times, learner, switch_seconds, self._on_done)
 
     def execute(self) -> RunResult:
         """Runs to the end, to divergence, or until the observer says stop."""
         log = self._log
         log.progress(log.done)
-        for segment in self._course.segments():
+        for segment in self._timeline.segments():
             if log.is_stopping:
                 break
             if segment.checkpoint_percents and log.done == segment.end_worker_step:
@@ -67,7 +67,7 @@ class SimulatedRun:
         elif self._log.is_due(done):
             self._evaluate(done, seconds)
         if self._log.is_stopping:
-            self._course.stop()
+            self._timeline.stop()
 
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.timeline import Timeline
 from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.trainer import SilentObserver
 
@@ -56,7 +56,7 @@ def simulate_phases(
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
     log = RunLog(spec, SilentObserver(), lambda accuracy: False)
     times = StepTimes(profile, job.parameters, job.total_worker_steps, seed)
-    for _ in Course(spec, log, times, Learner(), profile.switch_seconds).segments():
+    for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
         pass
     return log.result().phases
 

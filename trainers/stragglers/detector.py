@@ -43,7 +43,7 @@ class DetectorSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """Something new about a worker.
 
     Attributes:
@@ -169,7 +169,7 @@ class StragglerDetector:
             known.seconds.append(max(0.0, busy_seconds))
             known.is_fresh = True
 
-    def judge(self, now_seconds: float) -> tuple[Finding, ...]:
+    def judge(self, now_seconds: float) -> tuple[Diagnosis, ...]:
         """Compares the active workers that have a full window, once.
 
         A worker without a step since the last judgement is compared with, but not judged anew.
@@ -185,7 +185,7 @@ class StragglerDetector:
         if not rates:
             return ()
         comparison = compare(rates, self.settings.relative_floor)
-        findings: list[Finding] = []
+        findings: list[Diagnosis] = []
         for worker, rate in rates.items():
             known = self._known[worker]
             if known.is_fresh:
@@ -207,7 +207,7 @@ class StragglerDetector:
 
     def _findings(
         self, worker: int, rate: float, comparison: Comparison, now_seconds: float
-    ) -> list[Finding]:
+    ) -> list[Diagnosis]:
         """Moves on what is known of a worker that has just been judged."""
         known, settings = self._known[worker], self.settings
         figures = f"worker {worker} does {rate:.3g} worker-steps/s, the median is "
@@ -217,17 +217,17 @@ class StragglerDetector:
             known.detected_seconds = None
             known.is_doubtful = known.is_permanent = False
             reason = f"{figures}, in {known.fast} windows running no longer slow"
-            return [Finding("cleared", worker, reason, rate, lasted)]
+            return [Diagnosis("cleared", worker, reason, rate, lasted)]
         if known.slow < settings.consecutive_windows:
             return []
         known.is_doubtful = False
         if known.detected_seconds is None:
             known.detected_seconds = now_seconds
             reason = f"{figures}, below mean - std {comparison.limit:.3g}, in {known.slow} windows "
-            return [Finding("detected", worker, f"{reason}running", rate)]
+            return [Diagnosis("detected", worker, f"{reason}running", rate)]
         lasted = now_seconds - known.detected_seconds
         if known.is_permanent or lasted < settings.permanent_after_seconds:
             return []
         known.is_permanent = True
         reason = f"{figures}, and has been slow for {lasted:.3g} s: not transient, replace it"
-        return [Finding("permanent", worker, reason, rate, lasted)]
+        return [Diagnosis("permanent", worker, reason, rate, lasted)]

@@ -13,7 +13,11 @@ from typing import Literal
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent
-from syncswitch.trainers.stragglers.detector import DetectorSettings, Finding, StragglerDetector
+from syncswitch.trainers.stragglers.detector import (
+    DetectorSettings,
+    Diagnosis,
+    StragglerDetector,
+)
 
 ONLINE = ("none", "greedy", "elastic")
 """Names of the online policies."""
@@ -135,7 +139,7 @@ class OnlineController:
         if worker not in self._removed_seconds:
             self._detector.join(worker)
 
-    def _greedy(self, findings: Sequence[Finding], done: int, now_seconds: float) -> Decision:
+    def _greedy(self, findings: Sequence[Diagnosis], done: int, now_seconds: float) -> Decision:
         events = [_event(finding, done, now_seconds) for finding in findings]
         stragglers = sorted(self._detector.stragglers)
         if bool(stragglers) == self._left_first:
@@ -148,7 +152,7 @@ class OnlineController:
         events.append(RunEvent("switched", done, now_seconds, reason))
         return Decision(tuple(events), protocol="second" if stragglers else "first")
 
-    def _elastic(self, findings: Sequence[Finding], done: int, now_seconds: float) -> Decision:
+    def _elastic(self, findings: Sequence[Diagnosis], done: int, now_seconds: float) -> Decision:
         rates = {one.worker: one.worker_steps_per_second for one in findings}
         stragglers = sorted(self._detector.stragglers, key=lambda one: (rates.get(one, 0.0), one))
         spare = max(0, len(self._detector.active) - self._least_workers)
@@ -162,7 +166,7 @@ class OnlineController:
             events.append(RunEvent("removed", done, now_seconds, reason, worker))
         return Decision(tuple(events), remove=tuple(remove))
 
-    def _kept(self, finding: Finding, kept: Sequence[int]) -> str:
+    def _kept(self, finding: Diagnosis, kept: Sequence[int]) -> str:
         if finding.kind != "detected" or finding.worker not in kept:
             return ""
         return f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
@@ -173,7 +177,7 @@ def controller_of(online: str, workers: Sequence[int]) -> OnlineController | Non
     return None if online == "none" else OnlineController(online, workers)
 
 
-def _event(finding: Finding, done: int, now_seconds: float, addition: str = "") -> RunEvent:
+def _event(finding: Diagnosis, done: int, now_seconds: float, addition: str = "") -> RunEvent:
     reason = f"{finding.reason}{addition}"
     return RunEvent(finding.kind, done, now_seconds, reason, finding.worker, finding.seconds)
 

@@ -49,7 +49,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         choose_cluster(None, 0.0, None, 3.0, {})
     # This test runs on machines without GPUs; with one, the second worker has none.
     with pytest.raises(UserError, match=r"--gpus-per-worker 1 needs \d+ GPUs for 1\d+ workers"):
-        choose_cluster("processes", 1.0, None, None, {}).check_room(100)
+        choose_cluster("processes", 1.0, None, None, {}).check_capacity(100)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ from syncswitch.searcher import search
 from syncswitch.searcher.cli.main import main as search_program
 from syncswitch.trainers.cli.runner import main as run_program
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 for program, words in ((search_program, ["run"]), (run_program, ["--switch-at", "50"])):
     done = CliRunner().invoke(program, [*words, "digits", "--launcher", "processes"])
     assert done.exit_code == 2, done.output
     print(done.output, end="")
 for call in (
     lambda: search("digits", trainer_options={{"launcher": "processes"}}),
-    lambda: IsolatedTrainer("digits", 2),
+    lambda: ProcessTrainer("digits", 2),
 ):
     try:
         call()
@@ -157,7 +157,7 @@ def test_one_cluster_makes_one_run_at_once() -> None:
 
 def test_a_server_does_not_train(devices: object) -> None:
     with pytest.raises(UserError, match="makes this process worker 1, and only its chief trains"):
-        choose_cluster(None, 0.0, None, None, tf_config("worker", index=1)).check_room(2)
+        choose_cluster(None, 0.0, None, None, tf_config("worker", index=1)).check_capacity(2)
 
 
 def test_servers_of_others_cannot_be_started_anew() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
-from syncswitch.trainers.run.phases import RunClock, cut_phases, joined_phases
+from syncswitch.trainers.run.phases import RunTimes, cut_phases, merge_phases
 
 PHASES = (PhaseRecord("bsp", 0, 100, 50.0, 0.0, 0), PhaseRecord("asp", 100, 300, 40.0, 3.0, 9))
 
@@ -16,8 +16,8 @@ def evaluation(worker_step: int, seconds: float) -> Evaluation:
     return Evaluation(worker_step, seconds, 0.5, 1.0)
 
 
-def clock(*evaluations: Evaluation) -> RunClock:
-    return RunClock(PHASES, evaluations, 90.0, 300)
+def clock(*evaluations: Evaluation) -> RunTimes:
+    return RunTimes(PHASES, evaluations, 90.0, 300)
 
 
 class TestClock:
@@ -41,7 +41,7 @@ class TestClock:
         assert times[-1] == 90.0
 
     def test_of_a_run_of_which_nothing_is_known_stands_still(self) -> None:
-        nothing = RunClock((), (), 0.0, 0)
+        nothing = RunTimes((), (), 0.0, 0)
         assert nothing.seconds_at(0) == nothing.seconds_at(100) == 0.0
 
 
@@ -64,7 +64,7 @@ class TestCut:
         start, end = (0.0, 50.0) if tested < 100 else (50.0, 90.0)
         measured = clock(evaluation(tested, start + share * (end - start)))
         parts = [cut_phases(PHASES, *span, measured) for span in ((0, cut), (cut, 300))]
-        joined = joined_phases((*parts[0], *parts[1]))
+        joined = merge_phases((*parts[0], *parts[1]))
         assert [(p.protocol, p.start_worker_step, p.end_worker_step) for p in joined] == [
             (p.protocol, p.start_worker_step, p.end_worker_step) for p in PHASES
         ]
@@ -78,19 +78,19 @@ class TestJoin:
             PhaseRecord("asp", 0, 100, 1.0, 2.0, 5),
             PhaseRecord("asp", 100, 400, 3.0, 4.0, 4),
         )
-        assert joined_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, 3.5, 5),)
+        assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, 3.5, 5),)
 
     def test_what_nobody_counted_stays_unknown(self) -> None:
         first, second = (
             PhaseRecord("asp", 0, 100, 1.0, None, None),
             PhaseRecord("asp", 100, 400, 3.0, 4.0, 4),
         )
-        assert joined_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, None, None),)
+        assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, None, None),)
 
     def test_protocols_stay_apart(self) -> None:
-        assert joined_phases(PHASES) == PHASES
-        assert joined_phases(()) == ()
+        assert merge_phases(PHASES) == PHASES
+        assert merge_phases(()) == ()
 
     def test_of_two_empty_parts_nothing_is_divided(self) -> None:
         empty = PhaseRecord("asp", 5, 5, 0.0, 0.0, 0)
-        assert joined_phases((empty, empty)) == (empty,)
+        assert merge_phases((empty, empty)) == (empty,)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.stragglers.detector import (
     DetectorSettings,
-    Finding,
+    Diagnosis,
     StragglerDetector,
     compare,
 )
@@ -29,21 +29,21 @@ def detected(rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUI
 
 def findings(
     rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK
-) -> list[Finding]:
+) -> list[Diagnosis]:
     detector = StragglerDetector(range(len(rounds[0])), settings)
     return [one for number, row in enumerate(rounds) for one in judged(detector, row, number)]
 
 
 def judged(
     detector: StragglerDetector, seconds: Sequence[float], now_seconds: float
-) -> tuple[Finding, ...]:
+) -> tuple[Diagnosis, ...]:
     """One step of every worker, and a judgement."""
     for worker, busy_seconds in enumerate(seconds):
         detector.observe(worker, busy_seconds)
     return detector.judge(now_seconds)
 
 
-def kinds(found: Sequence[Finding]) -> list[tuple[str, int]]:
+def kinds(found: Sequence[Diagnosis]) -> list[tuple[str, int]]:
     return [(finding.kind, finding.worker) for finding in found]
 
 

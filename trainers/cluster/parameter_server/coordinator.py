@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from syncswitch.trainers.protocols import SyncProtocol
 from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.running_counts import LossMean, StalenessCount
+from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
 
 class Notice(enum.Enum):
@@ -23,27 +24,11 @@ class Notice(enum.Enum):
     """The others could not reach this worker: see what has become of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What is to change before the next steps are handed out.
-
-    Attributes:
-        leave: They take no further part.
-        cut: The segment ends as soon as it is drained.
-    """
-
-    leave: tuple[int, ...] = ()
-    cut: bool = False
-
-
-GO_ON = Review()
-
-
 _SLICE_SECONDS = 0.1
 
 
-def _go_on(worker: int, busy_seconds: float) -> Review:
-    return GO_ON
+def _no_decision(worker: int, busy_seconds: float) -> Decision:
+    return NO_DECISION
 
 
 def _all_prepared(workers: Sequence[int]) -> Iterable[int]:
@@ -51,7 +36,7 @@ def _all_prepared(workers: Sequence[int]) -> Iterable[int]:
 
 
 @dataclass
-class Dispatcher:
+class Coordinator:
     """The worker-steps of a segment behind a lock.
 
     Attributes:
@@ -59,7 +44,8 @@ class Dispatcher:
         join: `(workers, first worker-step)`: joins the work of a group, see `Release.groups`, and
             returns those of them that could not be reached.
         on_done: `(worker-steps done)`: called after each update, while the lock is held.
-        review: `(worker, seconds that its step took)`: called after each step, likewise.
+        decide: `(worker, seconds that its step took)`: the online policy, called after each step,
+            likewise.
         prepare: `(workers)`: brings what they need to those whose steps are next, before any of
             these begins, and returns those that could not be reached; called likewise.
         done: Worker-steps whose gradient has been applied.
@@ -71,7 +57,7 @@ class Dispatcher:
     workers: Sequence[int]
     join: Callable[[Sequence[int], int], Iterable[int]]
     on_done: Callable[[int], None]
-    review: Callable[[int, float], Review] = _go_on
+    decide: Callable[[int, float], Decision] = _no_decision
     prepare: Callable[[Sequence[int]], Iterable[int]] = _all_prepared
     done: int = 0
     inboxes: dict[int, queue.SimpleQueue[Ticket | Notice]] = field(init=False)
@@ -128,11 +114,12 @@ class Dispatcher:
             if staleness is not None:
                 self.staleness.add(staleness)
             self._settle(self._steps.push(worker, time.monotonic()))
-            review = self.review(worker, busy_seconds)
-            for one in review.leave:
+            decision = self.decide(worker, busy_seconds)
+            for one in decision.remove:
                 self.resting.add(one)
                 self._settle(self._steps.leave(one))
-            if review.cut:
+            if decision.protocol is not None:
+                # Drained, it goes on with the other one.
                 self._steps.cut()
             self._since.pop(worker, None)
             try:

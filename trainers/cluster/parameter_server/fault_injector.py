@@ -28,7 +28,7 @@ class Note(Protocol):
         """See `RunEvent`."""
 
 
-class Disturbances:
+class FaultInjector:
     """The injections of one run; those of a run without any cost nothing.
 
     Args:

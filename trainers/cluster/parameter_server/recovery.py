@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncswitch.storage.errors import RetryableError, one_line
-from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher
+from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator
 from syncswitch.trainers.cluster.parameter_server.fault_injector import Note
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.servers.launchers import Casualty, Launcher, WorkerLostError
@@ -34,23 +34,23 @@ class Recovery:
     Args:
         program: On the cluster.
         launcher: Of the cluster.
-        dispatcher: Hands the steps of lost workers to others.
+        coordinator: Hands the steps of lost workers to others.
         note: Puts an event into the book of the run.
     """
 
     def __init__(
-        self, program: Program, launcher: Launcher, dispatcher: Dispatcher, note: Note
+        self, program: Program, launcher: Launcher, coordinator: Coordinator, note: Note
     ) -> None:
         self._program = program
         self._launcher = launcher
-        self._dispatcher = dispatcher
+        self._coordinator = coordinator
         self._note = note
         self._losses: Counter[int] = Counter()
         self._lost_at: dict[int, float] = {}
         self._given_up: set[int] = set()
 
     def lose(self, worker: int, error: BaseException, *, counts_pushes: bool) -> bool:
-        """Finds out what an error in a worker's step means, and tells the dispatcher.
+        """Finds out what an error in a worker's step means, and tells the coordinator.
 
         Args:
             worker: Whose step; this is its thread.
@@ -66,7 +66,7 @@ class Recovery:
             if casualty is Casualty.WORKER:
                 # Asked in any case: a lost parameter server shows as the loss of all workers.
                 is_applied = self._program.was_applied(worker) and counts_pushes
-                self._dispatcher.lose(worker, is_applied=is_applied)
+                self._coordinator.lose(worker, is_applied=is_applied)
                 is_told = isinstance(error, WorkerLostError)
                 self.note_lost(worker, str(error) if is_told else _no_answer(error))
                 return True
@@ -74,11 +74,11 @@ class Recovery:
                 error = ServerLostError(_no_answer(error))
         except tf.errors.OpError as further:
             error = ServerLostError(_no_answer(further))
-        self._dispatcher.fail(worker, error)
+        self._coordinator.fail(worker, error)
         return False
 
     def note_lost(self, worker: int, reason: str) -> None:
-        """Takes note that a worker, which the dispatcher knows as lost, is lost."""
+        """Takes note that a worker, which the coordinator knows as lost, is lost."""
         self._losses[worker] += 1
         self._lost_at[worker] = time.perf_counter()
         self._note("lost", f"worker {worker}: {reason}", worker)
@@ -90,7 +90,7 @@ class Recovery:
             False where it cannot come back, or needs not.
         """
         for _ in range(_MOST_ATTEMPTS):
-            if self._dispatcher.stopping:
+            if self._coordinator.stopping:
                 return False
             if self._losses[worker] > _MOST_LOSSES:
                 self._give_up(worker, f"it was lost {_MOST_LOSSES + 1} times")
@@ -104,7 +104,7 @@ class Recovery:
                 continue
             seconds = time.perf_counter() - self._lost_at[worker]
             self._note("returned", f"worker {worker} is back", worker, seconds)
-            self._dispatcher.come_back(worker)
+            self._coordinator.come_back(worker)
             return True
         self._give_up(worker, problem)
         return False
@@ -117,9 +117,9 @@ class Recovery:
         reason = f"worker {worker} stays away: {problem}"
         self._note("lost", reason, worker)
         self._given_up.add(worker)
-        if self._given_up == set(self._dispatcher.workers):
-            self._dispatcher.fail(None, RetryableError(f"no worker is left: {reason}"))
-        self._dispatcher.recall()
+        if self._given_up == set(self._coordinator.workers):
+            self._coordinator.fail(None, RetryableError(f"no worker is left: {reason}"))
+        self._coordinator.recall()
 
 
 @contextmanager

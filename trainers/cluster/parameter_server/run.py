@@ -8,20 +8,21 @@ import time
 from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher, Notice, Review
+from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.parameter_server.learner import ClusterLearner
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.parameter_server.recovery import Recovery
-from syncswitch.trainers.cluster.parameter_server.review import StragglerReview
+from syncswitch.trainers.cluster.parameter_server.straggler_control import StragglerControl
 from syncswitch.trainers.cluster.parameter_server.trial import ClusterTrial
-from syncswitch.trainers.cluster.parameter_server.watchdog import Attendant
+from syncswitch.trainers.cluster.parameter_server.watchdog import Watchdog
 from syncswitch.trainers.cluster.servers.launchers import Launcher
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.stragglers.online import Decision
 
 _PROGRESS_SECONDS = 0.2
 # Workers that do not come back hold lost servers; their threads die with the process.
@@ -54,25 +55,25 @@ class TrainingRun:
         self._program = program
         self._spec = trial.spec
         self._log = log = trial.log
-        self._disturbances = trial.disturbances
+        self._fault_injector = trial.fault_injector
         self._clock = clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
         workers = range(self._spec.identity.workers)
         self._learner = learner = ClusterLearner(
-            program, trial.configuration, self._spec.seed, lambda: self._dispatcher.members
+            program, trial.configuration, self._spec.seed, lambda: self._coordinator.members
         )
-        self._dispatcher = Dispatcher(
+        self._coordinator = Coordinator(
             workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done
         )
-        self._stragglers = StragglerReview(trial.controller, log, workers)
+        self._stragglers = StragglerControl(trial.controller, log, workers)
         if trial.controller is not None:
-            self._dispatcher.review = self._review
-        self._dispatcher.resting |= self._stragglers.resting(workers)
+            self._coordinator.decide = self._decide
+        self._coordinator.resting |= self._stragglers.resting(workers)
         self._protocol = ""
-        self._recovery = Recovery(program, launcher, self._dispatcher, self._note)
+        self._recovery = Recovery(program, launcher, self._coordinator, self._note)
         self._evaluator = Evaluator(tester, self._on_evaluation)
-        self._attendant = Attendant(
-            program, launcher, self._dispatcher, lambda: clock.idle_seconds, self._disturb
+        self._watchdog = Watchdog(
+            program, launcher, self._coordinator, lambda: clock.idle_seconds, self._disturb
         )
         self._requested_step = log.last_evaluation_step
 
@@ -86,25 +87,25 @@ class TrainingRun:
             threading.Thread(
                 target=self._work, args=(worker,), name=f"worker-{worker}", daemon=True
             )
-            for worker in self._dispatcher.workers
+            for worker in self._coordinator.workers
         ]
-        for thread in (*threads, self._attendant):
+        for thread in (*threads, self._watchdog):
             thread.start()
         try:
             with own_executor():
                 if not self._run_segments():
                     return False
-                self._request_evaluation(self._dispatcher.done)
+                self._request_evaluation(self._coordinator.done)
                 self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
             self._report_progress()
         finally:
-            self._attendant.end()
-            self._log.reached = self._dispatcher.done
-            self._dispatcher.stop()
-            self._dispatcher.dismiss()
+            self._watchdog.end()
+            self._log.reached = self._coordinator.done
+            self._coordinator.stop()
+            self._coordinator.dismiss()
             self._evaluator.abandon()
             deadline = time.monotonic() + _LEAVE_SECONDS
-            for thread in (*threads, self._attendant):
+            for thread in (*threads, self._watchdog):
                 thread.join(max(0.0, deadline - time.monotonic()))
         return True
 
@@ -119,10 +120,10 @@ class TrainingRun:
                 self._clock.leave_out(time.perf_counter() - start)
                 return False
             self._run_segment(segment)
-            if self._dispatcher.stopping:
+            if self._coordinator.stopping:
                 break
-        if self._dispatcher.error is not None:
-            raise self._dispatcher.error
+        if self._coordinator.error is not None:
+            raise self._coordinator.error
         return True
 
     def _has_to_restart(self, segment: Segment) -> bool:
@@ -135,25 +136,25 @@ class TrainingRun:
         choice = choose_protocol(segment.protocol)
         self._protocol = segment.protocol
         if not self._log.is_before_switch:
-            self._stragglers.at_switch(self._dispatcher.done, self._clock.now_seconds)
-            self._dispatcher.resting.clear()
-        members, second_since = self._dispatcher.members, self._log.second_since(segment)
+            self._stragglers.at_switch(self._coordinator.done, self._clock.now_seconds)
+            self._coordinator.resting.clear()
+        members, second_since = self._coordinator.members, self._log.second_since(segment)
         for lost in self._learner.begin(choice.exchange, members, second_since):
-            self._dispatcher.note_lost(lost)
+            self._coordinator.note_lost(lost)
         if self._log.is_switch(segment):
             self._switch(segment.protocol)
         self._clock.start()
-        self._dispatcher.begin(choice.machine, segment.end_worker_step)
-        while not self._dispatcher.wait_until_drained(_PROGRESS_SECONDS):
+        self._coordinator.begin(choice.machine, segment.end_worker_step)
+        while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
-        if self._dispatcher.error is not None:
-            raise self._dispatcher.error
+        if self._coordinator.error is not None:
+            raise self._coordinator.error
         self._learner.finish()
         self._clock.stop()
-        done, staleness = self._dispatcher.done, self._dispatcher.staleness
+        done, staleness = self._coordinator.done, self._coordinator.staleness
         self._log.add_phase(segment, done, self._clock.last_update_seconds, staleness)
         is_whole = done == segment.end_worker_step
-        if segment.checkpoint_percents and is_whole and not self._dispatcher.stopping:
+        if segment.checkpoint_percents and is_whole and not self._coordinator.stopping:
             start = time.perf_counter()
             self._write_checkpoint(segment.checkpoint_percents)
             self._clock.leave_out(time.perf_counter() - start)
@@ -165,7 +166,7 @@ class TrainingRun:
         self._log.add_switch(protocol, seconds, self._clock.now_seconds)
 
     def _report_progress(self) -> None:
-        self._log.progress(self._dispatcher.done)
+        self._log.progress(self._coordinator.done)
 
     def _work(self, worker: int) -> None:
         """Body of one worker's thread."""
@@ -178,11 +179,11 @@ class TrainingRun:
                     return
                 self._stragglers.tell(worker, is_lost=False)
         except BaseException as error:
-            self._dispatcher.fail(worker, error)
+            self._coordinator.fail(worker, error)
 
     def _serve(self, worker: int) -> bool:
         """Takes a ticket, does a step, acknowledges it, and again; False once it is lost."""
-        inbox = self._dispatcher.inboxes[worker]
+        inbox = self._coordinator.inboxes[worker]
         while (ticket := inbox.get()) is not Notice.END:
             if not isinstance(ticket, Ticket):
                 self._recovery.note_lost(worker, "the others cannot reach it")
@@ -190,10 +191,10 @@ class TrainingRun:
                 return False
             start = time.perf_counter()
             try:
-                self._disturbances.maybe_lose(worker, is_done=False)
-                hold_up = self._disturbances.hold_up_of(worker)
+                self._fault_injector.maybe_lose(worker, is_done=False)
+                hold_up = self._fault_injector.hold_up_of(worker)
                 loss, staleness = self._learner.step(worker, ticket.worker_step, hold_up)
-                self._disturbances.maybe_lose(worker, is_done=True)
+                self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
                 is_push = self._learner.exchange is Exchange.PUSH
                 if self._recovery.lose(worker, error, counts_pushes=is_push):
@@ -206,14 +207,14 @@ class TrainingRun:
                 if not math.isfinite(loss):
                     self._diverge()
                 busy_seconds = time.perf_counter() - start
-                self._dispatcher.acknowledge(worker, loss, staleness, busy_seconds)
+                self._coordinator.acknowledge(worker, loss, staleness, busy_seconds)
             except BaseException as error:
-                self._dispatcher.fail(worker, self._recovery.named(error))
+                self._coordinator.fail(worker, self._recovery.named(error))
         return True
 
     def _diverge(self) -> None:
         self._log.diverged = True
-        self._dispatcher.stop()
+        self._coordinator.stop()
 
     def _on_done(self, done: int) -> None:
         """After each update."""
@@ -225,7 +226,7 @@ class TrainingRun:
         if done == self._requested_step or self._log.diverged:
             return
         self._requested_step = done
-        loss = self._dispatcher.loss.take()
+        loss = self._coordinator.loss.take()
         snapshot = self._learner.snapshot()
         request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
         self._clock.wait(self._evaluator.submit(request))
@@ -236,41 +237,41 @@ class TrainingRun:
             self._log.add_evaluation(evaluation)
         except BaseException:
             # The evaluator raises it again at the end of the run, which is now.
-            self._dispatcher.stop()
+            self._coordinator.stop()
             raise
         if self._log.is_stopping:
-            self._dispatcher.stop()
+            self._coordinator.stop()
 
-    def _review(self, worker: int, busy_seconds: float) -> Review:
+    def _decide(self, worker: int, busy_seconds: float) -> Decision:
         """After each step."""
-        review = self._stragglers.after_step(
+        decision = self._stragglers.after_step(
             worker,
             busy_seconds,
-            self._dispatcher.done,
+            self._coordinator.done,
             self._clock.now_seconds,
             self._is_before_switch,
         )
-        for one in review.leave:
+        for one in decision.remove:
             self._learner.leave(one)
-        return review
+        return decision
 
     @property
     def _is_before_switch(self) -> bool:
         """Whether the first protocol still has something of its share to do."""
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
-            first += self._dispatcher.done - self._log.done
+            first += self._coordinator.done - self._log.done
         return first < switch_worker_step(self._spec)
 
     def _disturb(self) -> None:
-        """In the attendant's thread: what is to be disturbed by now."""
-        done, now_seconds = self._dispatcher.done, self._clock.now_seconds
-        self._disturbances.advance(done, now_seconds, self._note)
+        """In the watchdog's thread: what is to be disturbed by now."""
+        done, now_seconds = self._coordinator.done, self._clock.now_seconds
+        self._fault_injector.advance(done, now_seconds, self._note)
 
     def _note(
         self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
     ) -> None:
-        done, now_seconds = self._dispatcher.done, self._clock.now_seconds
+        done, now_seconds = self._coordinator.done, self._clock.now_seconds
         self._log.add_event(RunEvent(kind, done, now_seconds, reason, worker, seconds))
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:

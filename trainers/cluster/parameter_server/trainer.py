@@ -103,7 +103,7 @@ class ClusterTrainer(Trainer):
         try:
             self._run(state, trial)
         finally:
-            trial.disturbances.end()
+            trial.fault_injector.end()
 
     def _run(self, state: ModelState, trial: ClusterTrial) -> None:
         """Runs until the end, on as many clusters as it takes."""
@@ -137,7 +137,7 @@ class ClusterTrainer(Trainer):
         pair = (identity.first_protocol, identity.second_protocol)
         if any(choose_protocol(name).exchange is Exchange.REPLICA for name in pair):
             self._program.prepare_replicas()
-        if trial.disturbances.holds_up:
+        if trial.fault_injector.holds_up:
             self._program.prepare_hold_ups()
         self._program.load(state)
 

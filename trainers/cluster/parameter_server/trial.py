@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.cluster.parameter_server.clock import TrainingClock
-from syncswitch.trainers.cluster.parameter_server.fault_injector import Disturbances
+from syncswitch.trainers.cluster.parameter_server.fault_injector import FaultInjector
 from syncswitch.trainers.cluster.servers.launchers import Launcher
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
@@ -25,7 +25,7 @@ class ClusterTrial:
         log: Where it is.
         clock: Its training time.
         configuration: Rates and momenta.
-        disturbances: Made on purpose.
+        fault_injector: Made on purpose.
         controller: Decides about stragglers; None for nobody.
     """
 
@@ -33,7 +33,7 @@ class ClusterTrial:
     log: RunLog
     clock: TrainingClock
     configuration: Configuration
-    disturbances: Disturbances
+    fault_injector: FaultInjector
     controller: OnlineController | None
 
 
@@ -59,6 +59,6 @@ def cluster_trial(
         log,
         TrainingClock(log.elapsed_seconds),
         configuration,
-        Disturbances(active, launcher),
+        FaultInjector(active, launcher),
         controller_of(spec.conditions.online, range(spec.identity.workers)),
     )

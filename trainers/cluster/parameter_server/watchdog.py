@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher
+from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.servers.launchers import Launcher
 
@@ -17,7 +17,7 @@ _ANSWER_SECONDS = 2.0
 _LONGEST_ANSWER_SECONDS = 15.0
 
 
-class Attendant(threading.Thread):
+class Watchdog(threading.Thread):
     """A thread that never waits for a server, nor for a lock that is held while one is waited for.
 
     A hung server raises nothing, so that everybody would wait for ever. What does not answer is
@@ -26,7 +26,7 @@ class Attendant(threading.Thread):
     Args:
         program: On the cluster.
         launcher: Of the cluster.
-        dispatcher: Of the run.
+        coordinator: Of the run.
         idle_seconds: Says how long nothing has been updated.
         disturb: Called again and again; what it raises ends the run.
     """
@@ -35,14 +35,14 @@ class Attendant(threading.Thread):
         self,
         program: Program,
         launcher: Launcher,
-        dispatcher: Dispatcher,
+        coordinator: Coordinator,
         idle_seconds: Callable[[], float],
         disturb: Callable[[], None],
     ) -> None:
-        super().__init__(name="attendant", daemon=True)
+        super().__init__(name="watchdog", daemon=True)
         self._program = program
         self._launcher = launcher
-        self._dispatcher = dispatcher
+        self._coordinator = coordinator
         self._idle_seconds = idle_seconds
         self._disturb = disturb
         self._ended = threading.Event()
@@ -59,11 +59,11 @@ class Attendant(threading.Thread):
                 if self._launcher.has_servers and self._is_suspicious():
                     self._look_after_servers()
             except BaseException as error:
-                self._dispatcher.fail(None, error)
+                self._coordinator.fail(None, error)
                 return
 
     def _is_suspicious(self) -> bool:
-        if self._dispatcher.overdue(_PATIENCE_SECONDS):
+        if self._coordinator.overdue(_PATIENCE_SECONDS):
             return True
         # Between segments nobody has a ticket, and somebody may wait for a server.
         return self._idle_seconds() > _PATIENCE_SECONDS

@@ -17,7 +17,7 @@ from typing import IO
 
 import psutil
 
-from syncswitch.trainers.cluster.servers.log_tail import last_words
+from syncswitch.trainers.cluster.processes.log_tail import last_words
 
 RUNNING, STOPPED, DEAD = "running", "stopped", "dead"
 

@@ -11,8 +11,8 @@ import os
 import sys
 from multiprocessing.connection import Connection
 
+from syncswitch.trainers.cluster.processes.chief import be_chief, end_with_input
 from syncswitch.trainers.cluster.ray.options import RayOptions
-from syncswitch.trainers.cluster.servers.chief import be_chief, end_with_input
 from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.trainer import Trainer
@@ -48,9 +48,9 @@ def _make_trainer(reference: str, workers: int, options: RayOptions) -> Trainer:
     from syncswitch.trainers.cluster.ray.connection import connect, reserve
 
     connect(options)
-    from syncswitch.trainers.cluster.ray.pool import RayKeeper
+    from syncswitch.trainers.cluster.ray.pool import RayPool
 
-    keeper = RayKeeper(reserve(options, workers), options, workers)
+    pool = RayPool(reserve(options, workers), options, workers)
     # Imports TensorFlow while the servers do.
     import ray
 
@@ -58,9 +58,9 @@ def _make_trainer(reference: str, workers: int, options: RayOptions) -> Trainer:
     from syncswitch.trainers.cluster.servers.servers import ServersLauncher
     from syncswitch.trainers.job.loading import load_workload
 
-    keeper.addresses["chief"] = [f"{ray.util.get_node_ip_address()}:{free_ports(1)[0]}"]
+    pool.addresses["chief"] = [f"{ray.util.get_node_ip_address()}:{free_ports(1)[0]}"]
     devices = server_devices(workers, GPU if options.gpus_per_worker else CPU)
-    launcher = ServersLauncher(keeper.addresses, keeper, devices, kind="ray")
+    launcher = ServersLauncher(pool.addresses, pool, devices, kind="ray")
     return ClusterTrainer(load_workload(reference), workers, launcher)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 
 from syncswitch.storage.errors import RetryableError, UserError, one_line
+from syncswitch.trainers.cluster.ray.capacity import bundles, check_capacity
 from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions
-from syncswitch.trainers.cluster.ray.room import bundles, check_room
 from syncswitch.trainers.cluster.servers.pool import listens
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def reserve(options: RayOptions, workers: int) -> Any:
     import ray
     from ray.util.placement_group import placement_group
 
-    check_room([node["Resources"] for node in ray.nodes() if node["Alive"]], options, workers)
+    check_capacity([node["Resources"] for node in ray.nodes() if node["Alive"]], options, workers)
     group = placement_group(bundles(options, workers), strategy=options.placement.upper())
     if not group.wait(_LOOK_SECONDS):
         _LOG.warning("waiting for room on the Ray cluster, which others use")

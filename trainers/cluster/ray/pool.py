@@ -17,7 +17,7 @@ from syncswitch.trainers.cluster.ray.actor import DEAD, RUNNING, STOPPED, Server
 from syncswitch.trainers.cluster.ray.causes import cause_of_death, is_not_installed
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.servers.placement import NO_GPU, gpu_worker_environment
-from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper, ServerState
+from syncswitch.trainers.cluster.servers.pool import Server, ServerPool, ServerState
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class _Held:
     is_given_up: bool = False
 
 
-class RayKeeper(ServerKeeper):
+class RayPool(ServerPool):
     """The servers of one placement group; they end with this process.
 
     A server may come back elsewhere. Dead ones are left to those who miss them: a chief without
@@ -81,7 +81,7 @@ class RayKeeper(ServerKeeper):
             self._await(list(self._held))
 
     def states(self) -> Mapping[Server, ServerState]:
-        """See `ServerKeeper.states`; who does not answer counts as stopped."""
+        """See `ServerPool.states`; who does not answer counts as stopped."""
         asked = {
             server: held.actor.state.remote()
             for server, held in self._held.items()
@@ -111,7 +111,7 @@ class RayKeeper(ServerKeeper):
             self._await(servers)
 
     def renew_dead(self) -> bool:
-        """See `ServerKeeper.renew_dead`; whoever misses one asks for another."""
+        """See `ServerPool.renew_dead`; whoever misses one asks for another."""
         return False
 
     @override

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing_extensions import override
 
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.ray.options import RayOptions
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 
 
-class RayTrainer(IsolatedTrainer):
+class RayTrainer(ProcessTrainer):
     """Trains on actors of a Ray cluster.
 
     Args:

@@ -1,6 +1,6 @@
 """Keeps the servers of a cluster: forks them, replaces them, disturbs them when asked to.
 
-The zygote is the keeper. The chief, which cannot fork servers itself, asks it over a connection.
+The zygote is the pool. The chief, which cannot fork servers itself, asks it over a connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, one_line
 from syncswitch.trainers.cluster.servers.network import die_with_parent
-from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper, ServerState, listens
+from syncswitch.trainers.cluster.servers.pool import Server, ServerPool, ServerState, listens
 from syncswitch.trainers.faults.delaying_proxy import serve_proxy
 
 _START_SECONDS = 30.0
@@ -49,7 +49,7 @@ def fork(run: Callable[[], None]) -> int:
         os._exit(status)
 
 
-class Keeper(ServerKeeper):
+class ForkedPool(ServerPool):
     """The servers of one cluster; its public methods, but `start`, are what a chief may ask for.
 
     Args:
@@ -144,7 +144,7 @@ class Keeper(ServerKeeper):
         except SyncSwitchError as error:
             reply = error
         except Exception as error:
-            reply = RetryableError(f"the keeper of the servers failed with {one_line(error)}")
+            reply = RetryableError(f"the pool of the servers failed with {one_line(error)}")
         connection.send(reply)
 
     def _await(self, servers: Sequence[Server]) -> None:
@@ -207,8 +207,8 @@ class Keeper(ServerKeeper):
         os.close(reader)
 
 
-class KeeperClient(ServerKeeper):
-    """The chief's end of the connection to its keeper; any thread may ask."""
+class ForkedPoolClient(ServerPool):
+    """The chief's end of the connection to its pool; any thread may ask."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

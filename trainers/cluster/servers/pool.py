@@ -16,7 +16,7 @@ Server = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """A server as its keeper knows it.
+    """A server as its pool knows it.
 
     Attributes:
         is_alive: Whether its process is there, running or stopped.
@@ -29,7 +29,7 @@ class ServerState:
     generation: int
 
 
-class ServerKeeper(Protocol):
+class ServerPool(Protocol):
     """The servers of one cluster; any thread may ask."""
 
     def await_all(self) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, one_line
 from syncswitch.trainers.cluster.servers.launchers import Casualty, Launcher
 from syncswitch.trainers.cluster.servers.placement import Devices, server_devices
-from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper
+from syncswitch.trainers.cluster.servers.pool import Server, ServerPool
 from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS, reconnect, tf
 
 ClusterAddresses = Mapping[str, Sequence[str]]
@@ -37,7 +37,7 @@ class ServersLauncher(Launcher):
 
     Args:
         addresses: Of the cluster; read again whenever a server was replaced.
-        keeper: Replaces servers that are lost.
+        pool: Replaces servers that are lost.
         devices: Names of the cluster's devices; by default it uses no GPUs.
         kind: What it can disturb on purpose; see `Launcher`.
         connect_seconds: How long TensorFlow may take to connect to servers that listen.
@@ -48,7 +48,7 @@ class ServersLauncher(Launcher):
     def __init__(
         self,
         addresses: ClusterAddresses,
-        keeper: ServerKeeper,
+        pool: ServerPool,
         devices: Devices | None = None,
         *,
         kind: str = "processes",
@@ -58,7 +58,7 @@ class ServersLauncher(Launcher):
         self._addresses = addresses
         self._devices = devices or server_devices(len(addresses["worker"]))
         self._connect_seconds = connect_seconds
-        self._keeper = keeper
+        self._pool = pool
         self._renewing = threading.Lock()
         workers = range(len(addresses["worker"]))
         # Which server each of the program's parts is on; a new one knows nothing of them.
@@ -70,7 +70,7 @@ class ServersLauncher(Launcher):
             raise FatalError(
                 f"{workers} workers asked of a cluster of {len(self._addresses['worker'])}"
             )
-        self._keeper.await_all()
+        self._pool.await_all()
         with _limited(self._connect_seconds):
             tf.config.experimental_connect_to_cluster(
                 tf.train.ClusterSpec(self._addresses), job_name="chief", task_index=0
@@ -103,13 +103,13 @@ class ServersLauncher(Launcher):
     @override
     def replace_dead(self) -> None:
         # Without the lock: whoever holds it may be waiting for one of these.
-        if self._keeper.renew_dead():
+        if self._pool.renew_dead():
             # Not here: it waits for servers that hang, and the caller is the one that finds them.
             threading.Thread(target=self._connect_again, name="reconnect", daemon=True).start()
 
     @override
     def is_whole(self) -> bool:
-        states = self._keeper.states()
+        states = self._pool.states()
         return all(
             state.is_alive and not state.is_stopped and state.generation == self._known[server]
             for server, state in states.items()
@@ -117,28 +117,28 @@ class ServersLauncher(Launcher):
 
     @override
     def living(self) -> Mapping[int | None, int]:
-        states = self._keeper.states()
+        states = self._pool.states()
         return {
             _number(server): state.generation for server, state in states.items() if state.is_alive
         }
 
     @override
     def is_stopped(self, worker: int | None) -> bool:
-        return self._keeper.states()[_server(worker)].is_stopped
+        return self._pool.states()[_server(worker)].is_stopped
 
     @override
     def kill(self, worker: int | None, generation: int) -> None:
         server = _server(worker)
-        if self._keeper.states()[server].generation == generation:
-            self._keeper.signal(server, signal.SIGKILL)
+        if self._pool.states()[server].generation == generation:
+            self._pool.signal(server, signal.SIGKILL)
 
     @override
     def signal(self, worker: int | None, number: int) -> None:
-        self._keeper.signal(_server(worker), number)
+        self._pool.signal(_server(worker), number)
 
     @override
     def delay(self, worker: int, seconds: float) -> None:
-        self._keeper.delay(worker, seconds)
+        self._pool.delay(worker, seconds)
 
     def _check_devices(self) -> None:
         there = {device.name for device in tf.config.list_logical_devices()}
@@ -151,7 +151,7 @@ class ServersLauncher(Launcher):
                 )
 
     def _is_gone(self, server: Server) -> bool:
-        state = self._keeper.states()[server]
+        state = self._pool.states()[server]
         return not state.is_alive or state.generation != self._known[server]
 
     def _connect_again(self) -> None:
@@ -177,16 +177,16 @@ class ServersLauncher(Launcher):
         deadline = None
         with self._renewing:
             while True:
-                self._keeper.renew(
+                self._pool.renew(
                     server
-                    for server, state in self._keeper.states().items()
+                    for server, state in self._pool.states().items()
                     if not state.is_alive
                     or (server in servers and state.generation == self._known[server])
                 )
                 # Not before: they may have been waited for.
                 deadline = deadline or time.monotonic() + _RECONNECT_SECONDS
                 # Before connecting: what is replaced after that is another loss.
-                states = self._keeper.states()
+                states = self._pool.states()
                 try:
                     self._reconnect()
                     break

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError
-from syncswitch.trainers.cluster.servers.pool import Server, ServerKeeper, ServerState, listens
+from syncswitch.trainers.cluster.servers.pool import Server, ServerPool, ServerState, listens
 from syncswitch.trainers.cluster.servers.tf_config import host_and_port
 
 _LOG = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _SLOW_SECONDS = 5.0
 _MOST_PROBES = 16
 
 
-class PlatformKeeper(ServerKeeper):
+class StaticPool(ServerPool):
     """Starts and kills nothing: it looks, and waits.
 
     Args:
@@ -52,7 +52,7 @@ class PlatformKeeper(ServerKeeper):
         self._await(list(self._places))
 
     def states(self) -> dict[Server, ServerState]:
-        """See `ServerKeeper.states`; one that is back again is another."""
+        """See `ServerPool.states`; one that is back again is another."""
         living = self._living(self._places)
         with self._lock:
             self._note(living)

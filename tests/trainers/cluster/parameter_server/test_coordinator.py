@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher, Notice
+from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
 from tests.properties import more_examples
@@ -33,7 +33,7 @@ class FakeCluster:
         self.tickets: list[tuple[int, Ticket]] = []
         self._lock = threading.Lock()
         self._step, self._on_done, self._apply = step, on_done, apply_round
-        self.dispatcher = Dispatcher(range(workers), self._apply_round, self._note_done)
+        self.coordinator = Coordinator(range(workers), self._apply_round, self._note_done)
         self._threads = [
             threading.Thread(target=self._work, args=(worker,), daemon=True)
             for worker in range(workers)
@@ -45,26 +45,26 @@ class FakeCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.dispatcher.stop()
-        self.dispatcher.dismiss()
+        self.coordinator.stop()
+        self.coordinator.dismiss()
         for thread in self._threads:
             thread.join(10)
             assert not thread.is_alive()
 
     def run(self, protocol: str, end_step: int) -> None:
-        self.dispatcher.begin(choose_protocol(protocol).machine, end_step)
-        assert self.dispatcher.wait_until_drained(20), "the segment never ended"
+        self.coordinator.begin(choose_protocol(protocol).machine, end_step)
+        assert self.coordinator.wait_until_drained(20), "the segment never ended"
 
     def _work(self, worker: int) -> None:
-        while (ticket := self.dispatcher.inboxes[worker].get()) is not Notice.END:
+        while (ticket := self.coordinator.inboxes[worker].get()) is not Notice.END:
             assert isinstance(ticket, Ticket)
             with self._lock:
                 self.tickets.append((worker, ticket))
             try:
                 self._step(worker, ticket)
-                self.dispatcher.acknowledge(worker, 0.0, 0)
+                self.coordinator.acknowledge(worker, 0.0, 0)
             except BaseException as error:
-                self.dispatcher.fail(worker, error)
+                self.coordinator.fail(worker, error)
 
     def _apply_round(self, workers: Sequence[int], first_step: int) -> tuple[int, ...]:
         self.rounds.append((tuple(workers), first_step))
@@ -89,9 +89,9 @@ def test_every_worker_step_is_done_once_and_none_beyond_the_end(
     with FakeCluster(workers) as cluster:
         for segment in segments(trial(W, workers, percent, (), pair)):
             cluster.run(segment.protocol, segment.end_worker_step)
-            assert cluster.dispatcher.done == segment.end_worker_step
+            assert cluster.coordinator.done == segment.end_worker_step
             assert len(cluster.tickets) == segment.end_worker_step
-            assert cluster.dispatcher.staleness.pushes == (
+            assert cluster.coordinator.staleness.pushes == (
                 segment.end_worker_step - segment.start_worker_step
             )
     steps = sorted(ticket.worker_step for _, ticket in cluster.tickets)
@@ -127,16 +127,16 @@ def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
             assert release.wait(20)
 
     with FakeCluster(3, step) as cluster:
-        cluster.dispatcher.begin(ASP, 100)
+        cluster.coordinator.begin(ASP, 100)
         deadline = time.monotonic() + 20
-        while cluster.dispatcher.done < 99 and time.monotonic() < deadline:
+        while cluster.coordinator.done < 99 and time.monotonic() < deadline:
             time.sleep(0.001)
-        assert cluster.dispatcher.done == 99
-        assert not cluster.dispatcher.wait_until_drained(0.05)
+        assert cluster.coordinator.done == 99
+        assert not cluster.coordinator.wait_until_drained(0.05)
         release.set()
-        assert cluster.dispatcher.wait_until_drained(20)
+        assert cluster.coordinator.wait_until_drained(20)
     assert Counter(worker for worker, _ in cluster.tickets)[0] == 1
-    assert cluster.dispatcher.done == 100
+    assert cluster.coordinator.done == 100
 
 
 def test_in_bsp_everybody_waits_for_a_slow_worker() -> None:
@@ -147,25 +147,25 @@ def test_in_bsp_everybody_waits_for_a_slow_worker() -> None:
             assert release.wait(20)
 
     with FakeCluster(3, step) as cluster:
-        cluster.dispatcher.begin(BSP, 9)
-        assert not cluster.dispatcher.wait_until_drained(0.2)
+        cluster.coordinator.begin(BSP, 9)
+        assert not cluster.coordinator.wait_until_drained(0.2)
         assert len(cluster.tickets) == 3
-        assert cluster.dispatcher.done == 0
+        assert cluster.coordinator.done == 0
         release.set()
-        assert cluster.dispatcher.wait_until_drained(20)
-    assert cluster.dispatcher.done == 9
+        assert cluster.coordinator.wait_until_drained(20)
+    assert cluster.coordinator.done == 9
 
 
 @pytest.mark.parametrize("kind", ["bsp", "asp"])
 def test_stopped_it_finishes_what_is_out_and_starts_nothing(kind: str) -> None:
-    cluster = FakeCluster(3, on_done=lambda done: cluster.dispatcher.stop() if done >= 6 else None)
+    cluster = FakeCluster(3, on_done=lambda done: cluster.coordinator.stop() if done >= 6 else None)
     with cluster:
         cluster.run(kind, 1000)
-        assert 6 <= cluster.dispatcher.done <= 9
-        assert cluster.dispatcher.done == len(cluster.tickets)
-        done = cluster.dispatcher.done
+        assert 6 <= cluster.coordinator.done <= 9
+        assert cluster.coordinator.done == len(cluster.tickets)
+        done = cluster.coordinator.done
         cluster.run(kind, 1000)
-        assert cluster.dispatcher.done == done
+        assert cluster.coordinator.done == done
 
 
 @pytest.mark.parametrize("kind", ["bsp", "asp"])
@@ -176,9 +176,9 @@ def test_a_step_that_raises_ends_the_segment(kind: str) -> None:
 
     with FakeCluster(3, step) as cluster:
         cluster.run(kind, 100_000)
-        assert cluster.dispatcher.stopping
-        assert str(cluster.dispatcher.error) == "lost"
-        assert cluster.dispatcher.done < 100_000
+        assert cluster.coordinator.stopping
+        assert str(cluster.coordinator.error) == "lost"
+        assert cluster.coordinator.done < 100_000
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -189,10 +189,10 @@ def test_a_round_that_cannot_be_applied_ends_the_segment(workers: int) -> None:
         raise RuntimeError("lost")
 
     with FakeCluster(workers, apply_round=lost) as cluster:
-        cluster.dispatcher.begin(BSP, 9)
-        assert cluster.dispatcher.wait_until_drained(3), "waits for ever"
-        assert str(cluster.dispatcher.error) == "lost"
-        assert cluster.dispatcher.done == 0
+        cluster.coordinator.begin(BSP, 9)
+        assert cluster.coordinator.wait_until_drained(3), "waits for ever"
+        assert str(cluster.coordinator.error) == "lost"
+        assert cluster.coordinator.done == 0
 
 
 def test_a_copy_of_the_model_that_fails_ends_the_segment() -> None:
@@ -200,28 +200,28 @@ def test_a_copy_of_the_model_that_fails_ends_the_segment() -> None:
         raise RuntimeError("lost")
 
     with FakeCluster(1, on_done=lost) as cluster:
-        cluster.dispatcher.begin(ASP, 9)
-        assert cluster.dispatcher.wait_until_drained(3), "waits for ever"
-        assert str(cluster.dispatcher.error) == "lost"
+        cluster.coordinator.begin(ASP, 9)
+        assert cluster.coordinator.wait_until_drained(3), "waits for ever"
+        assert str(cluster.coordinator.error) == "lost"
 
 
 def test_staleness_is_summed_and_its_maximum_kept_for_each_segment() -> None:
-    dispatcher = Dispatcher([0], lambda workers, first: None, lambda done: None)
-    dispatcher.begin(ASP, 3)
+    coordinator = Coordinator([0], lambda workers, first: None, lambda done: None)
+    coordinator.begin(ASP, 3)
     for staleness in (2, 5, 1):
-        ticket = dispatcher.inboxes[0].get_nowait()
+        ticket = coordinator.inboxes[0].get_nowait()
         assert ticket is not None
-        dispatcher.acknowledge(0, 0.0, staleness)
-    assert (dispatcher.staleness.pushes, dispatcher.staleness.total) == (3, 8)
-    assert dispatcher.staleness.maximum == 5
-    dispatcher.begin(ASP, 4)
-    assert dispatcher.staleness.pushes == 0
+        coordinator.acknowledge(0, 0.0, staleness)
+    assert (coordinator.staleness.pushes, coordinator.staleness.total) == (3, 8)
+    assert coordinator.staleness.maximum == 5
+    coordinator.begin(ASP, 4)
+    assert coordinator.staleness.pushes == 0
 
 
 def test_a_fork_goes_on_with_the_next_worker_step() -> None:
-    dispatcher = Dispatcher([0], lambda workers, first: None, lambda done: None, done=17)
-    dispatcher.begin(ASP, 20)
-    assert dispatcher.inboxes[0].get_nowait() == Ticket(0, 17)
+    coordinator = Coordinator([0], lambda workers, first: None, lambda done: None, done=17)
+    coordinator.begin(ASP, 20)
+    assert coordinator.inboxes[0].get_nowait() == Ticket(0, 17)
 
 
 def test_a_changed_protocol_keeps_the_threads_and_the_count() -> None:
@@ -233,28 +233,28 @@ def test_a_changed_protocol_keeps_the_threads_and_the_count() -> None:
         cluster.run("bsp", 90)
         assert all(thread.is_alive() for thread in threads)
     assert [len(members) for members, _ in cluster.rounds] == [3] * 20
-    assert cluster.dispatcher.done == 90
+    assert cluster.coordinator.done == 90
 
 
 def test_whoever_got_the_next_step_is_known_to_have_it() -> None:
-    dispatcher = Dispatcher([0], lambda workers, first: (), lambda done: None)
-    dispatcher.begin(ASP, 20)
-    assert dispatcher.overdue(-1.0) == [0]
-    dispatcher.inboxes[0].get()
-    dispatcher.acknowledge(0, 0.0, 0)
-    assert dispatcher.overdue(-1.0) == [0]
-    dispatcher.stop()
-    assert not dispatcher.wait_until_drained(0.01), "its second step is under way"
-    dispatcher.acknowledge(0, 0.0, 0)
-    assert dispatcher.wait_until_drained(0.01)
+    coordinator = Coordinator([0], lambda workers, first: (), lambda done: None)
+    coordinator.begin(ASP, 20)
+    assert coordinator.overdue(-1.0) == [0]
+    coordinator.inboxes[0].get()
+    coordinator.acknowledge(0, 0.0, 0)
+    assert coordinator.overdue(-1.0) == [0]
+    coordinator.stop()
+    assert not coordinator.wait_until_drained(0.01), "its second step is under way"
+    coordinator.acknowledge(0, 0.0, 0)
+    assert coordinator.wait_until_drained(0.01)
 
 
 def test_a_stop_ends_the_wait_for_a_worker() -> None:
-    dispatcher = Dispatcher([0], lambda workers, first: (), lambda done: None)
-    dispatcher.lose(0, is_applied=False)
-    beginning = threading.Thread(target=dispatcher.begin, args=(ASP, 20), daemon=True)
+    coordinator = Coordinator([0], lambda workers, first: (), lambda done: None)
+    coordinator.lose(0, is_applied=False)
+    beginning = threading.Thread(target=coordinator.begin, args=(ASP, 20), daemon=True)
     beginning.start()
-    dispatcher.stop()
+    coordinator.stop()
     beginning.join(10)
     assert not beginning.is_alive()
-    assert dispatcher.wait_until_drained(0.01)
+    assert coordinator.wait_until_drained(0.01)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.parameter_server.coordinator import Dispatcher, Notice
+from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.parameter_server.learner import ClusterLearner
 from syncswitch.trainers.cluster.parameter_server.program import Program
 from syncswitch.trainers.cluster.parameter_server.recovery import ServerLostError
@@ -41,20 +41,20 @@ class Cluster:
         spec = spec_of(PLAIN, WORKERS, 0.0, protocols=("bsp", protocol))
         configuration = Configuration(PLAIN, spec, 64, rate_function(PLAIN))
         self.program = program
-        self.learner = ClusterLearner(program, configuration, 1, lambda: self.dispatcher.members)
-        self.dispatcher = Dispatcher(
+        self.learner = ClusterLearner(program, configuration, 1, lambda: self.coordinator.members)
+        self.coordinator = Coordinator(
             range(WORKERS), self._join, lambda done: None, prepare=self._prepare
         )
         self.units = dict.fromkeys(range(WORKERS), 0.0)
         self.out: dict[int, Ticket] = {}
         choice = choose_protocol(protocol)
         program.load(program.form.initial(1))
-        assert self.learner.begin(choice.exchange, self.dispatcher.members, 0) == []
-        self.dispatcher.begin(choice.machine, end_step)
+        assert self.learner.begin(choice.exchange, self.coordinator.members, 0) == []
+        self.coordinator.begin(choice.machine, end_step)
 
     def waiting(self) -> list[int]:
         """Workers whose step is next; they take their tickets."""
-        for worker, inbox in self.dispatcher.inboxes.items():
+        for worker, inbox in self.coordinator.inboxes.items():
             try:
                 found = inbox.get_nowait()
             except queue.Empty:
@@ -67,17 +67,17 @@ class Cluster:
         ticket = self.out.pop(worker)
         self.units[worker] += len(self.units)
         loss, _ = self.learner.step(worker, ticket.worker_step)
-        self.dispatcher.acknowledge(worker, loss, None)
+        self.coordinator.acknowledge(worker, loss, None)
 
     def lose(self, worker: int) -> None:
         self.waiting()
         del self.units[worker]
         self.out.pop(worker, None)
-        self.dispatcher.lose(worker, is_applied=False)
+        self.coordinator.lose(worker, is_applied=False)
 
     def come_back(self, worker: int) -> None:
         self.program.place(worker)
-        self.dispatcher.come_back(worker)
+        self.coordinator.come_back(worker)
 
     def assert_exact(self) -> None:
         expected = 1 - np.mean(list(self.units.values())) * PLAIN.learning_rate * CONSTANT_GRADIENT
@@ -114,7 +114,7 @@ def test_a_loss_at_every_moment_of_a_period(program: Program, protocol: str, awa
                 waiting = cluster.waiting()
             cluster.step(random.choice(waiting))
             steps += 1
-        assert cluster.dispatcher.done == 2 * PERIOD
+        assert cluster.coordinator.done == 2 * PERIOD
         cluster.learner.finish()
         cluster.assert_exact()
         np.testing.assert_array_equal(
@@ -172,27 +172,27 @@ def test_who_cannot_be_given_a_replica_gets_no_step(
     monkeypatch.setattr(program.replicas, "_write", lost)
     cluster.come_back(1)
     del cluster.units[1]
-    assert cluster.dispatcher.lost == {1}
-    assert cluster.dispatcher.inboxes[1].get_nowait() is Notice.LOST
+    assert cluster.coordinator.lost == {1}
+    assert cluster.coordinator.inboxes[1].get_nowait() is Notice.LOST
     while waiting := cluster.waiting():
         assert 1 not in waiting
         cluster.step(waiting[-1])
         cluster.assert_exact()
-    assert cluster.dispatcher.done == W
+    assert cluster.coordinator.done == W
 
 
 def test_a_worker_that_rested_starts_with_what_the_others_know(program: Program) -> None:
     cluster = Cluster(program, "ds-sync:4")
     for worker in cluster.waiting():
         cluster.step(worker)
-    cluster.dispatcher.resting.add(2)
+    cluster.coordinator.resting.add(2)
     cluster.learner.leave(2)
     cluster.lose(2)
     for _ in range(2):
         for worker in cluster.waiting():
             cluster.step(worker)
-    cluster.dispatcher.resting.clear()
-    cluster.dispatcher.come_back(2)
+    cluster.coordinator.resting.clear()
+    cluster.coordinator.come_back(2)
     while waiting := cluster.waiting():
         cluster.step(waiting[0])
         cluster.assert_exact()
@@ -205,7 +205,7 @@ def test_without_any_replica_nothing_is_known(program: Program) -> None:
         cluster.lose(worker)
         program.place(worker)
     with pytest.raises(ServerLostError, match="all replicas are lost"):
-        cluster.dispatcher.come_back(2)
+        cluster.coordinator.come_back(2)
     with pytest.raises(ServerLostError, match="all replicas are lost"):
         cluster.learner.finish()
 
@@ -217,7 +217,7 @@ def test_before_the_first_step_the_parameter_server_knows_it_all(program: Progra
         cluster.lose(worker)
         program.place(worker)
     cluster.units = {2: 0.0}
-    cluster.dispatcher.come_back(2)
+    cluster.coordinator.come_back(2)
     assert cluster.waiting() == [2]
     cluster.step(2)
     cluster.assert_exact()

@@ -14,7 +14,7 @@ import pytest
 
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.private_network import needs_private_network
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
@@ -37,8 +37,8 @@ PERCENTS = tuple(range(20, 101, 20))
 
 
 @pytest.fixture(scope="module")
-def module_trainer(devices: Any) -> Iterator[IsolatedTrainer]:
-    trainer = IsolatedTrainer(f"{__name__}:COUNTING", 2)
+def module_trainer(devices: Any) -> Iterator[ProcessTrainer]:
+    trainer = ProcessTrainer(f"{__name__}:COUNTING", 2)
     yield trainer
     processes = family(trainer)
     trainer.close()
@@ -46,7 +46,7 @@ def module_trainer(devices: Any) -> Iterator[IsolatedTrainer]:
 
 
 @pytest.fixture
-def trainer(module_trainer: IsolatedTrainer) -> IsolatedTrainer:
+def trainer(module_trainer: ProcessTrainer) -> ProcessTrainer:
     """With a cluster that is there: what the test before has killed may have ended it since."""
     if not family(module_trainer):
         module_trainer.close()
@@ -55,7 +55,7 @@ def trainer(module_trainer: IsolatedTrainer) -> IsolatedTrainer:
 
 
 def train(
-    trainer: IsolatedTrainer, folder: Path, *injections: str, mechanism: str = "hot"
+    trainer: ProcessTrainer, folder: Path, *injections: str, mechanism: str = "hot"
 ) -> TrialRecord:
     """A run in which each gradient has to be applied once, whatever is injected."""
     record = trainer.train(
@@ -90,7 +90,7 @@ def injected(record: TrialRecord) -> set[str]:
 
 
 def test_killed_and_hung_workers_come_back(
-    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = family(trainer)
     injections = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=0,at=65%")
@@ -109,7 +109,7 @@ def test_killed_and_hung_workers_come_back(
 
 
 def test_a_lost_parameter_server_is_rebuilt_from_the_last_checkpoint(
-    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     injections = ("kill:ps,at=30%", "hang:ps,at=75%")
     record = train(trainer, tmp_path, *injections)
@@ -126,7 +126,7 @@ def test_a_lost_parameter_server_is_rebuilt_from_the_last_checkpoint(
 
 
 def test_a_lost_chief_goes_on_elsewhere(
-    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     processes = family(trainer)
     record = train(trainer, tmp_path, "kill:chief,at=50%")
@@ -138,7 +138,7 @@ def test_a_lost_chief_goes_on_elsewhere(
     assert not record.spec.resume, "the record says what was asked for"
 
 
-def test_a_slow_network_slows_the_run(trainer: IsolatedTrainer, tmp_path: Path) -> None:
+def test_a_slow_network_slows_the_run(trainer: ProcessTrainer, tmp_path: Path) -> None:
     injection = "straggler:worker=1,at=10%,for=10%,delay=20ms,by=proxy"
     record = train(trainer, tmp_path, injection)
     assert kinds(record)["injected"] == 1
@@ -147,7 +147,7 @@ def test_a_slow_network_slows_the_run(trainer: IsolatedTrainer, tmp_path: Path) 
 
 
 def test_a_restart_at_the_switch_is_a_new_cluster(
-    trainer: IsolatedTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = {process.pid for process in family(trainer)}
     record = train(trainer, tmp_path, mechanism="restart")

@@ -168,10 +168,10 @@ def test_a_device_of_its_own_changes_no_number(devices: Any) -> None:
 
 def test_a_worker_that_sees_no_gpu_is_named(devices: Any) -> None:
     from syncswitch.trainers.cluster.servers.servers import ServersLauncher
-    from syncswitch.trainers.cluster.servers.static_pool import PlatformKeeper
+    from syncswitch.trainers.cluster.servers.static_pool import StaticPool
 
     addresses = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
-    keeper = PlatformKeeper(addresses, 0.0, print)
-    launcher = ServersLauncher(addresses, keeper, server_devices(1, GPU))
+    pool = StaticPool(addresses, 0.0, print)
+    launcher = ServersLauncher(addresses, pool, server_devices(1, GPU))
     with pytest.raises(UserError, match=r"worker 0 sees no GPU .* device /job:worker/replica:0"):
         launcher._check_devices()

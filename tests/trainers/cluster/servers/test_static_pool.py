@@ -10,14 +10,14 @@ import pytest
 from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.cluster.servers.pool import ServerState
-from syncswitch.trainers.cluster.servers.static_pool import PlatformKeeper
+from syncswitch.trainers.cluster.servers.static_pool import StaticPool
 from syncswitch.trainers.cluster.servers.tf_config_server import ChiefWatch
 
 PS, WORKER = ("ps", 0), ("worker", 0)
 
 
 class Listener:
-    """What of a server its keeper can see: somebody takes connections at its address."""
+    """What of a server its pool can see: somebody takes connections at its address."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -45,73 +45,73 @@ def listeners(ports: list[int]) -> Iterator[list[Listener]]:
         listener.down()
 
 
-def keeper_of(ports: list[int], limit_seconds: float) -> PlatformKeeper:
+def pool_of(ports: list[int], limit_seconds: float) -> StaticPool:
     addresses = [f"127.0.0.1:{port}" for port in ports]
-    return PlatformKeeper(
+    return StaticPool(
         {"chief": ["127.0.0.1:1"], "ps": addresses[:1], "worker": addresses[1:]},
         limit_seconds,
         lambda _: None,
     )
 
 
-def generations(keeper: PlatformKeeper) -> tuple[int, int]:
-    states = keeper.states()
+def generations(pool: StaticPool) -> tuple[int, int]:
+    states = pool.states()
     return states[PS].generation, states[WORKER].generation
 
 
 def test_a_server_that_comes_back_is_another(ports: list[int], listeners: list[Listener]) -> None:
-    keeper = keeper_of(ports, 60.0)
+    pool = pool_of(ports, 60.0)
     for listener in listeners:
         listener.up()
-    keeper.await_all()
-    assert keeper.states() == {PS: ServerState(True, False, 0), WORKER: ServerState(True, False, 0)}
-    assert not keeper.renew_dead()
+    pool.await_all()
+    assert pool.states() == {PS: ServerState(True, False, 0), WORKER: ServerState(True, False, 0)}
+    assert not pool.renew_dead()
     listeners[1].down()
-    assert keeper.states()[WORKER] == ServerState(False, False, 0)
-    assert not keeper.renew_dead(), "it is waited for by those who need it alone"
+    assert pool.states()[WORKER] == ServerState(False, False, 0)
+    assert not pool.renew_dead(), "it is waited for by those who need it alone"
     listeners[1].up()
-    assert keeper.renew_dead()
-    assert generations(keeper) == (0, 1)
-    assert not keeper.renew_dead()
+    assert pool.renew_dead()
+    assert generations(pool) == (0, 1)
+    assert not pool.renew_dead()
 
 
 def test_one_that_nobody_has_seen_dead_is_another_when_it_is_asked_for(
     ports: list[int], listeners: list[Listener]
 ) -> None:
-    keeper = keeper_of(ports, 60.0)
+    pool = pool_of(ports, 60.0)
     for listener in listeners:
         listener.up()
-    keeper.renew([WORKER])
-    assert generations(keeper) == (0, 1)
+    pool.renew([WORKER])
+    assert generations(pool) == (0, 1)
 
 
 def test_who_needs_a_server_waits_until_it_is_back(
     ports: list[int], listeners: list[Listener]
 ) -> None:
-    keeper = keeper_of(ports, 60.0)
+    pool = pool_of(ports, 60.0)
     listeners[0].up()
-    waiting = threading.Thread(target=lambda: keeper.renew([WORKER]))
+    waiting = threading.Thread(target=lambda: pool.renew([WORKER]))
     waiting.start()
-    assert keeper.states()[WORKER].is_alive is False
+    assert pool.states()[WORKER].is_alive is False
     assert waiting.is_alive()
     listeners[1].up()
     waiting.join(30)
     assert not waiting.is_alive()
-    assert keeper.states()[WORKER].generation >= 1
+    assert pool.states()[WORKER].generation >= 1
 
 
 def test_one_that_does_not_come_is_named(ports: list[int], listeners: list[Listener]) -> None:
-    keeper = keeper_of(ports, 0.0)
+    pool = pool_of(ports, 0.0)
     listeners[0].up()
     with pytest.raises(RetryableError) as caught:
-        keeper.await_all()
+        pool.await_all()
     assert str(caught.value).startswith(
         f"worker 0 at 127.0.0.1:{ports[1]} in TF_CONFIG did not answer within 0 s; look"
     )
     listeners[0].down()
     time.sleep(0.01)
     with pytest.raises(RetryableError, match=r"the parameter server at .*, worker 0 at"):
-        keeper.renew([PS, WORKER])
+        pool.renew([PS, WORKER])
 
 
 def test_a_server_waits_longer_for_a_chief_to_come_than_to_come_back() -> None:

@@ -26,29 +26,29 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progressed:
     """Worker-steps done."""
 
     worker_step: int
 
 
 @dataclass(frozen=True)
-class Tested:
-    """An evaluation; the chief waits for a `VerdictIs`."""
+class Evaluated:
+    """An evaluation; the chief waits for a `Answered`."""
 
     evaluation: Evaluation
 
 
 @dataclass(frozen=True)
-class Happened:
+class Occurred:
     """Something happened to the run."""
 
     event: RunEvent
 
 
 @dataclass(frozen=True)
-class VerdictIs:
-    """Answer to `Tested`."""
+class Answered:
+    """Answer to `Evaluated`."""
 
     verdict: Verdict
 
@@ -75,4 +75,4 @@ class Failed:
     text: str
 
 
-Message = Ready | Train | Progress | Tested | Happened | VerdictIs | Warned | Finished | Failed
+Message = Ready | Train | Progressed | Evaluated | Occurred | Answered | Warned | Finished | Failed

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.servers.placement import CPU, place_on_gpus
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
 from tests.private_network import needs_private_network
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
 from tests.trainers.cluster.servers.test_process_trainer import all_gone, family, reference_of
@@ -22,7 +22,7 @@ from tests.trainers.jobs import DENSE, spec_of
 pytestmark = [pytest.mark.slow, needs_private_network()]
 
 
-def seen_gpus(trainer: IsolatedTrainer) -> dict[tuple[str, str], str]:
+def seen_gpus(trainer: ProcessTrainer) -> dict[tuple[str, str], str]:
     """`CUDA_VISIBLE_DEVICES` of each server, by job and number, as it was when it began."""
     found = {}
     for process in family(trainer):
@@ -41,7 +41,7 @@ def test_each_server_begins_with_its_own_environment(
     # A third server would take as long again to import TensorFlow.
     placement = replace(place_on_gpus(1, ["7"], 0.5), step_device=CPU)
     expected = {("ps", "0"): "-1", ("worker", "0"): "7"}
-    trainer = IsolatedTrainer(reference_of(DENSE), 1, placement)
+    trainer = ProcessTrainer(reference_of(DENSE), 1, placement)
     processes = family(trainer)
     try:
         assert seen_gpus(trainer) == expected

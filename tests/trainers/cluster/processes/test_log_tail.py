@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.servers.log_tail import last_words
+from syncswitch.trainers.cluster.processes.log_tail import last_words
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,17 @@ from typing import IO
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.servers.log_tail import last_words
-from syncswitch.trainers.cluster.servers.messages import (
+from syncswitch.trainers.cluster.processes.log_tail import last_words
+from syncswitch.trainers.cluster.processes.messages import (
+    Answered,
+    Evaluated,
     Failed,
     Finished,
-    Happened,
     Message,
-    Progress,
+    Occurred,
+    Progressed,
     Ready,
-    Tested,
     Train,
-    VerdictIs,
     Warned,
 )
 from syncswitch.trainers.cluster.servers.placement import Placement, place_on_cpus
@@ -70,7 +70,7 @@ class _Told:
         self._observer.on_event(event)
 
 
-class IsolatedTrainer(Trainer):
+class ProcessTrainer(Trainer):
     """Trains on real TensorFlow servers in a private network namespace.
 
     The chief has to be in the namespace too, and this process must stay outside, where the database
@@ -145,14 +145,14 @@ class IsolatedTrainer(Trainer):
             reached, since = -1, time.monotonic()
             while True:
                 message = self._receive()
-                if isinstance(message, Progress):
+                if isinstance(message, Progressed):
                     if message.worker_step != reached:
                         reached, since = message.worker_step, time.monotonic()
                     self._check_patience(time.monotonic() - since)
                     observer.on_progress(message.worker_step)
-                elif isinstance(message, Tested):
-                    self._send(VerdictIs(observer.on_evaluation(message.evaluation)))
-                elif isinstance(message, Happened):
+                elif isinstance(message, Evaluated):
+                    self._send(Answered(observer.on_evaluation(message.evaluation)))
+                elif isinstance(message, Occurred):
                     observer.on_event(message.event)
                 elif isinstance(message, Finished):
                     return message.record
@@ -192,7 +192,7 @@ class IsolatedTrainer(Trainer):
         proxied = map(str, sorted(self._proxied))
         placement = self._placement.as_json()
         return [
-            "syncswitch.trainers.cluster.servers.zygote",
+            "syncswitch.trainers.cluster.processes.zygote",
             *(str(socket_fd), self._reference, placement),
             *("open" if self._open_network else "private", *proxied),
         ]

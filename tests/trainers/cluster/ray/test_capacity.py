@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.ray.capacity import bundles, check_capacity
 from syncswitch.trainers.cluster.ray.options import RayOptions
-from syncswitch.trainers.cluster.ray.room import bundles, check_room
 
 AMOUNTS = st.integers(0, 4).map(float)
 NODES = st.lists(st.fixed_dictionaries({"CPU": AMOUNTS, "GPU": AMOUNTS}), max_size=3)
@@ -42,10 +42,10 @@ def test_it_says_what_trying_all_places_says(
 ) -> None:
     options = RayOptions("auto", cpus, gpus, cpus_of_server)
     if fits(nodes, bundles(options, workers)):
-        check_room(nodes, options, workers)
+        check_capacity(nodes, options, workers)
     else:
         with pytest.raises(UserError) as error:
-            check_room(nodes, options, workers)
+            check_capacity(nodes, options, workers)
         assert "\n" not in str(error.value)
 
 
@@ -53,7 +53,7 @@ def test_the_message_says_what_was_asked_and_what_there_is() -> None:
     nodes = [{"CPU": 2.0}, {"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}]
     options = RayOptions(cpus_per_worker=2, gpus_per_worker=1)
     with pytest.raises(UserError) as error:
-        check_room(nodes, options, 2)
+        check_capacity(nodes, options, 2)
     assert str(error.value).startswith(
         "the Ray cluster has no room for a parameter server with 1 CPU and 2 workers with 2 CPUs"
         " and 1 GPU each: it has 2 nodes with 2 CPUs, 1 node with 8 CPUs and 1 GPU; use fewer"
@@ -61,12 +61,12 @@ def test_the_message_says_what_was_asked_and_what_there_is() -> None:
 
 
 def test_shares_that_fill_a_node_fit() -> None:
-    check_room([{"CPU": 1.1}], RayOptions(cpus_per_worker=0.1, cpus_per_ps=0.1), 10)
+    check_capacity([{"CPU": 1.1}], RayOptions(cpus_per_worker=0.1, cpus_per_ps=0.1), 10)
 
 
 def test_a_cluster_without_a_node_has_no_room() -> None:
     with pytest.raises(UserError, match="no living node"):
-        check_room([], RayOptions(), 1)
+        check_capacity([], RayOptions(), 1)
 
 
 def test_the_parameter_server_has_no_gpu() -> None:

@@ -25,7 +25,7 @@ def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
     return [{"CPU": options.cpus_per_ps}, *(dict(worker) for _ in range(workers))]
 
 
-def check_room(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
+def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
     """Refuses what would not fit though nobody else used the cluster.
 
     Args:

@@ -1,21 +1,20 @@
-"""What is done about stragglers, asked from all threads of a run."""
+"""The online policy of a run on real threads."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
 
-from syncswitch.trainers.cluster.parameter_server.coordinator import GO_ON, Review
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.stragglers.online import Decision, OnlineController
+from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
 
 
-class StragglerReview:
-    """The online policy of a run behind a lock; its decisions are put into the book.
+class StragglerControl:
+    """The online policy of a run behind a lock; what it decides is logged.
 
     Args:
         controller: Decides; None where nothing is to be done.
-        log: The book.
+        log: Of the run.
         workers: All of them; those that a former cluster lost are there again.
     """
 
@@ -34,17 +33,17 @@ class StragglerReview:
 
     def after_step(
         self, worker: int, busy_seconds: float, done: int, now_seconds: float, before_switch: bool
-    ) -> Review:
+    ) -> Decision:
         """What is to change before the next steps; see `OnlineController.judge`."""
         if self._controller is None:
-            return GO_ON
+            return NO_DECISION
         with self._lock:
             self._controller.observe(worker, busy_seconds)
             decision = self._controller.judge(done, now_seconds, before_switch)
         self._note(decision)
         if decision.protocol is not None:
             self._log.is_detour = decision.protocol == "second"
-        return Review(decision.remove, cut=decision.protocol is not None)
+        return decision
 
     def at_switch(self, done: int, now_seconds: float) -> None:
         """Everybody trains from now on."""

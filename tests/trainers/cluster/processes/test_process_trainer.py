@@ -17,7 +17,7 @@ import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from tests.private_network import needs_private_network, run_in_the_last
@@ -43,12 +43,12 @@ def reference_of(workload: Workload) -> str:
 @pytest.fixture(scope="module")
 def make_trainer(devices: Any) -> Iterator[MakeTrainer]:
     """Three clusters at most: to start one takes many seconds, and its idle servers take memory."""
-    made: dict[tuple[str, int], IsolatedTrainer] = {}
+    made: dict[tuple[str, int], ProcessTrainer] = {}
 
-    def make(workload: Workload, workers: int) -> IsolatedTrainer:
+    def make(workload: Workload, workers: int) -> ProcessTrainer:
         key = (reference_of(workload), workers)
         if key not in made:
-            made[key] = IsolatedTrainer(*key)
+            made[key] = ProcessTrainer(*key)
             assert len(made) <= 3
         return made[key]
 
@@ -71,7 +71,7 @@ KEPT = {
 }
 
 
-class TestIsolatedTrainer(ForkContract, only=KEPT):
+class TestProcessTrainer(ForkContract, only=KEPT):
     workers = 2
 
     # After each such run the cluster starts anew; the other error is that of an interrupt.
@@ -82,7 +82,7 @@ class TestIsolatedTrainer(ForkContract, only=KEPT):
         super().test_an_observer_that_fails_stops_the_run(make_trainer, error)
 
 
-def family(trainer: IsolatedTrainer) -> list[psutil.Process]:
+def family(trainer: ProcessTrainer) -> list[psutil.Process]:
     """The cluster's processes: zygote, parameter server, workers, chief; none once it has died."""
     if trainer._process is None or trainer._process.poll() is not None:
         return []
@@ -125,7 +125,7 @@ def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
 ) -> None:
     trainer = make_trainer(DENSE, 2)
     trainer.train(spec_of(DENSE, 2, 50.0))
-    assert isinstance(trainer, IsolatedTrainer)
+    assert isinstance(trainer, ProcessTrainer)
     processes = family(trainer)
     assert len(processes) == 5
     chief = 4  # forked last
@@ -141,8 +141,8 @@ def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
 def test_killed_itself_it_leaves_no_process_behind(devices: Any) -> None:
     code = f"""
 import psutil, sys
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
-trainer = IsolatedTrainer({reference_of(LONG)!r}, 2)
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+trainer = ProcessTrainer({reference_of(LONG)!r}, 2)
 print([p.pid for p in psutil.Process().children(recursive=True)], flush=True)
 sys.stdin.read()
 """
@@ -160,7 +160,7 @@ sys.stdin.read()
 def test_the_servers_cannot_be_reached_from_outside(make_trainer: MakeTrainer) -> None:
     trainer = make_trainer(DENSE, 2)
     trainer.train(spec_of(DENSE, 2, 100.0))
-    assert isinstance(trainer, IsolatedTrainer)
+    assert isinstance(trainer, ProcessTrainer)
     own = psutil.Process().net_connections()
     listening = {
         connection.laddr.port for connection in own if connection.status == psutil.CONN_LISTEN
@@ -178,10 +178,10 @@ def test_the_servers_cannot_be_reached_from_outside(make_trainer: MakeTrainer) -
 def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line(devices: Any) -> None:
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(WorkloadError, match="no_such_name") as error:
-        IsolatedTrainer("tests.trainers.jobs:no_such_name", 2)
+        ProcessTrainer("tests.trainers.jobs:no_such_name", 2)
     assert "\n" not in str(error.value)
     with pytest.raises((WorkloadError, FatalError), match="metric"):
-        IsolatedTrainer(f"{__name__}:BROKEN_METRIC", 2)
+        ProcessTrainer(f"{__name__}:BROKEN_METRIC", 2)
     deadline = time.monotonic() + 10
     while set(psutil.Process().children(recursive=True)) - before:
         assert time.monotonic() < deadline
@@ -191,7 +191,7 @@ def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line(devices: Any) -
 def test_close_leaves_no_process_behind_and_may_come_twice(make_trainer: MakeTrainer) -> None:
     # The last one: those before it use this cluster.
     trainer = make_trainer(DENSE, 2)
-    assert isinstance(trainer, IsolatedTrainer)
+    assert isinstance(trainer, ProcessTrainer)
     processes = family(trainer)
     assert len(processes) == 5
     trainer.close()
@@ -202,9 +202,9 @@ def test_close_leaves_no_process_behind_and_may_come_twice(make_trainer: MakeTra
 def test_whoever_asks_for_an_open_network_has_one() -> None:
     program = """
 import logging
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 logging.basicConfig(format="%(message)s")
-with IsolatedTrainer("digits", 1, open_network=True):
+with ProcessTrainer("digits", 1, open_network=True):
     print("started")
 """
     assert run_in_the_last(program) == "started\n"

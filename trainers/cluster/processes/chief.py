@@ -11,16 +11,16 @@ from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.servers.messages import (
+from syncswitch.trainers.cluster.processes.messages import (
+    Answered,
+    Evaluated,
     Failed,
     Finished,
-    Happened,
     Message,
-    Progress,
+    Occurred,
+    Progressed,
     Ready,
-    Tested,
     Train,
-    VerdictIs,
     Warned,
 )
 from syncswitch.trainers.trainer import Trainer, Verdict
@@ -90,16 +90,16 @@ class _Talker:
                 self.send(_failure(error))
 
     def on_progress(self, worker_step: int) -> None:
-        self.send(Progress(worker_step))
+        self.send(Progressed(worker_step))
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        self.send(Tested(evaluation))
+        self.send(Evaluated(evaluation))
         answer = self._connection.recv()
-        assert isinstance(answer, VerdictIs)
+        assert isinstance(answer, Answered)
         return answer.verdict
 
     def on_event(self, event: RunEvent) -> None:
-        self.send(Happened(event))
+        self.send(Occurred(event))
 
 
 class _WarningTeller(logging.Handler):

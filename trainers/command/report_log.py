@@ -11,7 +11,7 @@ from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.run.record import RunResult
 
 
-class CommandCourse:
+class ReportLog:
     """Collects the reports of one run.
 
     Steps are those of the command, and count as worker-steps. What is reported again, by another

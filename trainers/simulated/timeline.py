@@ -15,7 +15,7 @@ from syncswitch.trainers.simulated.membership import membership_of
 from syncswitch.trainers.simulated.timing import StepTimes
 
 
-class Course:
+class Timeline:
     """Plays a run from where its log is to the end of the job. Used once.
 
     Args:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command.course import CommandCourse
+from syncswitch.trainers.command.report_log import ReportLog
 from syncswitch.trainers.command.results import Report
 
 IDENTITY = WorkloadIdentity(
@@ -33,11 +33,11 @@ IDENTITY = WorkloadIdentity(
 )
 
 
-def course(switch_percent: float = 50.0, **fields: Any) -> CommandCourse:
-    return CommandCourse(TrialSpec(replace(IDENTITY, **fields), switch_percent, seed=1))
+def course(switch_percent: float = 50.0, **fields: Any) -> ReportLog:
+    return ReportLog(TrialSpec(replace(IDENTITY, **fields), switch_percent, seed=1))
 
 
-def followed(*reports: tuple[int, float | None, float | None]) -> CommandCourse:
+def followed(*reports: tuple[int, float | None, float | None]) -> ReportLog:
     """A run that said (step, seconds, accuracy); each line comes a second after the one before."""
     found = course()
     for now, (step, seconds, accuracy) in enumerate(reports, 1):

@@ -1,6 +1,6 @@
 """Imports TensorFlow once and forks the servers and the chief of a cluster from itself.
 
-    python -m syncswitch.trainers.cluster.servers.zygote \
+    python -m syncswitch.trainers.cluster.processes.zygote \
         SOCKET_FD WORKLOAD PLACEMENT NETWORK [PROXIED ...]
 
 A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of a
@@ -23,9 +23,9 @@ from multiprocessing.connection import Connection, wait
 from typing import NoReturn
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.servers.chief import be_chief
-from syncswitch.trainers.cluster.servers.forked_pool import Keeper, KeeperClient, fork
-from syncswitch.trainers.cluster.servers.messages import Failed
+from syncswitch.trainers.cluster.processes.chief import be_chief
+from syncswitch.trainers.cluster.processes.messages import Failed
+from syncswitch.trainers.cluster.servers.forked_pool import ForkedPool, ForkedPoolClient, fork
 from syncswitch.trainers.cluster.servers.network import (
     NO_PRIVATE_NETWORK,
     free_ports,
@@ -71,20 +71,20 @@ def main() -> None:
         serve(addresses, job, task, port)
 
     control, chiefs_control = multiprocessing.Pipe()
-    keeper = Keeper(
+    pool = ForkedPool(
         own_ports,
         be_server,
         {worker: ports[2 + worker] for worker in proxied},
         (socket_fd, control.fileno(), chiefs_control.fileno()),
         are_fresh=placement.needs_fresh_processes,
     )
-    keeper.start()
+    pool.start()
 
     def make_trainer() -> Trainer:
         from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
         from syncswitch.trainers.job.loading import load_workload
 
-        launcher = ServersLauncher(addresses, KeeperClient(chiefs_control), placement.devices)
+        launcher = ServersLauncher(addresses, ForkedPoolClient(chiefs_control), placement.devices)
         return ClusterTrainer(load_workload(reference), workers, launcher)
 
     def run_chief() -> None:
@@ -94,11 +94,11 @@ def main() -> None:
     chief = fork(run_chief)
     os.close(socket_fd)
     chiefs_control.close()
-    keeper.close_in_children = (control.fileno(),)
-    _keep(keeper, control, chief)
+    pool.close_in_children = (control.fileno(),)
+    _keep(pool, control, chief)
 
 
-def _keep(keeper: Keeper, control: Connection, chief: int) -> NoReturn:
+def _keep(pool: ForkedPool, control: Connection, chief: int) -> NoReturn:
     status = 0
     while True:
         ready: Sequence[object] = wait([control, _STANDARD_INPUT])
@@ -106,13 +106,13 @@ def _keep(keeper: Keeper, control: Connection, chief: int) -> NoReturn:
             break
         if control in ready:
             try:
-                keeper.answer(control)
+                pool.answer(control)
             except (EOFError, OSError):
                 status = os.waitstatus_to_exitcode(os.waitpid(chief, 0)[1])
                 if status < 0:  # as shells say it
                     status = 128 - status
                 break
-    keeper.close()
+    pool.close()
     os._exit(status)
 
 

@@ -20,9 +20,9 @@ from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import RunResult
-from syncswitch.trainers.simulated.course import Course
 from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.timeline import Timeline
 from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
 from syncswitch.trainers.trainer import SilentObserver
 from tests.properties import more_examples
@@ -106,7 +106,7 @@ def run(spec: TrialSpec, profile: ClusterProfile = EVEN) -> tuple[RunResult, Led
         assert seconds >= reached[-1][1]
         reached.append((done, seconds))
 
-    course = Course(spec, log, times, ledger, profile.switch_seconds, on_done)
+    course = Timeline(spec, log, times, ledger, profile.switch_seconds, on_done)
     for segment in course.segments():
         assert log.done <= segment.end_worker_step
     return log.result(), ledger

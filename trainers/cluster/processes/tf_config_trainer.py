@@ -1,6 +1,6 @@
 """A trainer on a cluster that TF_CONFIG describes, whose servers somebody else has started.
 
-    python -m syncswitch.trainers.cluster.servers.tf_config_trainer \
+    python -m syncswitch.trainers.cluster.processes.tf_config_trainer \
         SOCKET_FD WORKLOAD LIMIT_SECONDS STEP_DEVICE
 
 is its chief, a process of its own as that of other clusters is: where TensorFlow hangs, another
@@ -17,19 +17,19 @@ from multiprocessing.connection import Connection
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.servers.chief import be_chief, end_with_input
+from syncswitch.trainers.cluster.processes.chief import be_chief, end_with_input
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
-from syncswitch.trainers.cluster.servers.process_trainer import IsolatedTrainer
-from syncswitch.trainers.cluster.servers.static_pool import PlatformKeeper
+from syncswitch.trainers.cluster.servers.static_pool import StaticPool
 from syncswitch.trainers.cluster.servers.tf_config import TfConfig, read_tf_config
 from syncswitch.trainers.trainer import Trainer
 
-_MODULE = "syncswitch.trainers.cluster.servers.tf_config_trainer"
+_MODULE = "syncswitch.trainers.cluster.processes.tf_config_trainer"
 # As a program it has another name.
 _LOG = logging.getLogger(_MODULE)
 
 
-class JoinedTrainer(IsolatedTrainer):
+class TfConfigTrainer(ProcessTrainer):
     """Trains on the servers in this process's TF_CONFIG, one trial after the other.
 
     Args:
@@ -57,7 +57,7 @@ class JoinedTrainer(IsolatedTrainer):
         # A run may have nothing to do but to wait for a server.
         self.least_patience_seconds = limit_seconds + super().least_patience_seconds
         # Here, where somebody reads what is said; the chief's process finds them there.
-        PlatformKeeper(config.addresses, limit_seconds, say).await_all()
+        StaticPool(config.addresses, limit_seconds, say).await_all()
         super().__init__(reference, config.workers)
 
     @override
@@ -81,7 +81,7 @@ def main() -> None:
         limit_seconds = float(limit_text)
         launcher = ServersLauncher(
             config.addresses,
-            PlatformKeeper(config.addresses, limit_seconds, _LOG.warning),
+            StaticPool(config.addresses, limit_seconds, _LOG.warning),
             server_devices(config.workers, step_device),
             kind="tf-config",
         )

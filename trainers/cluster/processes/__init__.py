@@ -1,0 +1,1 @@
+"""Trainers whose chief is a process of its own."""
