@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import inspect
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("storage", "trainers", "searcher")
+MOST_ENTRIES = 14
 HOME_OF_LIBRARY = {
     "tensorflow": "trainers",
     "keras": "trainers",
@@ -146,10 +148,49 @@ def test_a_policy_file_needs_no_database_library() -> None:
     assert "sqlalchemy" not in loaded_after("import syncswitch.storage.policies.file")
 
 
+def _needs(layer: str) -> dict[str, set[str]]:
+    """By module, what of its layer it imports as soon as it is imported itself, or later."""
+    paths = {_name_of(path): path for path in modules(layer)}
+    needs: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= names & paths.keys() or {str(node.module)}
+        needs[name] = found & paths.keys() - {name}
+    return needs
+
+
+def _name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("syncswitch", *(part for part in parts if part != "__init__")))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("depth", [3, 4, 9], ids=["folders", "folders in folders", "modules"])
+def test_nothing_needs_what_needs_it(layer: str, depth: int) -> None:
+    order: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
+    for module, needed in _needs(layer).items():
+        if (ROOT / Path(*module.split(".")[1:])).is_dir():
+            continue  # a package itself, which may offer names of its modules
+        rooms = (".".join(name.split(".")[:depth]) for name in (module, *needed))
+        room, *others = rooms
+        order.add(room, *(other for other in others if other != room))
+    order.prepare()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_folder_can_be_taken_in_at_a_glance(layer: str) -> None:
+    for folder in {path.parent for path in modules(layer)}:
+        shown = {p.name for p in folder.iterdir() if p.name[0] not in "_."}
+        assert len(shown) <= MOST_ENTRIES, f"{folder} has {len(shown)} entries: group them"
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_modules_stay_small(layer: str) -> None:
     for path in modules(layer):
-        assert len(path.read_text().splitlines()) <= 400, f"{path}: split it"
+        assert len(path.read_text().splitlines()) <= 300, f"{path}: split it"
 
 
 @pytest.mark.parametrize("layer", LAYERS)
