@@ -15,12 +15,13 @@ from syncswitch.searcher.cli.reference import nothing_found, optional_workload, 
 from syncswitch.searcher.cli.trial_events import print_events
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.text.values import conditions_text, workers_text
+from syncswitch.storage import export
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.export import beginnings
 from syncswitch.storage.files import whole_file
-from syncswitch.storage.queries import curves, export
+from syncswitch.storage.queries import curves
 from syncswitch.storage.queries import events as event_table
-from syncswitch.storage.queries.export import beginnings
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from sqlalchemy import Select
 
-from syncswitch.storage import frames
+from syncswitch.storage import export, frames
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries import curves, export
+from syncswitch.storage.queries import curves
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import trial_details, trial_facts
 from syncswitch.storage.trials.store import TrialStore
