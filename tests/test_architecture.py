@@ -190,7 +190,8 @@ def test_a_folder_can_be_taken_in_at_a_glance(layer: str) -> None:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_modules_stay_small(layer: str) -> None:
     for path in modules(layer):
-        assert len(path.read_text().splitlines()) <= 300, f"{path}: split it"
+        if path.parent.name != "versions":  # a migration is as long as what it makes
+            assert len(path.read_text().splitlines()) <= 300, f"{path}: split it"
 
 
 @pytest.mark.parametrize("layer", LAYERS)
