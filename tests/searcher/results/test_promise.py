@@ -45,7 +45,7 @@ class PromisingStrategy(PaperStrategy):
 
 @pytest.fixture(autouse=True)
 def _a_strategy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(by_name._RULES, "promising", PromisingStrategy)
+    monkeypatch.setitem(by_name._BY_NAME, "promising", PromisingStrategy)
 
 
 def found(url: str, **options: float) -> SearchResult:
