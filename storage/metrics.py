@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 
@@ -102,3 +102,22 @@ def whole_run_seconds(
     if done <= 0 or last.seconds <= _SHORTEST_PHASE_SECONDS:
         return None
     return training_seconds + missing * last.seconds / done
+
+
+def seconds_at_pace(
+    phases: Iterable[PhaseRecord], protocol: str, total_worker_steps: int
+) -> float | None:
+    """What a whole training with one protocol would take at the pace of some phases.
+
+    Args:
+        phases: Of one run or several; those of other protocols are passed over.
+        protocol: The protocol.
+        total_worker_steps: W.
+
+    Returns:
+        Seconds; None where none of the phases used the protocol.
+    """
+    mine = [phase for phase in phases if phase.protocol == protocol]
+    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in mine)
+    seconds = math.fsum(phase.seconds for phase in mine)
+    return total_worker_steps * seconds / steps if steps and seconds else None

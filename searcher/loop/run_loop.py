@@ -15,11 +15,12 @@ from typing import TypeVar
 from syncswitch.searcher.loop.reporter import Reporter, SilentReporter
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefixes
 from syncswitch.searcher.loop.trial_runner import RunMaker
-from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
-from syncswitch.searcher.strategies.planner import PlannedRun, course_of
+from syncswitch.searcher.strategies.base import Strategy, Wait
+from syncswitch.searcher.strategies.planner import PlannedRun
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.repair import Patience, Repairer
+from syncswitch.searcher.study.state import SearchState
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
@@ -54,7 +55,7 @@ class RunLoop:
         reporter: Reporter | None = None,
         patience: Patience | None = None,
         checkpoints: Path = DEFAULT_FOLDER,
-        in_advance: bool = True,
+        speculate: bool = True,
         is_decided: Callable[[], bool] = lambda: False,
     ) -> None:
         """Opens the study.
@@ -69,7 +70,7 @@ class RunLoop:
             reporter: Is told how it goes on.
             patience: How long to wait for what.
             checkpoints: Folder for the checkpoints that runs share.
-            in_advance: Whether runs may be made that are only likely to be needed.
+            speculate: Whether runs may be made that are only likely to be needed.
             is_decided: Says that the runs under way are needed no longer.
 
         Raises:
@@ -87,8 +88,10 @@ class RunLoop:
         )
         self.strategy = stored_strategy(known)
         # A budget is kept by the runs that are needed; others would come on top of it.
-        self._in_advance = in_advance and "budget" not in self.strategy.options
-        self.study = SearchStudy.open(database.url, name, self.strategy, plan.base_seed)
+        speculate = speculate and "budget" not in self.strategy.options
+        self.study = SearchStudy.open(
+            database.url, name, self.strategy, plan.base_seed, speculate=speculate
+        )
         digest = identity.simulated_cluster
         self.study.describe(
             {
@@ -121,18 +124,19 @@ class RunLoop:
             self._patience.beat_seconds,
             is_decided,
         )
-        self._repairer = Repairer(self.study, self.store, self._patience, self._maker.measured)
+        self._repairer = Repairer(self.study, self.store, self._patience)
         self._trainer: Trainer | None = None
         self._failures_in_a_row = 0
         self._away_since: float | None = None
 
-    def run(self, move: Callable[[], PlannedRun | Wait | _T]) -> _T:
+    def run(self, move: Callable[[SearchState], PlannedRun | Wait | _T]) -> _T:
         """Makes the runs that are wanted.
 
         `KeyboardInterrupt` gives the current run back and is raised again.
 
         Args:
-            move: Says what to do now: a run, to wait for others, or the answer.
+            move: Says what to do in a state of the search: the run that it plans, to wait for
+                others, or the answer.
 
         Raises:
             UserError: The trainer refuses the workload, or `move` does.
@@ -141,15 +145,15 @@ class RunLoop:
         try:
             while True:
                 try:
-                    self._repair()
-                    now = move()
-                    if isinstance(now, PlannedRun):
-                        self._make()
-                    elif isinstance(now, Wait):
-                        self._reporter.on_wait(now.switch_percent)
-                        time.sleep(self._patience.poll_seconds)
-                    else:
-                        return now
+                    state = self._look()
+                    match move(state):
+                        case PlannedRun():
+                            self._make(state)
+                        case Wait(switch_percent):
+                            self._reporter.on_wait(switch_percent)
+                            time.sleep(self._patience.poll_seconds)
+                        case answer:
+                            return answer
                 except RetryableError as error:
                     self._try_again(error)
                 else:
@@ -157,35 +161,21 @@ class RunLoop:
         finally:
             self._close_trainer()
 
-    def report_state(self) -> None:
-        """Tells the reporter how far it is.
+    def report(self, state: SearchState) -> None:
+        """Tells the reporter how far the search is.
 
         Raises:
             UserError: The baseline diverged.
         """
-        finished = self.study.finished()
-        progress = self.strategy.progress(course_of(self.strategy, finished).runs)
+        progress = self.strategy.progress(state.course.runs)
         most_runs = self.strategy.most_runs if self.strategy.repeats else None
-        self._reporter.on_state(len(finished), most_runs, progress)
+        self._reporter.on_state(len(state.finished), most_runs, progress)
 
-    def plan(self) -> PlannedRun | Wait | Decided:
-        """What to do now.
-
-        Raises:
-            UserError: The baseline diverged.
-        """
-        return self.study.plan(in_advance=self._in_advance)
-
-    def _make(self) -> None:
-        """One run, unless others took all that are needed."""
+    def _make(self, state: SearchState) -> None:
+        """The run that is planned, unless others took all that are needed."""
         if self._trainer is None:
             self._trainer = self._open_trainer()
-        claim = self.study.claim(
-            self._owner,
-            self._plan.base_seed,
-            self._let_others_choose,
-            in_advance=self._in_advance,
-        )
+        claim = self.study.claim(state, self._owner, self._plan.base_seed, self._look_again)
         if claim is not None:
             try:
                 self._maker.make(claim, self._trainer)
@@ -223,14 +213,15 @@ class RunLoop:
             ) from error
         time.sleep(self._patience.retry_seconds)
 
-    def _repair(self) -> None:
-        lost = self._repairer.repair()
+    def _look(self) -> SearchState:
+        state, lost = self._repairer.repaired()
         if lost:
             self._reporter.on_repaired(lost)
+        return state
 
-    def _let_others_choose(self) -> None:
+    def _look_again(self) -> SearchState:
         time.sleep(min(0.05, self._patience.poll_seconds))
-        self._repair()
+        return self._look()
 
     def _close_trainer(self) -> None:
         trainer, self._trainer = self._trainer, None

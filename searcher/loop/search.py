@@ -22,6 +22,7 @@ from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.planner import PlannedRun
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
+from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.nearest import related_switches
@@ -49,7 +50,7 @@ class Search:
         reporter: Reporter | None = None,
         patience: Patience | None = None,
         checkpoints: Path = DEFAULT_FOLDER,
-        in_advance: bool = True,
+        speculate: bool = True,
     ) -> None:
         """Opens the study.
 
@@ -62,7 +63,7 @@ class Search:
             reporter: Is told how it goes on.
             patience: How long to wait for what.
             checkpoints: Folder for the checkpoints that runs share; they go when it is decided.
-            in_advance: Whether runs may be made that are only likely to be needed, where others
+            speculate: Whether runs may be made that are only likely to be needed, where others
                 make those that are.
 
         Raises:
@@ -81,7 +82,7 @@ class Search:
             reporter=reporter,
             patience=patience,
             checkpoints=checkpoints,
-            in_advance=in_advance,
+            speculate=speculate,
             is_decided=lambda: self._published() is not None,
         )
         self.study_name = self._loop.study.name
@@ -97,43 +98,52 @@ class Search:
         """
         return self._loop.run(self._move)
 
-    def _move(self) -> SearchResult | PlannedRun | Wait:
+    def _move(self, state: SearchState) -> SearchResult | PlannedRun | Wait:
         """What came of the search, if it is decided; else what the strategy wants."""
-        # A run that ended after the decision may make a strategy doubt it; the answer stands.
         published = self._published()
-        # Not even a baseline that diverged since then takes it away.
-        with contextlib.suppress(UserError) if published else contextlib.nullcontext():
-            self._loop.report_state()
         if published is not None:
-            return self._end(published)
-        planned = self._loop.plan()
-        return self._end(self._publish(planned)) if isinstance(planned, Decided) else planned
+            # Others may have made runs between the look and the policy.
+            state = self._loop.study.read(self._loop.store)
+            # Not even a baseline that diverged since then takes the answer away.
+            with contextlib.suppress(UserError):
+                self._loop.report(state)
+            return self._end(published, state)
+        self._loop.report(state)
+        match state.plan:
+            case Decided() as decided:
+                return self._end(self._publish(decided, state), state)
+            case planned:
+                return planned
 
     def _published(self) -> TimingPolicy | None:
         return self._registry.published(self._identity.fingerprint, self.study_name)
 
-    def _publish(self, decided: Decided) -> TimingPolicy:
+    def _publish(self, decided: Decided, state: SearchState) -> TimingPolicy:
         """Publishes once per study: a second call returns the same version."""
-        loop = self._loop
-        rows = loop.store.numbered(self.study_name)
-        runs = loop.study.course().runs
-        draft = draft_policy(loop.strategy, self._identity, self.study_name, decided, runs, rows)
+        draft = draft_policy(
+            self._loop.strategy,
+            self._identity,
+            self.study_name,
+            decided,
+            state.course.runs,
+            state.rows,
+        )
         return self._registry.publish(draft)
 
-    def _end(self, policy: TimingPolicy) -> SearchResult:
+    def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
         """Clears up, and says what the search found and cost."""
         loop = self._loop
         loop.store.set_target(self.study_name, policy.target_accuracy)
         loop.prefixes.remove()
         loop.study.describe({"policy_switch_percent": policy.switch_percent})
-        rows = loop.store.numbered(self.study_name)
         switch_points: tuple[SwitchPointResult, ...] = ()
+        # A run that ended after the decision may make a strategy doubt it; the answer stands.
         with contextlib.suppress(UserError):
-            switch_points = switch_points_of(loop.strategy, loop.study.course().runs, rows)
+            switch_points = switch_points_of(loop.strategy, state.course.runs, state.rows)
         return SearchResult(
             policy=policy,
             switch_points=switch_points,
-            cost=cost_of(loop.strategy, self._identity, loop.study.finished(), rows),
+            cost=cost_of(loop.strategy, self._identity, state.finished, state.rows),
         )
 
 

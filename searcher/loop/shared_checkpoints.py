@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork
+from syncswitch.storage.trials.values import Fork, StoredTrial
 
 DEFAULT_FOLDER = Path("syncswitch-checkpoints")
 """In the working folder."""
@@ -69,8 +70,20 @@ class Prefixes:
         self._directory = directory.absolute() / study
         self._unreadable: set[Path] = set()
 
-    def of(self, number: int, switch_percent: float, replicate: int) -> Prefix:
+    def of(
+        self,
+        number: int,
+        switch_percent: float,
+        replicate: int,
+        rows: Mapping[int, StoredTrial],
+    ) -> Prefix:
         """What a run starts from; a checkpoint whose file is gone is passed over.
+
+        Args:
+            number: Of the run.
+            switch_percent: Its switch point.
+            replicate: Its number at this switch point.
+            rows: The runs of the search that are known.
 
         Raises:
             UserError: The folder for new ones cannot be made.
@@ -83,6 +96,7 @@ class Prefixes:
             for found in self._store.checkpoints(self._study)
             if found.replicate == replicate
             and found.percent <= switch_percent
+            and found.trial_number in rows
             and self._is_there(found.path)
         )
         best = max(fit, key=lambda found: found.percent, default=None)
@@ -97,7 +111,7 @@ class Prefixes:
                 if start < percent <= switch_percent
             ),
             checkpoint_directory=self._directory / str(number),
-            evaluations=self.evaluations(fork.trial_number, fork.percent) if fork else (),
+            evaluations=self._evaluations(fork, rows) if fork else (),
         )
 
     def distrust(self, path: Path) -> None:
@@ -131,17 +145,16 @@ class Prefixes:
     def _is_there(self, path: Path) -> bool:
         return path not in self._unreadable and path.is_file()
 
-    def evaluations(self, number: int, percent: float) -> tuple[Evaluation, ...]:
+    def _evaluations(self, fork: Fork, rows: Mapping[int, StoredTrial]) -> tuple[Evaluation, ...]:
         """Those of a run up to a percent of W, with what it inherited."""
-        rows = self._store.numbered(self._study)
         numbers = {row.trial_id: number for number, row in rows.items()}
         parts: list[list[Evaluation]] = []
-        at: int | None = number
-        while at is not None:
-            row = rows[at]
+        number, percent = fork.trial_number, fork.percent
+        while True:
+            row = rows[number]
             until = percent / 100 * row.total_worker_steps
-            found = self._store.evaluations(self._study, at)
+            found = self._store.evaluations(self._study, number)
             parts.append([e for e in found if e.worker_step <= until])
-            at = numbers.get(row.parent_trial_id) if row.parent_trial_id else None
-            percent = row.fork_percent or 0.0
-        return tuple(evaluation for part in reversed(parts) for evaluation in part)
+            if row.parent_trial_id is None:
+                return tuple(evaluation for part in reversed(parts) for evaluation in part)
+            number, percent = numbers[row.parent_trial_id], row.fork_percent or 0.0

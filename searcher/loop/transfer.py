@@ -19,6 +19,7 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.planner import PlannedRun
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.study.repair import Patience
+from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -124,14 +125,13 @@ class Evaluation:
             own=None if own is None else evaluated_switch_point(own.switch_percent, recorded),
         )
 
-    def _move(self) -> EvaluationResult | PlannedRun | Wait:
+    def _move(self, state: SearchState) -> EvaluationResult | PlannedRun | Wait:
         """The comparison, once all runs are made; else what is missing."""
-        self._loop.report_state()
-        finished = self._loop.study.finished()
-        if self._loop.strategy.progress(finished).open_percent is None:
-            return self._result(len(finished))
-        planned = self._loop.plan()
-        assert isinstance(planned, PlannedRun | Wait)  # see `ComparisonStrategy`
+        self._loop.report(state)
+        if self._loop.strategy.progress(state.finished).open_percent is None:
+            return self._result(len(state.finished))
+        planned = state.plan
+        assert isinstance(planned, PlannedRun | Wait)  # a comparison decides nothing
         return planned
 
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from syncswitch.searcher.loop.observer import RunObserver
 from syncswitch.searcher.loop.reporter import Reporter, Run
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
-from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.base import Observation, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
-from syncswitch.searcher.study.observations import (
-    measures,
-    planned_switch_worker_step,
-    read_whole_runs,
-)
 from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner
+from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Trainer
 
 
@@ -95,7 +90,8 @@ class RunMaker:
             if made.is_cancelled:
                 self._store.cancel(self._study.name, claim.number, record, CANCELLED)
             else:
-                self._store.complete(self._study.name, claim.number, record)
+                plateau = self._plateau_accuracy(record)
+                self._store.complete(self._study.name, claim.number, record, plateau)
         except BaseException as error:
             self._give_back(claim.number, error)
             if isinstance(error, RetryableError):
@@ -106,14 +102,15 @@ class RunMaker:
             self._study.fail(claim.number)
             return
         self._reporter.on_finished(run, record)
-        measured = self.measured(claim.number)
-        self._study.note_result(claim.number, record.diverged, record.training_seconds, measured)
+        self._study.note_result(claim.number, record.diverged, record.training_seconds)
         self._study.complete(claim.number, record.converged_accuracy)
 
     def _trained(self, claim: Claim, run: Run, trainer: Trainer) -> _Made:
         """Begins and trains."""
         while True:
-            prefix = self._prefixes.of(claim.number, claim.switch_percent, claim.replicate)
+            prefix = self._prefixes.of(
+                claim.number, claim.switch_percent, claim.replicate, claim.state.rows
+            )
             spec = self._spec(claim, prefix)
             self._store.begin(
                 self._study.name,
@@ -126,7 +123,8 @@ class RunMaker:
             if not self._study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for lost before it began")
             try:
-                observer = self._observer(run, spec, prefix)
+                # What else is measured would not be known to a search without company.
+                observer = self._observer(run, spec, prefix, claim.state.course.runs)
                 record = trainer.train(spec, observer)
             except UserError as error:
                 if spec.fork_from is None:
@@ -150,7 +148,11 @@ class RunMaker:
             inherited_evaluations=prefix.evaluations,
         )
 
-    def _observer(self, run: Run, spec: TrialSpec, prefix: Prefix) -> RunObserver:
+    def _observer(
+        self, run: Run, spec: TrialSpec, prefix: Prefix, known: Sequence[Observation]
+    ) -> RunObserver:
+        """Watches a run of a search that knew these results when it was planned."""
+
         def beat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
             with contextlib.suppress(RetryableError):
@@ -158,12 +160,10 @@ class RunMaker:
                 if evaluation is not None:
                     self._study.note_evaluation(run.number, evaluation)
 
-        # What else is known would not be, to a search without company.
-        finished = self._study.course().runs
         stop = None
-        if may_stop(self._strategy, spec.switch_percent, finished):
+        if may_stop(self._strategy, spec.switch_percent, known):
             is_candidate = spec.switch_percent < self._strategy.highest_percent
-            target = self._strategy.progress(finished).target_accuracy
+            target = self._strategy.progress(known).target_accuracy
             # What measures the target is never hopeless.
             boundaries = self._identity.learning_rate_boundaries
             stop = StopRule.of(self._strategy, boundaries, target if is_candidate else None)
@@ -174,16 +174,17 @@ class RunMaker:
             self._beat_seconds,
             stop=stop,
             inherited=prefix.evaluations,
-            switch_worker_step=planned_switch_worker_step(spec),
+            switch_worker_step=_planned_switch_worker_step(spec),
             is_decided=self._is_decided,
         )
 
-    def measured(self, number: int) -> dict[str, Any]:
-        """What the study keeps of a recorded run: read again, as all see it who look later."""
-        rows = self._store.numbered(self._study.name)
-        whole = read_whole_runs(self._store, self._strategy, self._study.name, rows)
-        row = rows[number]
-        return measures(self._strategy, self._identity, row, whole.get(row.trial_id))
+    def _plateau_accuracy(self, record: TrialRecord) -> float | None:
+        """What a run that was made to its end would have measured had it been stopped."""
+        if not self._strategy.early_stop or record.stopped_early or record.diverged:
+            return None
+        stop = StopRule.of(self._strategy, self._identity.learning_rate_boundaries)
+        evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
+        return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
 
     def _run_of(self, claim: Claim) -> Run:
         return Run(
@@ -208,6 +209,12 @@ class RunMaker:
             reason = INTERRUPTED if is_interrupt else reason
             self._store.fail(self._study.name, number, reason[:500])
             self._study.fail(number)
+
+
+def _planned_switch_worker_step(spec: TrialSpec) -> int:
+    """Where the second protocol begins; 0 where it never does."""
+    switch = switch_worker_step(spec)
+    return 0 if switch >= spec.identity.total_worker_steps else switch
 
 
 def _check(record: TrialRecord) -> None:

@@ -15,7 +15,6 @@ from syncswitch.searcher.report.choice import (
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.history import SearchHistory, history_of
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, opened
@@ -113,7 +112,7 @@ def _history(
         for trial in trials
         if trial.study == search.study and trial.trial_number is not None
     }
-    finished = read_observations(database, stored_strategy(search), identity, search.study, rows)
+    finished = read_observations(database, search.study, rows)
     return history_of(search, identity, rows, finished)
 
 

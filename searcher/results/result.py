@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.base import Decided, Observation, Strategy, SwitchPointSummary
+from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import covered_seconds, span_of
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -104,7 +105,8 @@ def cost_of(
     baseline = _mean_seconds(strategy.highest_percent, finished, rows)
     is_estimated = baseline is None
     if baseline is None:
-        baseline = _estimated_baseline_seconds(identity, completed)
+        phases = (phase for row in completed for phase in row.phases)
+        baseline = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
     return SearchCost(
         paid_seconds=paid,
         baseline_seconds=baseline,
@@ -234,17 +236,3 @@ def _paces(
     )
     total = identity.total_worker_steps
     return [seconds * total / steps for steps, seconds in phases if steps >= _LONG_PHASE * total]
-
-
-def _estimated_baseline_seconds(
-    identity: WorkloadIdentity, completed: Sequence[StoredTrial]
-) -> float | None:
-    phases = [
-        phase
-        for row in completed
-        for phase in row.phases
-        if phase.protocol == identity.first_protocol
-    ]
-    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in phases)
-    seconds = sum(phase.seconds for phase in phases)
-    return identity.total_worker_steps * seconds / steps if steps and seconds else None

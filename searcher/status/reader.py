@@ -86,7 +86,7 @@ def _read(
     states = {number: state_of(row) for number, row in rows.items()}
     is_running = "running" in states.values()
     strategy = stored_strategy(search)
-    finished = read_observations(database, strategy, workload.identity, search.study, rows)
+    finished = read_observations(database, search.study, rows)
     return search_status(
         search,
         workload.identity,

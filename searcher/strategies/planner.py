@@ -36,7 +36,7 @@ _MOST_BRANCHES = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class SearchCourse:
     """How far a search is.
 
     Attributes:
@@ -63,7 +63,7 @@ class PlannedRun:
     is_speculative: bool = False
 
 
-def course_of(strategy: Strategy, finished: Iterable[Observation]) -> Course:
+def course_of(strategy: Strategy, finished: Iterable[Observation]) -> SearchCourse:
     """Walks through a search as far as its completed runs lead.
 
     Args:
@@ -81,7 +81,7 @@ def plan_run(
     finished: Iterable[Observation],
     in_flight: Iterable[Key] = (),
     *,
-    in_advance: bool = True,
+    speculate: bool = True,
 ) -> PlannedRun | Wait | Decided:
     """What a searcher that is free does now.
 
@@ -89,7 +89,7 @@ def plan_run(
         strategy: Of the search.
         finished: As in `course_of`.
         in_flight: The runs under way.
-        in_advance: Whether runs may be made that are only likely to be needed.
+        speculate: Whether runs may be made that are only likely to be needed.
 
     Raises:
         UserError: The baseline diverged.
@@ -103,7 +103,7 @@ def plan_run(
     missing = [key for key in free if key not in results]
     if missing:
         return PlannedRun(*missing[0])
-    likely = _likely_runs(strategy, course, results, under_way) if in_advance else {}
+    likely = _likely_runs(strategy, course, results, under_way) if speculate else {}
     if likely:
         # Of equally likely ones the first of each side, and then the cheaper one.
         key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))
@@ -122,17 +122,17 @@ def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
 
 def _walk(
     strategy: Strategy, runs: tuple[Observation, ...], results: Mapping[Key, Observation]
-) -> Course:
+) -> SearchCourse:
     """Goes on from some runs, as long as there is a result for what the strategy asks for."""
     while True:
         decision = _decision(strategy, runs)
         if not isinstance(decision, NextRun):
-            return Course(runs, decision)
+            return SearchCourse(runs, decision)
         asked = asked_runs(strategy, runs, decision)
         # In their order: one that diverges may end the switch point before those after it.
         run = results.get(asked[0]) if asked else None
         if run is None:
-            return Course(runs, decision)
+            return SearchCourse(runs, decision)
         runs = (*runs, _as_alone(strategy, runs, run))
 
 
@@ -155,7 +155,7 @@ def _as_alone(strategy: Strategy, before: tuple[Observation, ...], run: Observat
 
 def _likely_runs(
     strategy: Strategy,
-    course: Course,
+    course: SearchCourse,
     results: Mapping[Key, Observation],
     under_way: frozenset[Key],
 ) -> dict[Key, float]:
@@ -182,15 +182,10 @@ def _likely_runs(
             continue
         percent = branch.decision.switch_percent
         for probability, accuracy in _outcomes(strategy, branch.runs, percent):
-            imagined = {key: Observation(*_numbered(key, accuracy)) for key in missing}
+            imagined = {key: Observation(key[0], accuracy, replicate=key[1]) for key in missing}
             next_course = _walk(strategy, branch.runs, {**results, **imagined})
             heapq.heappush(branches, (minus_probability * probability, next(order), next_course))
     return likely
-
-
-def _numbered(key: Key, accuracy: float) -> tuple[float, float, bool, int, int]:
-    percent, replicate = key
-    return percent, accuracy, False, 0, replicate
 
 
 # Whoever waits asks again and again, and searches that are replayed often begin alike.

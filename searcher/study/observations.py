@@ -1,172 +1,119 @@
-"""From what a run measured to what a strategy sees of it: for searches and onlookers."""
+"""From stored trials to what a strategy sees of them; no other module makes observations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from syncswitch.searcher.strategies.base import Observation, RunCost, Strategy
-from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.searcher.strategies.base import Observation, RunCost
+from syncswitch.searcher.strategies.planner import Key
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
+from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.trials.optuna_tables import given_up_trials
-from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+REPLICATE = "replicate"
+"""User attribute of Optuna's trials."""
 
 
-def measures(
-    strategy: Strategy, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
-) -> dict[str, Any]:
-    """What Optuna's study keeps of a run beside its accuracy, as JSON values.
-
-    Args:
-        strategy: Of the search.
-        identity: The job.
-        row: The run, completed.
-        whole: The same from its first worker-step on; None where a part of it is not known, or
-            the strategy stops no run.
-    """
-    W = identity.total_worker_steps
-    paid = (row.training_seconds or 0.0) - (row.inherited_seconds or 0.0)
-    return {
-        "paid_seconds": max(0.0, paid),
-        "first_seconds": _whole_seconds(row.phases, identity.first_protocol, W),
-        "second_seconds": _whole_seconds(row.phases, identity.second_protocol, W),
-        "reached_percent": min(100.0, 100.0 * row.worker_steps / W),
-        "stopped_early": bool(row.stopped_early),
-        "plateau_accuracy": _plateau_accuracy(strategy, identity, row, whole),
-    }
-
-
-def _plateau_accuracy(
-    strategy: Strategy, identity: WorkloadIdentity, row: StoredTrial, whole: RecordedRun | None
-) -> float | None:
-    """What a run that was made to its end would have measured had it been stopped."""
-    if whole is None or not strategy.early_stop or row.stopped_early or row.diverged:
-        return None
-    spec = TrialSpec(identity, row.switch_percent, row.seed or 0, row.replicate)
-    stop = StopRule.of(strategy, identity.learning_rate_boundaries)
-    return stop.plateau_accuracy(whole.evaluations, planned_switch_worker_step(spec))
-
-
-def planned_switch_worker_step(spec: TrialSpec) -> int:
-    """Where the second protocol begins; 0 where it never does."""
-    switch = switch_worker_step(spec)
-    return 0 if switch >= spec.identity.total_worker_steps else switch
-
-
-def observation(
-    switch_percent: float,
-    accuracy: float,
-    *,
-    diverged: bool,
-    trial_number: int,
-    replicate: int,
-    measured: Mapping[str, Any] | None,
-) -> Observation:
-    """A run as a strategy sees it.
+def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
+    """The completed trials of a search, in the order of their numbers.
 
     Args:
-        switch_percent: The switch point.
-        accuracy: Converged accuracy.
-        diverged: Whether the training blew up.
-        trial_number: In its study.
-        replicate: Of the switch point.
-        measured: What `measures` says of it; None where nobody kept it.
+        rows: Its trials, as far as they count.
     """
-    values = dict(measured or {})
-    stopped_early = bool(values.pop("stopped_early", False))
-    plateau_accuracy = values.pop("plateau_accuracy", None)
-    return Observation(
-        switch_percent=switch_percent,
-        accuracy=accuracy,
-        diverged=diverged,
-        trial_number=trial_number,
-        replicate=replicate,
-        stopped_early=stopped_early,
-        plateau_accuracy=plateau_accuracy,
-        cost=RunCost(**values) if values else None,
-    )
-
-
-def observations_of(
-    strategy: Strategy,
-    identity: WorkloadIdentity,
-    rows: Mapping[int, StoredTrial],
-    whole: Mapping[int, RecordedRun],
-) -> list[Observation]:
-    """The completed runs of a search as its strategy sees them.
-
-    Args:
-        strategy: Of the search.
-        identity: Its job.
-        rows: Its runs by their number in it.
-        whole: What `read_whole_runs` has of them.
-    """
-    return [
-        observation(
-            row.switch_percent,
-            row.converged_accuracy,
+    found = [
+        Observation(
+            switch_percent=row.switch_percent,
+            accuracy=row.converged_accuracy,
             diverged=bool(row.diverged),
-            trial_number=number,
+            trial_number=row.trial_number,
             replicate=row.replicate,
-            measured=measures(strategy, identity, row, whole.get(row.trial_id)),
+            stopped_early=bool(row.stopped_early),
+            plateau_accuracy=row.plateau_accuracy,
+            cost=_cost(row),
         )
-        for number, row in sorted(rows.items())
-        if row.state == "complete" and row.converged_accuracy is not None
+        for row in rows
+        if row.state == "complete"
+        and row.converged_accuracy is not None
+        and row.trial_number is not None
     ]
+    return sorted(found, key=lambda run: run.trial_number)
 
 
 def read_observations(
-    database: Database,
-    strategy: Strategy,
-    identity: WorkloadIdentity,
-    study: str,
-    rows: Mapping[int, StoredTrial],
+    database: Database, study: str, rows: Mapping[int, StoredTrial]
 ) -> list[Observation]:
-    """The completed runs of a search as its strategy sees them, for whoever only looks.
+    """The same for whoever only looks at a search.
 
     Args:
-        database: Holds them.
-        strategy: Of the search.
-        identity: Its job.
+        database: Holds the search.
         study: Its name.
-        rows: Its runs by their number in it, read before.
+        rows: Its trials by their number in it, read before.
     """
     given_up = given_up_trials(database, study)
-    counted = {number: row for number, row in rows.items() if number not in given_up}
-    whole = read_whole_runs(TrialStore(database), strategy, study, rows)
-    return observations_of(strategy, identity, counted, whole)
+    return observations_of(row for number, row in rows.items() if number not in given_up)
 
 
-def read_whole_runs(
-    store: TrialStore, strategy: Strategy, study: str, rows: Mapping[int, StoredTrial]
-) -> dict[int, RecordedRun]:
-    """The completed runs of a search from their first worker-step on, by `trial_id`.
+def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
+    """The completed trials of a study that is not a search of ours.
 
-    There are none where the strategy stops no run: then nobody needs to look at their curves.
+    An infinite value counts as diverged. Where nobody numbered the replicates, the trials of a
+    switch point are numbered as they come.
 
     Args:
-        store: Holds them.
-        strategy: Of the search.
-        study: Its name.
-        rows: Its runs, read before.
+        trials: Of the study.
+        parameter: That is the switch point.
     """
-    complete = [row for row in rows.values() if row.state == "complete"]
-    if not (complete and strategy.early_stop):
-        return {}
-    return whole_runs(complete, store.curves(complete[0].fingerprint, study=study))
+    return [
+        Observation(
+            switch_percent=percent,
+            accuracy=float(trial.value) if math.isfinite(trial.value) else 0.0,
+            diverged=bool(trial.user_attrs.get("diverged")) or not math.isfinite(trial.value),
+            trial_number=trial.number,
+            replicate=replicate,
+        )
+        for trial, percent, replicate in _chosen(trials, parameter, "COMPLETE", Counter())
+        if trial.value is not None
+    ]
 
 
-def _whole_seconds(
-    phases: Sequence[PhaseRecord], protocol: str, total_worker_steps: int
-) -> float | None:
-    """A whole training with one protocol at the pace of these phases."""
-    mine = [phase for phase in phases if phase.protocol == protocol]
-    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in mine)
-    seconds = math.fsum(phase.seconds for phase in mine)
-    return total_worker_steps * seconds / steps if steps and seconds else None
+def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
+    """Switch point and replicate of each trial that runs; one that has not chosen is left out.
+
+    Where nobody numbered the replicates, they are those after the completed ones.
+    """
+    made: Counter[float] = Counter()
+    for _ in _chosen(trials, parameter, "COMPLETE", made):
+        pass
+    running = _chosen(trials, parameter, "RUNNING", made)
+    return [(percent, replicate) for _, percent, replicate in running]
+
+
+def _chosen(
+    trials: Iterable[FrozenTrial], parameter: str, state: str, made: Counter[float]
+) -> Iterator[tuple[FrozenTrial, float, int]]:
+    """Each trial in a state with its switch point and replicate; counts them at that point."""
+    for trial in trials:
+        value = trial.params.get(parameter)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        percent = float(value)
+        if trial.state.name == state:
+            yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
+            made[percent] += 1
+
+
+def _cost(row: StoredTrial) -> RunCost:
+    W = row.total_worker_steps
+    return RunCost(
+        paid_seconds=max(0.0, row.paid_seconds or 0.0),
+        first_seconds=seconds_at_pace(row.phases, row.first_protocol, W),
+        second_seconds=seconds_at_pace(row.phases, row.second_protocol, W),
+        reached_percent=min(100.0, 100.0 * row.worker_steps / W),
+    )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.study.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
+from syncswitch.searcher.study.state import SearchState
 from syncswitch.searcher.study.study import SearchStudy, owner_of
 from syncswitch.storage.database.engine import RESTART_SECONDS
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Patience:
 
     Attributes:
         heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
-        orphan_seconds: A trial that nobody has begun for longer has no owner.
+        stale_seconds: A trial that nobody has begun for longer has no owner.
         beat_seconds: Least time between two heartbeats of a run.
         poll_seconds: Between two looks at the runs of others.
         retry_seconds: Between a failed run and the next attempt.
@@ -32,7 +33,7 @@ class Patience:
     """
 
     heartbeat_seconds: float = HEARTBEAT_SECONDS
-    orphan_seconds: float = 15.0
+    stale_seconds: float = 15.0
     beat_seconds: float = 1.0
     poll_seconds: float = 0.5
     retry_seconds: float = 2.0
@@ -46,70 +47,63 @@ class Repairer:
     Optuna knows which trial ran, the store what it measured. The store is written first, so the two
     differ only in trials that Optuna still has as running:
 
-    - complete in the store: what it measured is noted, then its value is told;
+    - complete in the store: its value is told;
     - failed in the store: its failure is told;
     - running in the store, and its owner is dead: failed in both;
     - unknown to the store: failed, once its owner is dead or too long has passed.
     """
 
-    def __init__(
-        self,
-        study: SearchStudy,
-        store: TrialStore,
-        patience: Patience,
-        measured: Callable[[int], Mapping[str, Any]],
-    ) -> None:
+    def __init__(self, study: SearchStudy, store: TrialStore, patience: Patience) -> None:
         """Takes the two accounts.
 
         Args:
             study: Optuna's.
             store: Ours.
             patience: How long to wait for what.
-            measured: What the study keeps of the recorded run with this number.
         """
-        self._measured = measured
         self._study = study
         self._store = store
         self._patience = patience
         self._first_seen: dict[int, float] = {}
 
-    def repair(self) -> int:
-        """Looks at all running trials once, and says how many were lost."""
-        lost = 0
-        for trial in self._study.trials():
-            if trial.state == TrialState.RUNNING:
-                lost += self._settle(trial)
-        return lost
+    def repaired(self) -> tuple[SearchState, int]:
+        """The search once its running trials were looked at, and how many of them were lost."""
+        state = self._study.read(self._store)
+        running = [trial for trial in state.trials if trial.state == TrialState.RUNNING]
+        settled = [self._settle(trial, state.rows.get(trial.number)) for trial in running]
+        if not any(settled):
+            return state, 0
+        return self._study.read(self._store), settled.count("lost")
 
-    def _settle(self, trial: FrozenTrial) -> bool:
-        row = self._store.get(self._study.name, trial.number)
-        if row is None:
-            lost = trial.number in self._study.abandoned or self._is_orphan(trial)
-        elif row.state == "complete" and row.converged_accuracy is not None:
-            self._study.note_result(
-                trial.number,
-                bool(row.diverged),
-                row.training_seconds,
-                self._measured(trial.number),
-            )
+    def _settle(
+        self, trial: FrozenTrial, row: StoredTrial | None
+    ) -> Literal["told", "lost"] | None:
+        if row is not None and row.state == "complete" and row.converged_accuracy is not None:
+            self._study.note_result(trial.number, bool(row.diverged), row.training_seconds)
             self._study.complete(trial.number, row.converged_accuracy)
-            return False
-        else:
-            abandoned = row.state == "failed" or trial.number in self._study.abandoned
-            lost = abandoned or not is_run_by_anyone(row, self._patience.heartbeat_seconds)
-        if lost:
-            # The store first: were this process killed in between, the next repair sees it.
-            self._store.fail(self._study.name, trial.number, "its process ended")
-            self._study.fail(trial.number)
-        return lost
+            return "told"
+        if not self._is_lost(trial, row) or self._store.get(self._study.name, trial.number) != row:
+            return None  # the next look decides about what ended meanwhile
+        # The store first: were this process killed in between, the next repair sees it.
+        self._store.fail(self._study.name, trial.number, "its process ended")
+        self._study.fail(trial.number)
+        return "lost"
 
-    def _is_orphan(self, trial: FrozenTrial) -> bool:
+    def _is_lost(self, trial: FrozenTrial, row: StoredTrial | None) -> bool:
+        if trial.number in self._study.abandoned:
+            return True
+        if row is None:
+            return self._is_stale(trial)
+        return row.state == "failed" or not is_run_by_anyone(row, self._patience.heartbeat_seconds)
+
+    def _is_stale(self, trial: FrozenTrial) -> bool:
+        """Whether whoever asked for a trial is gone, or never began it."""
         owner = owner_of(trial)
         if owner is not None and owner.host == socket.gethostname():
             return not is_alive(owner)
         now = time.monotonic()
         seen = now - self._first_seen.setdefault(trial.number, now)
-        return max(seen, _age_seconds(trial)) > self._patience.orphan_seconds
+        return max(seen, _age_seconds(trial)) > self._patience.stale_seconds
 
 
 def _age_seconds(trial: FrozenTrial) -> float:

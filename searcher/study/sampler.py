@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +9,13 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.strategies.base import Decided, Observation, Strategy
+from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.planner import Key, course_of, plan_run
-from syncswitch.searcher.study.observations import observation
+from syncswitch.searcher.strategies.planner import course_of, plan_run
+from syncswitch.searcher.study.observations import in_flight_runs, observations_in_study
 
 if TYPE_CHECKING:
     from optuna.study import Study
-
-# User attributes of a trial.
-REPLICATE = "replicate"
-MEASURED = "measured"
 
 
 class BinarySearchSampler(BaseSampler):
@@ -101,7 +95,7 @@ class BinarySearchSampler(BaseSampler):
             ]
             planned = plan_run(
                 self._strategy_on(param_distribution),
-                observations(others, self._parameter),
+                observations_in_study(others, self._parameter),
                 in_flight_runs(others, self._parameter),
             )
             return float(planned.switch_percent)
@@ -131,7 +125,7 @@ class BinarySearchSampler(BaseSampler):
         if isinstance(distribution, FloatDistribution) and self._owns(
             self._parameter, distribution
         ):
-            finished = observations(study.get_trials(deepcopy=False), self._parameter)
+            finished = observations_in_study(study.get_trials(deepcopy=False), self._parameter)
             if isinstance(course_of(self._strategy_on(distribution), finished).decision, Decided):
                 study.stop()
 
@@ -145,53 +139,6 @@ class BinarySearchSampler(BaseSampler):
 
     def _strategy_on(self, distribution: FloatDistribution) -> Strategy:
         return self._strategy.between(float(distribution.low), float(distribution.high))
-
-
-def observations(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
-    """The completed trials as the strategy sees them; an infinite value counts as diverged.
-
-    Where nobody numbered the replicates, the trials of a switch point are numbered as they come.
-    """
-    found: list[Observation] = []
-    made: Counter[float] = Counter()
-    for trial in trials:
-        percent = _number(trial, parameter)
-        if trial.state == TrialState.COMPLETE and percent is not None and trial.value is not None:
-            finite = math.isfinite(trial.value)
-            found.append(
-                observation(
-                    percent,
-                    float(trial.value) if finite else 0.0,
-                    diverged=bool(trial.user_attrs.get("diverged", False)) or not finite,
-                    trial_number=trial.number,
-                    replicate=int(trial.user_attrs.get(REPLICATE, made[percent])),
-                    measured=trial.user_attrs.get(MEASURED),
-                )
-            )
-            made[percent] += 1
-    return found
-
-
-def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
-    """Switch point and replicate of each trial that runs; one that has not chosen yet is left out.
-
-    Where nobody numbered the replicates, they are those after the completed ones.
-    """
-    found: list[Key] = []
-    made = Counter(run.switch_percent for run in observations(trials, parameter))
-    for trial in trials:
-        percent = _number(trial, parameter)
-        if trial.state == TrialState.RUNNING and percent is not None:
-            found.append((percent, int(trial.user_attrs.get(REPLICATE, made[percent]))))
-            made[percent] += 1
-    return found
-
-
-def _number(trial: FrozenTrial, parameter: str) -> float | None:
-    value = trial.params.get(parameter)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value)
 
 
 def _require_one_objective(study: Study) -> None:

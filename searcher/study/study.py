@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -23,23 +23,19 @@ from optuna.exceptions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.strategies.base import Decided, Observation, Strategy, Wait
-from syncswitch.searcher.strategies.planner import Course, PlannedRun, course_of, plan_run
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.planner import PlannedRun
+from syncswitch.searcher.study.observations import REPLICATE
 from syncswitch.searcher.study.plan import replicate_seed
-from syncswitch.searcher.study.sampler import (
-    MEASURED,
-    REPLICATE,
-    BinarySearchSampler,
-    in_flight_runs,
-    observations,
-)
+from syncswitch.searcher.study.sampler import BinarySearchSampler
+from syncswitch.searcher.study.state import PARAMETER, SearchState
 from syncswitch.searcher.study.tables import open_storage, readable
 from syncswitch.storage.database.driver_errors import is_away
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.records.trial import Evaluation
+from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
 
-PARAMETER = "switch_percent"
 VALUE = "converged_accuracy"
 _OWNER = "owner"
 _T = TypeVar("_T")
@@ -54,6 +50,7 @@ class Claim:
         switch_percent: Switch point to measure.
         replicate: Number of this repeat of the switch point, from 0.
         seed: Of the replicate.
+        state: The search as it was when this run was planned.
         is_speculative: It is only likely to be needed.
     """
 
@@ -61,6 +58,7 @@ class Claim:
     switch_percent: float
     replicate: int
     seed: int
+    state: SearchState
     is_speculative: bool = False
 
 
@@ -90,19 +88,34 @@ class SearchStudy:
     """
 
     def __init__(
-        self, study: optuna.Study, storage: optuna.storages.RDBStorage, strategy: Strategy
+        self,
+        study: optuna.Study,
+        storage: optuna.storages.RDBStorage,
+        strategy: Strategy,
+        speculate: bool,
     ) -> None:
         self._study = study
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._strategy = strategy
+        self._speculate = speculate
+        self._trial_ids: dict[int, int] = {}
         self.name = study.study_name
         self.abandoned: set[int] = set()
 
     @classmethod
     @_retryable
-    def open(cls, url: str, name: str, strategy: Strategy, seed: int) -> SearchStudy:
+    def open(
+        cls, url: str, name: str, strategy: Strategy, seed: int, *, speculate: bool = True
+    ) -> SearchStudy:
         """Makes the study, or goes on with the one that is there.
+
+        Args:
+            url: Of the database.
+            name: Of the study.
+            strategy: Of the search.
+            seed: Of what Optuna samples, which the search does not need.
+            speculate: Whether trials may be made that are only likely to be needed.
 
         Raises:
             DatabaseError: Optuna's tables are of another version.
@@ -120,7 +133,7 @@ class SearchStudy:
             warnings.simplefilter("ignore", ExperimentalWarning)
             if study.metric_names != [VALUE]:
                 study.set_metric_names([VALUE])
-        return cls(study, storage, strategy)
+        return cls(study, storage, strategy, speculate)
 
     def describe(self, attributes: Mapping[str, str | float]) -> None:
         """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
@@ -136,51 +149,48 @@ class SearchStudy:
         with readable(self._storage.url):
             return self._study.get_trials(deepcopy=False)
 
-    def finished(self) -> list[Observation]:
-        """The completed runs."""
-        return observations(self.trials(), PARAMETER)
+    def read(self, store: TrialStore) -> SearchState:
+        """The search as it is now.
 
-    def course(self) -> Course:
-        """How far the search is. Raises UserError where the baseline diverged."""
-        return course_of(self._strategy, self.finished())
-
-    def plan(self, *, in_advance: bool) -> PlannedRun | Wait | Decided:
-        """What to do now; `in_advance` as in `plan_run`.
-
-        Raises:
-            UserError: The baseline diverged.
+        Args:
+            store: Our account, in which every trial is complete before it is in Optuna's.
         """
-        return self._plan(self.trials(), in_advance)
+        trials = self.trials()
+        return SearchState(self._strategy, trials, store.numbered(self.name), self._speculate)
 
     @_retryable
     def claim(
-        self, owner: Owner, base_seed: int, wait: Callable[[], None], *, in_advance: bool = True
+        self, state: SearchState, owner: Owner, base_seed: int, look: Callable[[], SearchState]
     ) -> Claim | None:
-        """Takes the next run, or None where others took all that are needed.
+        """Takes the trial that is planned, or None where others took all that are needed.
 
         Args:
+            state: As the search was when the trial was planned.
             owner: This process.
             base_seed: The replicate's seed derives from it.
-            wait: Called while an earlier trial has not chosen; has to clear up dead ones.
-            in_advance: As in `plan_run`.
+            look: Where others claimed trials since then, reads the search until they have chosen;
+                has to clear up dead ones.
         """
         trial = self._study.ask()
+        number = trial.number
         try:
             trial.set_user_attr(_OWNER, asdict(owner))
-            while any(_is_open(other) and other.number < trial.number for other in self.trials()):
-                wait()
-            return self._choose(trial, base_seed, in_advance)
+            if not state.is_all_before(number):
+                while (state := look()).is_choosing_before(number):
+                    pass
+            match state.plan:
+                case PlannedRun() as planned:
+                    return self._choose(trial, planned, state, base_seed)
+            self.fail(number)
         except BaseException:
-            self.abandoned.add(trial.number)
-            self.fail(trial.number)
+            self.abandoned.add(number)
+            self.fail(number)
             raise
+        return None
 
-    def _choose(self, trial: optuna.Trial, base_seed: int, in_advance: bool) -> Claim | None:
-        others = [other for other in self.trials() if other.number != trial.number]
-        planned = self._plan(others, in_advance)
-        if not isinstance(planned, PlannedRun):
-            self.fail(trial.number)
-            return None
+    def _choose(
+        self, trial: optuna.Trial, planned: PlannedRun, state: SearchState, base_seed: int
+    ) -> Claim:
         strategy = self._strategy
         # Not by the sampler, which would look again, and perhaps see other runs.
         self._storage.set_trial_param(
@@ -196,23 +206,25 @@ class SearchStudy:
         # Last, as it tells the searchers that wait for this one to go on.
         trial.set_user_attr(REPLICATE, planned.replicate)
         return Claim(
-            trial.number, planned.switch_percent, planned.replicate, seed, planned.is_speculative
-        )
-
-    def _plan(self, trials: Sequence[FrozenTrial], in_advance: bool) -> PlannedRun | Wait | Decided:
-        return plan_run(
-            self._strategy,
-            observations(trials, PARAMETER),
-            in_flight_runs(trials, PARAMETER),
-            in_advance=in_advance,
+            trial.number,
+            planned.switch_percent,
+            planned.replicate,
+            seed,
+            state,
+            planned.is_speculative,
         )
 
     def _trial_id(self, number: int) -> int:
-        return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        if number not in self._trial_ids:
+            self._trial_ids[number] = self._storage.get_trial_id_from_study_id_trial_number(
+                self._study_id, number
+            )
+        return self._trial_ids[number]
 
+    @_retryable
     def is_running(self, number: int) -> bool:
         """Whether nobody has finished this trial."""
-        return any(t.number == number and t.state == TrialState.RUNNING for t in self.trials())
+        return self._storage.get_trial(self._trial_id(number)).state == TrialState.RUNNING
 
     @_retryable
     def note_result(
@@ -220,13 +232,11 @@ class SearchStudy:
         number: int,
         diverged: bool,
         training_seconds: float | None,
-        measured: Mapping[str, Any],
     ) -> None:
         """Goes with the value that will be told, so comes first; not after the trial's end."""
         trial_id = self._trial_id(number)
         try:
             self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
-            self._storage.set_trial_user_attr(trial_id, MEASURED, dict(measured))
             self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
         except UpdateFinishedTrialError:
             return  # another searcher was faster
@@ -255,16 +265,7 @@ class SearchStudy:
             return  # another searcher was faster
 
 
-def _has_chosen(trial: FrozenTrial) -> bool:
-    """Whether a trial has its switch point and replicate."""
-    return REPLICATE in trial.user_attrs
-
-
 def owner_of(trial: FrozenTrial) -> Owner | None:
     """The process that asked for a trial, where it lived long enough to say so."""
     content = trial.user_attrs.get(_OWNER)
     return Owner(**content) if isinstance(content, dict) else None
-
-
-def _is_open(trial: FrozenTrial) -> bool:
-    return trial.state == TrialState.RUNNING and not _has_chosen(trial)

@@ -120,6 +120,7 @@ class TrialRow(Base):
         CheckConstraint("worker_steps >= 0", name="worker_steps"),
         CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
         CheckConstraint("final_accuracy BETWEEN 0 AND 1", name="final_accuracy"),
+        CheckConstraint("plateau_accuracy BETWEEN 0 AND 1", name="plateau_accuracy"),
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
         CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
         CheckConstraint("switch_overhead_seconds >= 0", name="switch_overhead_seconds"),
@@ -183,6 +184,7 @@ class TrialRow(Base):
     injections: Mapped[str | None] = mapped_column(Text)
     speculative: Mapped[bool] = mapped_column(server_default=false())
     converged_evaluations: Mapped[int | None]
+    plateau_accuracy: Mapped[float | None]
 
     workload: Mapped[WorkloadRow] = relationship()
 

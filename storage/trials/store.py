@@ -133,11 +133,24 @@ class TrialStore:
         """Records that a running trial lives and how far it is; other trials stay as they are."""
         self._update_running(study, trial_number, heartbeat_at=now(), worker_steps=worker_step)
 
-    def complete(self, study: str, trial_number: int, record: TrialRecord) -> None:
+    def complete(
+        self,
+        study: str,
+        trial_number: int,
+        record: TrialRecord,
+        plateau_accuracy: float | None = None,
+    ) -> None:
         """Records what a trial measured, evaluations, phases, checkpoints and events included.
 
         What is complete stays as it is. A trial that was taken for failed, because its owner was
         silent, becomes complete: it did run, and its time was paid.
+
+        Args:
+            study: The search.
+            trial_number: In it.
+            record: What it measured.
+            plateau_accuracy: What it would have measured had it been stopped early; None where it
+                was, or would not have been.
 
         Raises:
             FatalError: The trial was never begun, or a value is impossible.
@@ -148,6 +161,7 @@ class TrialStore:
             row = begun_row(session, study, trial_number)
             if row.state != "complete":
                 fill_result(session, row, record)
+                row.plateau_accuracy = plateau_accuracy
                 add_checkpoints(session, row.trial_id, record)
                 add_events(session, row.trial_id, record)
                 add_evaluations(session, [(row.trial_id, record.evaluations)])

@@ -139,6 +139,7 @@ class StoredTrial:
     converged: bool | None
     diverged: bool | None
     stopped_early: bool | None
+    plateau_accuracy: float | None
     training_seconds: float | None
     inherited_seconds: float | None
     switch_overhead_seconds: float | None

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch, StartedRun
 from syncswitch.searcher.strategies.base import Decided, NextRun, Strategy
 from syncswitch.searcher.strategies.planner import (
-    Course,
     Key,
     PlannedRun,
+    SearchCourse,
     asked_runs,
     course_of,
     plan_run,
@@ -80,14 +80,14 @@ class _Replay:
                 self._now_seconds, _, _, run = heapq.heappop(self._under_way)
                 self._ledger.finish(run)
 
-    def _is_stuck(self, course: Course) -> bool:
+    def _is_stuck(self, course: SearchCourse) -> bool:
         """Whether the run that is needed next was never recorded."""
         decision = course.decision
         if not isinstance(decision, NextRun):
             return True
         return asked_runs(self._strategy, course.runs, decision)[0] in self._absent
 
-    def _start_one(self, course: Course) -> bool:
+    def _start_one(self, course: SearchCourse) -> bool:
         """Starts a run, where one is wanted."""
         under_way = {
             (run.observation.switch_percent, run.observation.replicate)
@@ -97,7 +97,7 @@ class _Replay:
             self._strategy,
             self._ledger.observations(),
             under_way | self._absent,
-            in_advance=self._clusters > 1,
+            speculate=self._clusters > 1,
         )
         if not isinstance(planned, PlannedRun):
             return False

@@ -26,7 +26,7 @@ from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 
 

@@ -61,7 +61,7 @@ def search(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) 
                 lambda: trainer,
                 reporter=told,
                 patience=patience,
-                in_advance=False,
+                speculate=False,
             )
             .run()
             .policy

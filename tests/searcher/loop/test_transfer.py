@@ -30,7 +30,7 @@ from tests.storage.conftest import POLICY
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 OWN_PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 EARLIER = 3.125
 """Of the foreign policy: before the generated knee, where accuracy is lost."""

@@ -34,7 +34,18 @@ from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo, Store
 JOB = identity()
 RULE = AdaptiveStrategy(settings=3)
 STUDY = study_name(JOB, SearchPlan(RULE))
-SEARCH = SearchInfo(STUDY, JOB.fingerprint, "adaptive", 3, 5, 0.01, None, "local", 0)
+SEARCH = SearchInfo(
+    STUDY,
+    JOB.fingerprint,
+    "adaptive",
+    3,
+    5,
+    0.01,
+    None,
+    "local",
+    0,
+    options={"criterion": "mean"},
+)
 NOW = datetime.now(timezone.utc)
 
 
@@ -50,14 +61,14 @@ def begin(url: str) -> tuple[TrialStore, SearchStudy]:
     store.register(JOB, "generated", SEARCH)
     study = SearchStudy.open(url, STUDY, RULE, 0)
     for percent in (100.0, 12.5):
-        claim = study.claim(Owner.current(), 0, lambda: None)
+        claim = study.claim(study.read(store), Owner.current(), 0, lambda: study.read(store))
         assert claim is not None
         spec = TrialSpec(JOB, percent, claim.seed, claim.replicate)
         store.begin(STUDY, claim.number, spec, Owner.current())
         if percent == 100.0:
             record = GeneratedTrainer().train(spec)
             store.complete(STUDY, claim.number, record)
-            study.note_result(claim.number, False, record.training_seconds, {})
+            study.note_result(claim.number, False, record.training_seconds)
             study.complete(claim.number, record.converged_accuracy)
     store.beat(STUDY, 1, 1500)
     study.note_evaluation(1, Evaluation(1000, 10.0, 0.5, 1.0))
@@ -99,7 +110,7 @@ def rows_of(url: str) -> dict[int, StoredTrial]:
 
 
 def finished(rows: dict[int, StoredTrial]) -> list[Observation]:
-    return observations_of(RULE, JOB, rows, {})
+    return observations_of(rows.values())
 
 
 @pytest.mark.usefixtures("our_tables")

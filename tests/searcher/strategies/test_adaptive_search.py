@@ -35,7 +35,7 @@ from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, orphan_seconds=0.5)
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 MeanStrategy = functools.partial(AdaptiveStrategy, criterion="mean")
 RULE = MeanStrategy()
 
@@ -328,7 +328,7 @@ def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
         study = SearchStudy.open(database.url, first.policy.study, RULE, 0)
         trial = optuna.load_study(study_name=first.policy.study, storage=url).ask()
         trial.suggest_float("switch_percent", 100.0, 100.0)
-        study.note_result(trial.number, True, 1.0, {})
+        study.note_result(trial.number, True, 1.0)
         study.complete(trial.number, 0.1)
         spec = TrialSpec(recording.identity, 100.0, 0, 1)
         store = TrialStore(database)

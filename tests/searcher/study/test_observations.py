@@ -21,7 +21,7 @@ from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.planner import PlannedRun, course_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.repair import Patience, Repairer
@@ -88,7 +88,7 @@ class History(ReplayTrainer):
             1.0,
             lambda: False,
         )
-        self.repairer = Repairer(self.study, self.store, Patience(), self.maker.measured)
+        self.repairer = Repairer(self.study, self.store, Patience())
         self.events: deque[str] = deque()
         self.running: list[int] = []
 
@@ -99,15 +99,17 @@ class History(ReplayTrainer):
 
     def _make_one(self) -> bool:
         """Whether there was a run to make."""
-        claim = self.study.claim(Owner.current(), 0, lambda: None)
-        if claim is None:
+        state = self.study.read(self.store)
+        if not isinstance(state.plan, PlannedRun):
             return False
+        claim = self.study.claim(state, Owner.current(), 0, lambda: self.study.read(self.store))
+        assert claim is not None
         self.running.append(claim.number)
         try:
             with self._killed_before_it_is_told(self.events[0] == "untold"):
                 self.maker.make(claim, self)
         except RetryableError:
-            self.repairer.repair()
+            self.repairer.repaired()
         return True
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
@@ -158,13 +160,13 @@ def test_search_status_and_report_see_the_same(
     with history.database as database:
         try:
             history.play(events)
-            course = history.study.course()
+            state = history.study.read(history.store)
+            course = state.course
         except UserError:  # the baseline diverged
             return
-        rows = history.store.numbered(history.search.study)
         identity = recording.identity
-        seen = read_observations(database, strategy, identity, history.search.study, rows)
-        assert seen == history.study.finished()
+        seen = read_observations(database, history.search.study, state.rows)
+        assert seen == state.finished
         assert course_of(strategy, seen) == course
 
         progress = strategy.progress(course.runs)
@@ -177,7 +179,7 @@ def test_search_status_and_report_see_the_same(
             progress.target_accuracy,
             progress.open_percent,
         )
-        shown = {one.switch_percent: one for one in status.settings}
+        shown = {one.switch_percent: one for one in status.switch_points}
         for summary in progress.summaries:
             switch_point = shown[summary.switch_percent]
             assert (switch_point.runs, switch_point.mean_accuracy, switch_point.accepted) == (

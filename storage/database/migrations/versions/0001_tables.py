@@ -195,6 +195,7 @@ def upgrade() -> None:
         sa.Column("injections", sa.Text()),
         sa.Column("speculative", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("converged_evaluations", sa.Integer()),
+        sa.Column("plateau_accuracy", sa.Double()),
         sa.CheckConstraint(
             "state <> 'complete' OR (converged_accuracy IS NOT NULL AND final_accuracy IS NOT"
             " NULL AND converged IS NOT NULL AND diverged IS NOT NULL AND stopped_early IS NOT"
@@ -215,6 +216,7 @@ def upgrade() -> None:
         sa.CheckConstraint("(study IS NULL) = (trial_number IS NULL)", name="numbered_in_search"),
         sa.CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
         sa.CheckConstraint("final_accuracy BETWEEN 0 AND 1", name="final_accuracy"),
+        sa.CheckConstraint("plateau_accuracy BETWEEN 0 AND 1", name="plateau_accuracy"),
         sa.CheckConstraint("fork_percent BETWEEN 0 AND 100", name="fork_percent"),
         sa.CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
         sa.CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
