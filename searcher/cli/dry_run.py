@@ -13,7 +13,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cli.console import echo, print_json, print_table, print_text
 
@@ -84,7 +84,7 @@ def _recorded_seconds(
     phases = [
         phase
         for trial in trials
-        if trial.state == "complete" and trial.conditions.is_undisturbed
+        if trial.state == TrialState.COMPLETE and trial.conditions.is_undisturbed
         for phase in trial.phases
     ]
     return (

@@ -16,6 +16,7 @@ from syncswitch.searcher.cli.status_view import overview
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.storage.errors import SyncSwitchError
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.trainers.cli.console import echo, print_json, rich_console
 from syncswitch.trainers.cli.options import FiniteRange, common_options
@@ -136,5 +137,5 @@ def _document(search: SearchStatus) -> dict[str, Any]:
         "policy_version": policy and policy.version,
         **{name: policy and getattr(policy, name) for name in _OF_POLICY},
         **condition_values(search.conditions),
-        "in_flight_runs": sum(run.state == "running" for run in search.in_flight),
+        "in_flight_runs": sum(run.state == TrialState.RUNNING for run in search.in_flight),
     }

@@ -21,6 +21,7 @@ from syncswitch.searcher.text.values import (
     workers_text,
 )
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialState
 
 _LEAST_PROBABILITY = 0.005
 _VERDICTS = {True: "keeps it", False: "too early", None: "open"}
@@ -70,7 +71,7 @@ def _heading(search: SearchStatus) -> Text:
 
 
 def _state(search: SearchStatus) -> str:
-    is_lost = any(run.state == "lost" for run in search.in_flight)
+    is_lost = any(run.state == TrialState.LOST for run in search.in_flight)
     if search.state == "stopped" and search.is_under_way and not is_lost:
         return "between two runs"
     return search.state
@@ -143,14 +144,14 @@ def _run_table(search: SearchStatus) -> Table:
             accuracy_text(run.accuracy),
             "-" if left is None else _duration(left),
             Text(_maker(run), no_wrap=True, overflow="ellipsis"),
-            style="red" if run.state == "lost" else None,
+            style="red" if run.state == TrialState.LOST else None,
         )
     return table
 
 
 def _maker(run: RunStatus) -> str:
     who = f"{run.host}:{run.process_id}"
-    if run.state == "lost":
+    if run.state == TrialState.LOST:
         return f"lost: {who} is dead"
     return f"{who}, speculative" if run.speculative else who
 
@@ -208,7 +209,7 @@ def _search_cells(search: SearchStatus) -> dict[str, str]:
         "workers": workers_text(search.workers, search.simulated_cluster),
         "state": search.state,
         "runs": f"{search.finished_runs}{of}",
-        "under way": str(sum(run.state == "running" for run in search.in_flight)),
+        "under way": str(sum(run.state == TrialState.RUNNING for run in search.in_flight)),
         "failed": str(search.failed_runs),
         "switch at": answer,
         "under": run_conditions_text(search.conditions) or "-",

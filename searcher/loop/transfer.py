@@ -26,7 +26,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -167,7 +167,7 @@ def usable_runs(
     studies = {search.study for search in searches if search.trainer == trainer}
     found: dict[tuple[float, int | None], StoredTrial] = {}
     for row in store.trials(fingerprint=identity.fingerprint):
-        is_whole = row.state == "complete" and not row.stopped_early
+        is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
         if row.study in studies and is_whole and row.conditions == conditions:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())

@@ -14,7 +14,7 @@ from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -202,7 +202,7 @@ class RunMaker:
         self._study.abandoned.add(number)
         with contextlib.suppress(SyncSwitchError):
             row = self._store.get(self._study.name, number)
-            if row is not None and row.state == "complete":
+            if row is not None and row.state == TrialState.COMPLETE:
                 return  # the interruption came after the result: the next repair tells it
             is_interrupt = isinstance(error, KeyboardInterrupt)
             reason = " ".join(str(error).split()) or type(error).__name__

@@ -8,6 +8,7 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
 
@@ -97,7 +98,7 @@ def shown_search(
 
 def shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) -> RunConditions:
     """Those of the search; without one the usual ones, where a complete run had them."""
-    complete = [trial for trial in trials if trial.state == "complete"]
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if search is not None:
         complete = [trial for trial in complete if trial.study == search.study]
     found = [trial.conditions for trial in complete]

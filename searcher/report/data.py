@@ -17,7 +17,7 @@ from syncswitch.storage.queries.search_costs import StudyCost
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SwitchPointStatistics
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import RunEvent
+from syncswitch.storage.records.trial import RunEvent, TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.trainers.replay.recording import RecordedRun
 
@@ -58,7 +58,7 @@ class ReportRun:
     @property
     def is_complete(self) -> bool:
         """Whether it measured something."""
-        return self.trial.state == "complete"
+        return self.trial.state == TrialState.COMPLETE
 
     @property
     def is_sound(self) -> bool:

@@ -31,7 +31,7 @@ from syncswitch.storage.queries.summaries import (
 )
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import RunEvent
+from syncswitch.storage.records.trial import RunEvent, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
@@ -71,7 +71,7 @@ def load_report(
         policy = shown_policy(versions, searches, study)
         search = shown_search(searches, policy, study)
         trials = store.trials(fingerprint=fingerprint)
-        complete = [trial for trial in trials if trial.state == "complete"]
+        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         whole = whole_runs(complete, store.curves(fingerprint))
         conditions = shown_conditions(trials, search)
         statistics = switch_point_statistics(read, fingerprint=fingerprint)
@@ -161,7 +161,7 @@ def _run(
 def _outcome(trial: StoredTrial) -> str:
     if trial.is_cancelled:
         return "cancelled"
-    if trial.state != "complete":
+    if trial.state != TrialState.COMPLETE:
         return state_of(trial)
     if trial.diverged:
         return "diverged"

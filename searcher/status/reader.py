@@ -14,6 +14,7 @@ from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import running_accuracies
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
@@ -84,7 +85,7 @@ def _read(
     store = TrialStore(database)
     rows = store.numbered(search.study)
     states = {number: state_of(row) for number, row in rows.items()}
-    is_running = "running" in states.values()
+    is_running = TrialState.RUNNING in states.values()
     strategy = stored_strategy(search)
     finished = read_observations(database, search.study, rows)
     return search_status(

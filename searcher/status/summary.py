@@ -20,12 +20,13 @@ from syncswitch.searcher.text.values import metric_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)
-_LIVING = frozenset({"running", "lost"})
+_LIVING = frozenset({TrialState.RUNNING, TrialState.LOST})
 _OVER = frozenset({"done", "baseline diverged"})
 
 
@@ -114,7 +115,7 @@ def search_status(
     identity: WorkloadIdentity,
     rows: Mapping[int, StoredTrial],
     finished: Sequence[Observation],
-    states: Mapping[int, str],
+    states: Mapping[int, TrialState],
     now: datetime,
     *,
     registered_at: datetime | None = None,
@@ -140,14 +141,16 @@ def search_status(
     """
     strategy = stored_strategy(search)
     living = [number for number in rows if states[number] in _LIVING]
-    running = [number for number in living if states[number] == "running"]
+    running = [number for number in living if states[number] == TrialState.RUNNING]
     needed = None if is_brief and policy else _needed(strategy, finished)
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
     state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
     spent = cost_of(strategy, identity, finished, rows)
     costs = RunCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
-    interrupted = sum(states[n] == "failed" and row.is_interrupted for n, row in rows.items())
+    interrupted = sum(
+        states[n] == TrialState.FAILED and row.is_interrupted for n, row in rows.items()
+    )
     completed_seconds = wall_seconds_of(rows[run.trial_number] for run in finished)
     pace = completed_seconds / costs.paid if finished and costs.paid else None
     is_search = progress is not None and not isinstance(strategy, ComparisonStrategy)
@@ -155,7 +158,7 @@ def search_status(
     in_flight = tuple(
         run_status(rows[n], states[n], now, costs, pace, (accuracies or {}).get(n)) for n in living
     )
-    begun = math.fsum(run.cost for run in in_flight if run.state == "running")
+    begun = math.fsum(run.cost for run in in_flight if run.state == TrialState.RUNNING)
     paid = spent.bsp_multiples if finished else 0.0
     rest = rest and rest.less(begun)
     seen_at = last_sign(rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.searcher.strategies.base import Observation, Progress, Strategy
+from syncswitch.storage.records.trial import TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def switch_point_statuses(
     summaries = {summary.switch_percent: summary for summary in progress.summaries}
     # What a search has decided is no question of belief any more.
     answers = {} if is_over else strategy.answers(needed)
-    under_way = Counter(run.switch_percent for run in in_flight if run.state == "running")
+    under_way = Counter(run.switch_percent for run in in_flight if run.state == TrialState.RUNNING)
     found = []
     for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
         summary = summaries.get(percent)

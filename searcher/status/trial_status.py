@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import StoredTrial
 
 # Before it has done this much, what a run needs to begin counts for too much.
@@ -38,7 +39,7 @@ class RunStatus:
     trial_number: int
     switch_percent: float
     replicate: int
-    state: str
+    state: TrialState
     speculative: bool
     host: str | None
     process_id: int | None
@@ -53,7 +54,7 @@ class RunStatus:
 
 def run_status(
     row: StoredTrial,
-    state: str,
+    state: TrialState,
     now: datetime,
     costs: RunCosts,
     pace: float | None,
@@ -99,17 +100,18 @@ def run_status(
         accuracy=accuracy,
         cost=done,
         elapsed_seconds=max(0.0, elapsed),
-        remaining_seconds=remaining if state == "running" else None,
+        remaining_seconds=remaining if state == TrialState.RUNNING else None,
         silent_seconds=max(0.0, silent),
     )
 
 
-def last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, str]) -> str | None:
+def last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialState]) -> str | None:
     """Which run failed last, and why; not one that somebody stopped. None where none did."""
     failed = [
         (row.ended_at or row.heartbeat_at or row.started_at, number)
         for number, row in rows.items()
-        if states[number] in {"failed", "lost"} and not (row.is_cancelled or row.is_interrupted)
+        if states[number] in {TrialState.FAILED, TrialState.LOST}
+        and not (row.is_cancelled or row.is_interrupted)
     ]
     if not failed:
         return None

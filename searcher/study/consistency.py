@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
 from syncswitch.searcher.study.liveness import is_run_by_anyone
 from syncswitch.searcher.study.tables import missing_study_tables, open_storage, readable
@@ -13,6 +14,7 @@ from syncswitch.storage.database.check import RESTORE, Finding, database_finding
 from syncswitch.storage.database.engine import Database, examined
 from syncswitch.storage.database.inspection import holds_studies, shown
 from syncswitch.storage.errors import DatabaseError
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 
@@ -74,14 +76,14 @@ def _differences(database: Database) -> Iterator[tuple[str, str]]:
     for search in store.searches():
         rows = store.numbered(search.study)
         for number, row in rows.items():
-            if row.state == "running" and not is_run_by_anyone(row):
+            if row.state == TrialState.RUNNING and not is_run_by_anyone(row):
                 yield "lost", f"run {number} of {search.study}"
         if storage is not None and search.study in studies:
             study_id = storage.get_study_id_from_name(search.study)
             trials = storage.get_all_trials(study_id, deepcopy=False)
             for kind, number in _mismatches(rows, trials):
                 yield kind, f"run {number} of {search.study}"
-        elif any(row.state == "complete" for row in rows.values()):
+        elif any(row.state == TrialState.COMPLETE for row in rows.values()):
             yield "study", search.study
 
 
@@ -92,15 +94,18 @@ def _mismatches(
     for trial in trials:
         row = rows.get(trial.number)
         state = row.state if row is not None else None
-        if trial.state == TrialState.COMPLETE:
-            if row is None or state != "complete":
+        if trial.state == OptunaState.COMPLETE:
+            if row is None or state != TrialState.COMPLETE:
                 yield "unrecorded", trial.number
             elif (trial.value, bool(trial.user_attrs.get("diverged"))) != (
                 row.converged_accuracy,
                 bool(row.diverged),
             ):
                 yield "contradiction", trial.number
-        elif trial.state == TrialState.RUNNING and state in {"complete", "failed"}:
+        elif trial.state == OptunaState.RUNNING and state in {
+            TrialState.COMPLETE,
+            TrialState.FAILED,
+        }:
             yield "untold", trial.number
-        elif trial.state == TrialState.FAIL and state == "complete":
+        elif trial.state == OptunaState.FAIL and state == TrialState.COMPLETE:
             yield "outranked", trial.number

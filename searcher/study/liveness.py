@@ -8,6 +8,7 @@ from typing import Protocol
 
 import psutil
 
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import Owner
 
 HEARTBEAT_SECONDS = 120.0
@@ -20,7 +21,7 @@ class Owned(Protocol):
     """A trial, as far as its life is concerned."""
 
     @property
-    def state(self) -> str:
+    def state(self) -> TrialState:
         """As stored."""
 
     @property
@@ -57,6 +58,10 @@ def is_run_by_anyone(row: Owned, heartbeat_seconds: float = HEARTBEAT_SECONDS) -
     return silent <= heartbeat_seconds
 
 
-def state_of(row: Owned) -> str:
+def state_of(row: Owned) -> TrialState:
     """As stored, but `lost` where the process of a running trial is dead."""
-    return "lost" if row.state == "running" and not is_run_by_anyone(row) else row.state
+    return (
+        TrialState.LOST
+        if row.state == TrialState.RUNNING and not is_run_by_anyone(row)
+        else row.state
+    )

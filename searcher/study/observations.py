@@ -11,6 +11,7 @@ from syncswitch.searcher.strategies.base import Observation, RunCost
 from syncswitch.searcher.strategies.planner import Key
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import given_up_trials
 from syncswitch.storage.trials.values import StoredTrial
 
@@ -39,7 +40,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
             cost=_cost(row),
         )
         for row in rows
-        if row.state == "complete"
+        if row.state == TrialState.COMPLETE
         and row.converged_accuracy is not None
         and row.trial_number is not None
     ]

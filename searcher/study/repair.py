@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
 from syncswitch.searcher.study.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study.state import SearchState
 from syncswitch.searcher.study.study import SearchStudy, owner_of
 from syncswitch.storage.database.engine import RESTART_SECONDS
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 
@@ -69,7 +71,7 @@ class Repairer:
     def repaired(self) -> tuple[SearchState, int]:
         """The search once its running trials were looked at, and how many of them were lost."""
         state = self._study.read(self._store)
-        running = [trial for trial in state.trials if trial.state == TrialState.RUNNING]
+        running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
         settled = [self._settle(trial, state.rows.get(trial.number)) for trial in running]
         if not any(settled):
             return state, 0
@@ -78,7 +80,11 @@ class Repairer:
     def _settle(
         self, trial: FrozenTrial, row: StoredTrial | None
     ) -> Literal["told", "lost"] | None:
-        if row is not None and row.state == "complete" and row.converged_accuracy is not None:
+        if (
+            row is not None
+            and row.state == TrialState.COMPLETE
+            and row.converged_accuracy is not None
+        ):
             self._study.note_result(trial.number, bool(row.diverged), row.training_seconds)
             self._study.complete(trial.number, row.converged_accuracy)
             return "told"
@@ -94,7 +100,9 @@ class Repairer:
             return True
         if row is None:
             return self._is_stale(trial)
-        return row.state == "failed" or not is_run_by_anyone(row, self._patience.heartbeat_seconds)
+        return row.state == TrialState.FAILED or not is_run_by_anyone(
+            row, self._patience.heartbeat_seconds
+        )
 
     def _is_stale(self, trial: FrozenTrial) -> bool:
         """Whether whoever asked for a trial is gone, or never began it."""

@@ -18,6 +18,7 @@ from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing.manifest import Manifest, ManifestRow, Remark
 from syncswitch.storage.importing.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
@@ -290,7 +291,7 @@ def _trial_values(run: RecordedRun) -> dict[str, Any]:
         "candidate_percent": run.candidate_percent,
         "switch_percent": run.switch_percent,
         "replicate": run.replicate,
-        "state": "complete",
+        "state": TrialState.COMPLETE,
         "diverged": run.diverged,
         "worker_steps": measured.worker_steps if measured else 0,
     }

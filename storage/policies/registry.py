@@ -25,6 +25,7 @@ from syncswitch.storage.policies.rows import (
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
 from syncswitch.storage.tables.trials import TrialRow, WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
@@ -313,7 +314,7 @@ def _evidence_trial(stated: EvidenceRow, trial: TrialRow | None) -> EvidenceTria
     if trial is None:
         return EvidenceTrial(None, agrees=False)
     agrees = (
-        trial.state == "complete"
+        trial.state == TrialState.COMPLETE
         and trial.switch_percent == stated.switch_percent
         and trial.replicate == stated.replicate
         and trial.converged_accuracy == stated.converged_accuracy

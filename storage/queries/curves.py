@@ -9,6 +9,7 @@ from sqlalchemy.types import Double
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import EvaluationRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
@@ -101,7 +102,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     """
     if not 0 <= target_accuracy <= 1:
         raise UserError(f"target_accuracy is {target_accuracy}; allowed: 0 to 1, for example 0.9")
-    chosen = (_FACTS.state == "complete", *conditions(choice))
+    chosen = (_FACTS.state == TrialState.COMPLETE, *conditions(choice))
     inherited = inherited_accuracy_seconds(select(_FACTS.trial_id).where(*chosen), target_accuracy)
     own_seconds = (
         select(func.min(EvaluationRow.elapsed_seconds))

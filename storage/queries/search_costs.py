@@ -13,6 +13,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import SearchRow, TrialRow, WorkloadRow
@@ -129,9 +130,9 @@ def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 
 def _searches(wanted: Select[Any]) -> Select[Any]:
-    is_complete = _FACTS.state == "complete"
+    is_complete = _FACTS.state == TrialState.COMPLETE
     is_cancelled = _FACTS.failure == CANCELLED
-    has_failed = (_FACTS.state == "failed") & ~is_cancelled
+    has_failed = (_FACTS.state == TrialState.FAILED) & ~is_cancelled
     is_baseline = is_complete & (_FACTS.candidate_percent == BASELINE_PERCENT)
     sums = (
         select(
@@ -139,7 +140,7 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
             func.count(case((is_complete, 1))).label("completed_runs"),
             func.count(case((has_failed, 1))).label("failed_runs"),
             func.count(case((is_cancelled, 1))).label("cancelled_runs"),
-            func.count(case((_FACTS.state == "running", 1))).label("running_runs"),
+            func.count(case((_FACTS.state == TrialState.RUNNING, 1))).label("running_runs"),
             func.count(case((_FACTS.speculative, 1))).label("speculative_runs"),
             # Null of a run under way, and of one whose infrastructure failed.
             func.sum(_FACTS.paid_seconds).label("paid_seconds"),

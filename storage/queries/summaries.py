@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def switch_point_statistics(
     if not 0 < confidence < 1:
         raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
     counting = [
-        _FACTS.state == "complete",
+        _FACTS.state == TrialState.COMPLETE,
         _FACTS.candidate_percent.is_not(None),
         *conditions(choice, RunChoice),
     ]

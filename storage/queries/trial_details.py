@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
-from syncswitch.storage.records.trial import PhaseRecord
+from syncswitch.storage.records.trial import PhaseRecord, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
@@ -46,9 +46,9 @@ class TrialDetails:
     fork: Fork | None
 
     @property
-    def state(self) -> str:
+    def state(self) -> TrialState:
         """As stored."""
-        return str(self.facts["state"])
+        return TrialState(self.facts["state"])
 
     @property
     def end(self) -> str | None:
@@ -61,7 +61,7 @@ class TrialDetails:
             return "cancelled"
         if self.facts["failure"] == INTERRUPTED:
             return "interrupted"
-        if self.state != "complete":
+        if self.state != TrialState.COMPLETE:
             return None
         if self.facts["diverged"]:
             return "diverged"

@@ -11,11 +11,12 @@ from typing import TypedDict, cast
 from sqlalchemy import BindParameter, ColumnElement, bindparam, select
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
-STATES = ("running", "complete", "failed")
+STATES = tuple(str(state) for state in TrialState if state != TrialState.LOST)
 """Of a trial, as stored."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 
 CONVERGENCE_EVALUATIONS = 5
 """So many of the last evaluations of a run make its converged accuracy."""
+
+
+class TrialState(str, Enum):
+    """How far a training run is; its text is what databases and JSON hold."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    LOST = "lost"
+    """Running, but its process is dead: seen from outside, never stored."""
+
+    __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from datetime import datetime
 from sqlalchemy import JSON, Double, MetaData
 from sqlalchemy.orm import DeclarativeBase
 
-from syncswitch.storage.tables.utc_time import UtcDateTime
+from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.tables.column_types import StateText, UtcDateTime
 
 TABLE_PREFIX = "syncswitch_"
 
@@ -24,4 +25,9 @@ class Base(DeclarativeBase):
     """Holds the metadata of all tables of this project."""
 
     metadata = MetaData(naming_convention=_NAMES)
-    type_annotation_map = {float: Double(), datetime: UtcDateTime(), dict[str, str]: JSON()}  # noqa: RUF012
+    type_annotation_map = {  # noqa: RUF012
+        float: Double(),
+        datetime: UtcDateTime(),
+        dict[str, str]: JSON(),
+        TrialState: StateText(),
+    }

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from syncswitch.storage.tables.base import TABLE_PREFIX
-from syncswitch.storage.tables.utc_time import UtcDateTime
+from syncswitch.storage.tables.column_types import StateText, UtcDateTime
 
 TRIAL_FACTS = Table(
     f"{TABLE_PREFIX}trial_facts",
@@ -57,7 +57,7 @@ TRIAL_FACTS = Table(
         nullable=False,
         comment="begun in advance, before the search was known to need it",
     ),
-    Column("state", String, nullable=False, comment="running, complete or failed"),
+    Column("state", StateText, nullable=False, comment="running, complete or failed"),
     Column(
         "converged_accuracy",
         Double,

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import Base
 
 
@@ -159,7 +160,7 @@ class TrialRow(Base):
     fork_from: Mapped[str | None] = mapped_column(Text)
     parent_trial_id: Mapped[int | None] = mapped_column(ForeignKey("syncswitch_trials.trial_id"))
     fork_percent: Mapped[float | None]
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[TrialState]
     worker_steps: Mapped[int] = mapped_column(BigInteger)
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]

@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.tables.trials import CheckpointRow, TrialRow
 from syncswitch.storage.trials.values import StoredCheckpoint
 
@@ -52,7 +52,7 @@ def read_checkpoints(session: Session, study: str) -> list[StoredCheckpoint]:
             _CHECKPOINTS.host,
         )
         .join_from(TrialRow, CheckpointRow)
-        .where(_TRIALS.study == study, _TRIALS.state == "complete")
+        .where(_TRIALS.study == study, _TRIALS.state == TrialState.COMPLETE)
         .order_by(_TRIALS.replicate, _CHECKPOINTS.percent, _TRIALS.trial_number)
     )
     return [

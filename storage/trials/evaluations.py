@@ -10,7 +10,7 @@ from operator import itemgetter
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.records.trial import Evaluation
+from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.tables.trials import EvaluationRow, TrialRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
@@ -86,7 +86,7 @@ def read_curves(
     query = (
         select(TrialRow.trial_id, *_COLUMNS)
         .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
-        .where(TrialRow.fingerprint == fingerprint, TrialRow.state == "complete")
+        .where(TrialRow.fingerprint == fingerprint, TrialRow.state == TrialState.COMPLETE)
         .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
     )
     if study is not None:
@@ -130,7 +130,7 @@ def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy
         update(TrialRow)
         .where(
             chosen,
-            TrialRow.state == "complete",
+            TrialRow.state == TrialState.COMPLETE,
             TrialRow.target_accuracy.is_distinct_from(target_accuracy),
         )
         .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.values import Fork, Owner
@@ -65,7 +65,7 @@ def begin_row(row: TrialRow, spec: TrialSpec, owner: Owner) -> None:
     row.fork_from = str(spec.fork_from) if spec.fork_from else None
     for name, value in condition_values(spec.conditions).items():
         setattr(row, name, value)
-    row.state = "running"
+    row.state = TrialState.RUNNING
     row.worker_steps = 0
     row.started_at = row.heartbeat_at = now()
     row.host = owner.host
@@ -85,7 +85,7 @@ def fill_cost(row: TrialRow, record: TrialRecord) -> None:
 def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
     """Makes the trial complete: fills in all that it measured, and adds its phases."""
     fill_cost(row, record)
-    row.state = "complete"
+    row.state = TrialState.COMPLETE
     row.failure = None
     row.converged_accuracy = record.converged_accuracy
     known = len(record.spec.inherited_evaluations) + len(record.evaluations)

@@ -10,7 +10,13 @@ from sqlalchemy.orm import Session
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+    TrialState,
+)
 from syncswitch.storage.tables.trials import SearchRow, TrialRow
 from syncswitch.storage.trials.checkpoints import (
     add_checkpoints,
@@ -120,7 +126,7 @@ class TrialStore:
                     study=study, trial_number=trial_number, fingerprint=search.fingerprint
                 )
                 session.add(row)
-            elif row.state == "complete":
+            elif row.state == TrialState.COMPLETE:
                 raise FatalError(f"trial {trial_number} of {study!r} is already complete")
             begin_row(row, spec, owner)
             row.parent_trial_id = parent_trial_id
@@ -159,7 +165,7 @@ class TrialStore:
 
         def operation(session: Session) -> None:
             row = begun_row(session, study, trial_number)
-            if row.state != "complete":
+            if row.state != TrialState.COMPLETE:
                 fill_result(session, row, record)
                 row.plateau_accuracy = plateau_accuracy
                 add_checkpoints(session, row.trial_id, record)
@@ -171,7 +177,9 @@ class TrialStore:
     def fail(self, study: str, trial_number: int, reason: str) -> None:
         """Records that infrastructure failed a trial; what is complete stays as it is."""
         failure = storable_text(reason)
-        self._update_running(study, trial_number, state="failed", failure=failure, ended_at=now())
+        self._update_running(
+            study, trial_number, state=TrialState.FAILED, failure=failure, ended_at=now()
+        )
 
     def cancel(self, study: str, trial_number: int, record: TrialRecord, reason: str) -> None:
         """Records that a trial was stopped because nobody needs it, and what it cost until then.
@@ -195,9 +203,9 @@ class TrialStore:
 
         def operation(session: Session) -> None:
             row = begun_row(session, study, trial_number)
-            if row.state != "complete":
+            if row.state != TrialState.COMPLETE:
                 fill_cost(row, record)
-                row.state, row.failure = "failed", failure
+                row.state, row.failure = TrialState.FAILED, failure
 
         self._database.write(operation)
 
@@ -292,7 +300,7 @@ class TrialStore:
             .where(
                 TrialRow.study == study,
                 TrialRow.trial_number == trial_number,
-                TrialRow.state == "running",
+                TrialRow.state == TrialState.RUNNING,
             )
             .values(**values)
         )

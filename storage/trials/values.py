@@ -16,7 +16,7 @@ import psutil
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import PhaseRecord, TrialRecord
+from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialState
 
 CANCELLED = "no longer needed: the search is decided"
 INTERRUPTED = "interrupted"
@@ -132,7 +132,7 @@ class StoredTrial:
     fork_percent: float | None
     conditions: RunConditions
     speculative: bool
-    state: str
+    state: TrialState
     converged_accuracy: float | None
     converged_evaluations: int | None
     final_accuracy: float | None
@@ -183,7 +183,7 @@ class StoredTrial:
     @property
     def whole_run_seconds(self) -> float | None:
         """Training time, of a stopped run what the whole would have taken; see `metrics`."""
-        if self.state != "complete":
+        if self.state != TrialState.COMPLETE:
             return None
         goes_over = self.switch_percent < 100.0
         return whole_run_seconds(

@@ -182,7 +182,10 @@ def test_a_hundred_thousand_trials_can_be_named(filled: Database) -> None:
         ({"candidate_percent": float("nan")}, "candidate_percent is nan"),
         ({"since": datetime(2026, 1, 31)}, "since is '2026-01-31 00:00:00'; allowed: .* time zone"),
         ({"until": "2026-01-31"}, "until is '2026-01-31'; allowed: a datetime with a time zone"),
-        ({"wrkload": "digits"}, "'wrkload' chooses no runs; allowed: fingerprint, .*, workload"),
+        (
+            {"wrkload": "digits"},
+            "'wrkload' chooses no runs; allowed: candidate_percent, .*, workload",
+        ),
     ],
 )
 def test_an_impossible_choice_is_refused(

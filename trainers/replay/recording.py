@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import (
+    CONVERGENCE_EVALUATIONS,
+    Evaluation,
+    PhaseRecord,
+    TrialState,
+)
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.run.phases import RunTimes, cut_phases, merge_phases
 
@@ -152,7 +157,7 @@ def read_recording(
     complete = [
         trial
         for trial in store.trials(workload=selector)
-        if trial.state == "complete"
+        if trial.state == TrialState.COMPLETE
         and trial.conditions.is_undisturbed
         and trial.study not in replays
         and (trial.first_protocol, trial.second_protocol) == protocols

@@ -1,10 +1,12 @@
-"""How moments are kept: a column type that is the same on every database."""
+"""Types of columns that are the same on every database."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from sqlalchemy import DateTime, Dialect, TypeDecorator
+from sqlalchemy import DateTime, Dialect, String, TypeDecorator
+
+from syncswitch.storage.records.trial import TrialState
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -28,3 +30,18 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value.tzinfo is None:
             return value.replace(tzinfo=timezone.utc)
         return value.astimezone(timezone.utc)
+
+
+class StateText(TypeDecorator[TrialState]):
+    """The state of a trial, as readable text."""
+
+    impl = String(16)
+    cache_ok = True
+
+    def process_bind_param(self, value: TrialState | None, dialect: Dialect) -> str | None:
+        """The text."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> TrialState | None:
+        """The state; a database that holds anything else is damaged."""
+        return None if value is None else TrialState(value)
