@@ -15,9 +15,6 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
     Args:
         parent: Of all runs of the job.
         spec: The trial, after which the folder is named.
-
-    Raises:
-        UserError: It cannot be made.
     """
     name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
     try:

@@ -40,9 +40,6 @@ class GrowingFile:
 
         Args:
             is_over: Nobody writes any more: all blocks are read, and what is left is a line, too.
-
-        Raises:
-            UserError: It is a folder, or may not be read.
         """
         while block := self._next_block():
             *whole, self._rest = self._line_end.split(self._rest + block)

@@ -33,10 +33,6 @@ _KILL_SECONDS = 30.0
 def main(grace_seconds: float, words: Sequence[str]) -> int:
     """Runs the command to its end, or until nobody wants it any more.
 
-    Args:
-        grace_seconds: Between SIGTERM and SIGKILL.
-        words: The command.
-
     Returns:
         Exit status.
     """
@@ -75,7 +71,7 @@ def _is_told_to_end() -> bool:
 
 
 def _reaped(wanted: int) -> int | None:
-    """Takes note of all children that ended; the exit status of the wanted one."""
+    """Reaps all children that ended; the exit status of the wanted one."""
     found = None
     with suppress(ChildProcessError):
         while True:

@@ -15,12 +15,6 @@ class GuardedCommand:
 
     A guard (see `guard`) stands between, which ends all processes of the command also where this
     one is killed.
-
-    Args:
-        words: Program and arguments.
-        environment: Of the command.
-        log: Where what it prints goes.
-        grace_seconds: Between SIGTERM and SIGKILL.
     """
 
     def __init__(

@@ -18,9 +18,6 @@ class ReportLog:
     process of the same training or after a restart, is passed over: the first report of a step
     counts.
 
-    Args:
-        spec: The trial.
-
     Attributes:
         evaluations: So far.
         diverged: Whether the command said so, or its loss or accuracy is no number.
@@ -45,7 +42,7 @@ class ReportLog:
         return self.step >= self._spec.identity.total_worker_steps
 
     def add(self, report: Report, now_seconds: float) -> Evaluation | None:
-        """Takes note of a report.
+        """Records a report.
 
         Args:
             report: What the command said.
@@ -97,7 +94,7 @@ class ReportLog:
             self._seconds.append(seconds)
 
     def check_whole(self) -> None:
-        """Makes sure that a command which has ended did all its steps.
+        """Checks that a command which has ended did all its steps.
 
         It need not report the last one: what is missing has to be shorter than the longest way
         between two reports.

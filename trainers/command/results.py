@@ -59,9 +59,6 @@ def compile_pattern(text: str) -> re.Pattern[str]:
     """A regular expression with the groups `step` and `accuracy`, perhaps `seconds` and `loss`.
 
     The accuracy may also be a `percent`.
-
-    Raises:
-        UserError: It is none.
     """
     example = r"such as 'step (?P<step>\d+) accuracy (?P<accuracy>\S+)'"
     try:

@@ -128,11 +128,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def check_text(option: str, text: str) -> None:
-    """Makes sure that a text has known placeholders alone.
-
-    Raises:
-        UserError: It has others, or a single brace.
-    """
+    """Checks that a text has known placeholders alone."""
     try:
         parts = list(Formatter().parse(text))
     except ValueError as error:

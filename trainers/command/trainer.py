@@ -166,7 +166,7 @@ class _CommandRun:
         )
 
     def _listen(self) -> None:
-        """Takes note of when it last wrote anything."""
+        """Records when it last wrote anything."""
         found = sum(size_bytes(path) for path in {self._log, self._source})
         if found != self._heard_bytes:
             self._heard, self._heard_bytes = time.monotonic(), found
@@ -182,7 +182,7 @@ class _CommandRun:
             )
 
     def _check_end(self, status: int) -> None:
-        """Makes sure that a command which ended did what it had to.
+        """Checks that a command which ended did what it had to.
 
         Raises:
             RetryableError: It failed.

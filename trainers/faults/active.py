@@ -96,12 +96,7 @@ class ActiveInjections:
         return self._next_seconds
 
     def advance(self, done: int, now_seconds: float) -> list[Started | Ended]:
-        """What begins and ends by now, in the order of the injections; ends first.
-
-        Args:
-            done: Worker-steps done.
-            now_seconds: Training time.
-        """
+        """What begins and ends by now, in the order of the injections; ends first."""
         if done < self._next_done and now_seconds < self._next_seconds:
             return []
         changes: list[Started | Ended] = []

@@ -110,11 +110,7 @@ class Injection:
 
 
 def parse_injection(text: str) -> Injection:
-    """Reads one injection.
-
-    Raises:
-        UserError: It is not as in `USAGES`.
-    """
+    """Reads one injection."""
     kind, _, rest = (part.strip() for part in text.lower().partition(":"))
     if kind not in USAGES:
         raise UserError(f"injection {text!r}: it begins with none of {', '.join(USAGES)}")
@@ -132,9 +128,6 @@ def parse_seconds(text: str, name: str) -> float:
     Args:
         text: Such as `30ms` or `1.5s`.
         name: Of the option, for the message.
-
-    Raises:
-        ValueError: It is none.
     """
     extent = _extent(text, name)
     if extent.is_percent:

@@ -53,12 +53,7 @@ _FAILURES = {
 
 
 class _ScenarioFile(BaseModel):
-    """Injections to be used together.
-
-    Attributes:
-        description: For people.
-        injections: Each as on the command line.
-    """
+    """Injections to be used together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -139,9 +134,6 @@ def check_injections(found: Iterable[Injection], launcher: str) -> None:
     Args:
         found: What is to be injected.
         launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
-
-    Raises:
-        UserError: One cannot be done.
     """
     for injection in found:
         problem = _problem_of(injection, launcher)

@@ -10,11 +10,7 @@ from syncswitch.trainers.protocols import check_protocols
 
 
 def check_length(identity: WorkloadIdentity) -> None:
-    """Refuses to search for the switch of a job in which each protocol has no round of its own.
-
-    Raises:
-        UserError: It is.
-    """
+    """Refuses to search for the switch of a job in which each protocol has no round of its own."""
     W, n = identity.total_worker_steps, identity.workers
     if 2 * n > W:
         raise UserError(
@@ -24,30 +20,14 @@ def check_length(identity: WorkloadIdentity) -> None:
 
 
 def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
-    """Refuses a trial of another job, with unknown protocols, or with an impossible switch.
-
-    Args:
-        spec: The trial.
-        own: The job of the trainer.
-
-    Raises:
-        UserError: It is one of these.
-    """
+    """Refuses a trial of another job, with unknown protocols, or with an impossible switch."""
     identity = spec.identity
     check_protocols((identity.first_protocol, identity.second_protocol), identity.workers)
     check_job(spec, own)
 
 
 def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
-    """Refuses a trial of another job, or with an impossible switch.
-
-    Args:
-        spec: The trial.
-        own: The job of the trainer.
-
-    Raises:
-        UserError: It is one of these.
-    """
+    """Refuses a trial of another job, or with an impossible switch."""
     identity = spec.identity
     if identity.fingerprint != own.fingerprint:
         raise UserError(

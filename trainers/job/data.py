@@ -108,11 +108,7 @@ class Data:
 
 
 def _array(field: str, given: Any) -> Array:
-    """What is given as one array.
-
-    Raises:
-        WorkloadError: It is several, or none.
-    """
+    """What is given as one array."""
     try:
         array = np.asarray(given)
     except ValueError as error:

@@ -70,12 +70,6 @@ class Configuration:
 def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:
     """Momentum in the second protocol.
 
-    Args:
-        variant: How it follows from that of the first.
-        momentum: mu, of the first protocol.
-        workers: n.
-        stages: i, whole stages since it began.
-
     Returns:
         `same` mu; `zero` 0; `scaled` mu/n; `ramped` min(mu, mu * 2^i / n); `additive`
         min(mu, mu * (i + 1) / n).

@@ -56,10 +56,6 @@ def build_model(workload: Workload) -> Any:
 def check_precision(model: Any, whose: str) -> None:
     """Refuses a model whose gradients would have to be scaled.
 
-    Args:
-        model: A Keras model.
-        whose: Begins the message.
-
     Raises:
         WorkloadError: A layer computes in float16.
     """
@@ -73,15 +69,7 @@ def check_precision(model: Any, whose: str) -> None:
 
 
 def check_unscaled(optimizer: Any, whose: str) -> None:
-    """Refuses an optimizer that expects the gradients of a scaled loss.
-
-    Args:
-        optimizer: Of Keras.
-        whose: Begins the message.
-
-    Raises:
-        WorkloadError: It does.
-    """
+    """Refuses an optimizer that expects the gradients of a scaled loss."""
     import keras
 
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -175,11 +163,7 @@ def build_schedule(workload: Workload) -> Any:
 
 
 def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
-    """Makes sure that what a schedule gives is a learning rate.
-
-    Raises:
-        WorkloadError: It is negative or no number.
-    """
+    """Checks that what a schedule gives is a learning rate."""
     if not (math.isfinite(rate) and rate >= 0):
         raise WorkloadError(
             f"workload {workload.name!r}: learning_rate() gives {rate} at worker-step "

@@ -151,7 +151,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self._switch()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Takes note of the first batch of an execution."""
+        """Records the first batch of an execution."""
         self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -125,9 +125,6 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
     """The furthest whole checkpoint that a run of this very trial left; None where there is none.
 
     A damaged one is passed over, with a warning.
-
-    Raises:
-        UserError: It is of another run.
     """
     for percent in sorted(spec.checkpoint_percents, reverse=True):
         path = checkpoint_path(spec, percent, ".npz")

@@ -192,11 +192,7 @@ def _takes_training(model: Any) -> bool:
 
 
 def _check_unbatched(workload: Workload, data: Data, model: Any) -> None:
-    """Says what a kernel would not: that every example is a batch of them.
-
-    Raises:
-        WorkloadError: It is.
-    """
+    """Says what a kernel would not: that every example is a batch of them."""
     inputs = getattr(model, "inputs", None) or []
     if not inputs or data.transform is not None:
         return

@@ -84,11 +84,7 @@ class KerasOptimizer(Optimizer):
     is_reentrant = False
 
     def __init__(self, workload: Workload, layout: FlatLayout) -> None:
-        """Builds the workload's optimizer.
-
-        Raises:
-            WorkloadError: It cannot be built for the model.
-        """
+        """Builds the workload's optimizer."""
         variables = build_model(workload).trainable_variables
         self._optimizer = build_optimizer(workload)
         self._parameters_layout = layout

@@ -48,13 +48,7 @@ class ModelState:
 
 
 class StateForm:
-    """How the state of one workload is made, and what it is called in a checkpoint.
-
-    Args:
-        workload: What is trained.
-        function: Its model.
-        optimizer: Its optimizer.
-    """
+    """How the state of one workload is made, and what it is called in a checkpoint."""
 
     def __init__(self, workload: Workload, function: ModelFunction, optimizer: Optimizer) -> None:
         self._workload = workload
@@ -93,15 +87,7 @@ class StateForm:
     def save(
         self, path: Path, percents: Sequence[float], state: ModelState, spec: TrialSpec, log: RunLog
     ) -> None:
-        """Writes a checkpoint of a drained run; where that fails, the run goes on without it.
-
-        Args:
-            path: Of the file.
-            percents: Of W, to which it belongs.
-            state: Of the training.
-            spec: The trial.
-            log: Learns of the file, or why there is none.
-        """
+        """Writes a checkpoint of a drained run; where that fails, the run goes on without it."""
         try:
             write_checkpoint(path, self.checkpoint(state, spec, log))
         except OSError as error:
@@ -117,10 +103,6 @@ class StateForm:
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """The state with which a trial begins: fresh, of another run, or where it was itself.
-
-        Args:
-            spec: The trial.
-            log: Is put where the state belongs.
 
         Raises:
             UserError: The checkpoint cannot be read, or is of another job.
@@ -148,10 +130,6 @@ class StateForm:
     def begin_again(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """The state at the last whole checkpoint that this run has written; without any, `begin`.
 
-        Args:
-            spec: The trial.
-            log: Is put where the state belongs.
-
         Raises:
             UserError: As by `begin`.
         """
@@ -168,11 +146,7 @@ class StateForm:
         return self.begin(spec, log)
 
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
-        """The state that a checkpoint of this workload holds.
-
-        Raises:
-            UserError: It is of another model or optimizer.
-        """
+        """The state that a checkpoint of this workload holds."""
         try:
             return ModelState(
                 self.parameters.from_named(checkpoint.parameters),

@@ -103,7 +103,7 @@ class SyncProtocol(ABC):
 
     @abstractmethod
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Takes note that `worker` has finished its step.
+        """Records that `worker` has finished its step.
 
         The late push of a worker that was removed is ignored.
         """

@@ -51,11 +51,7 @@ class ProtocolChoice:
         return self.kind.exchange
 
     def check_cluster(self, workers: int) -> None:
-        """Makes sure that so many workers can use it.
-
-        Raises:
-            UserError: They cannot.
-        """
+        """Checks that so many workers can use it."""
         try:
             self.kind.check_cluster(workers, self.options)
         except ValueError as error:
@@ -98,9 +94,6 @@ def parse_pair(text: str) -> tuple[str, str]:
 
     Returns:
         Both in the way in which they are recorded.
-
-    Raises:
-        UserError: It is not two different known protocols.
     """
     usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
     wrong = UserError(
@@ -115,9 +108,6 @@ def parse_named_pair(text: str) -> tuple[str, str]:
 
     Returns:
         Both in the way in which they are recorded.
-
-    Raises:
-        UserError: It is not two different names.
     """
     wrong = UserError(
         f"--protocols is {text!r}: give two different names, before and after the switch, such as"
@@ -146,11 +136,7 @@ def _pair(text: str, wrong: UserError, name: Callable[[str], str]) -> tuple[str,
 
 
 def check_protocols(names: Iterable[str], workers: int) -> None:
-    """Makes sure that these protocols exist and that so many workers can use them.
-
-    Raises:
-        UserError: One is not known, or they cannot.
-    """
+    """Checks that these protocols exist and that so many workers can use them."""
     for name in names:
         choose_protocol(name).check_cluster(workers)
 

@@ -24,11 +24,6 @@ def partition(
     other n the paper has no groups: there the roster is shuffled anew in each round and cut into
     pieces of m, of which the last may be shorter.
 
-    Args:
-        roster: All workers, ascending.
-        group_size: m.
-        round_number: From 0.
-
     Returns:
         The groups, each ascending; together the roster.
     """
@@ -57,10 +52,6 @@ class DSSync(SyncProtocol):
     Workers come and go, which the paper leaves out. The roster keeps those that leave: groups are
     divided as before, and shrink. One that comes back starts in the round of the foremost, and
     groups of earlier rounds do not wait for it. A stranger makes the roster longer.
-
-    Args:
-        workers: Who takes part at the start.
-        group_size: m.
     """
 
     name = "ds-sync"

@@ -87,7 +87,7 @@ class SegmentSteps:
         return self.hand_out()
 
     def push(self, worker: int, now_seconds: float) -> Groups:
-        """Takes note that `worker` has finished its step.
+        """Records that `worker` has finished its step.
 
         Between this and `hand_out` others may be told to leave, or all be stopped.
 
@@ -112,7 +112,7 @@ class SegmentSteps:
         return self._leave(worker)
 
     def lose(self, worker: int) -> Groups:
-        """Takes note that `worker` is gone: the step that it had is handed out again.
+        """Records that `worker` is gone: the step that it had is handed out again.
 
         Returns:
             Groups that waited for nobody else.

@@ -12,17 +12,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 
 
 class ReplayCheckpoint(BaseModel):
-    """Where a replayed run was.
-
-    Attributes:
-        model: As `model_of` says.
-        fingerprint: Of the workload on its cluster.
-        run: Name of the recorded run.
-        seed: Of the replayed run.
-        worker_step: Worker-steps done.
-        first_protocol_worker_steps: How many of them were done before the switch.
-        elapsed_seconds: Training time so far.
-    """
+    """Where a replayed run was."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -41,11 +31,7 @@ def model_of(identity: WorkloadIdentity) -> str:
 
 
 def write_replay_checkpoint(path: Path, checkpoint: ReplayCheckpoint) -> None:
-    """Writes the file: it is whole or not there.
-
-    Raises:
-        UserError: It cannot be written.
-    """
+    """Writes the file: it is whole or not there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The book that a trainer keeps of a run: what was measured, decided and left behind."""
+"""The log of a run that a trainer keeps: what was measured, decided and left behind."""
 
 from __future__ import annotations
 
@@ -55,11 +55,6 @@ class RunLog:
     """Of one run, on whatever trains it; outlives a cluster that has to be built anew.
 
     Evaluations may come from another thread than the rest.
-
-    Args:
-        spec: The trial.
-        observer: Watches.
-        is_chance: Says whether an accuracy is that of guessing.
 
     Attributes:
         done: Worker-steps done when the cluster was last drained.
@@ -194,7 +189,7 @@ class RunLog:
         return True
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        """Takes note of a test, and of what follows from it: `is_stopping` may have changed."""
+        """Records a test and what follows from it: `is_stopping` may have changed."""
         if math.isnan(evaluation.accuracy):
             self.diverged = True
             return
@@ -213,7 +208,7 @@ class RunLog:
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
-        """Takes note of a segment that ended with worker-step `done`, at that training time."""
+        """Records a segment that ended with worker-step `done`, at that training time."""
         if segment.protocol == self._spec.identity.first_protocol:
             self.first_protocol_done += done - self.done
         seconds = elapsed_seconds - self.elapsed_seconds
@@ -222,13 +217,7 @@ class RunLog:
         self.done, self.elapsed_seconds = done, elapsed_seconds
 
     def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
-        """Takes note that the run goes on with another protocol; the policy's switch is an event.
-
-        Args:
-            protocol: The new one.
-            seconds: From the last update to the first step.
-            now_seconds: Training time.
-        """
+        """Records a change of protocol; the policy's switch is an event."""
         self.switch_overhead_seconds += seconds
         if not self.is_before_switch:
             percent = self._spec.switch_percent
@@ -236,13 +225,13 @@ class RunLog:
             self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
 
     def add_event(self, event: RunEvent) -> None:
-        """Takes note of something that happened, and tells the observer."""
+        """Records something that happened, and tells the observer."""
         self._events.append(event)
         with self._observing:
             self._observer.on_event(event)
 
     def add_checkpoint(self, percents: Sequence[float], path: Path) -> None:
-        """Takes note of a file."""
+        """Records a file."""
         self.checkpoints.update(dict.fromkeys(percents, path))
 
     def drop_checkpoints(self, kept: int) -> list[Path]:

@@ -21,7 +21,7 @@ _BACK = frozenset({"restored", "returned"})
 
 
 def check_tensorboard(folder: Path) -> None:
-    """Makes sure that logs can be written, before anything is trained; makes no folder.
+    """Checks that logs can be written, before anything is trained; makes no folder.
 
     Raises:
         UserError: The package is missing, or the folder cannot be made or written.
@@ -68,12 +68,7 @@ class TensorBoardTrainer(Trainer):
     """
 
     def __init__(self, trainer: Trainer, folder: Path) -> None:
-        """Takes the trainer over: it is closed with this one.
-
-        Args:
-            trainer: Trains.
-            folder: For the folders of the runs.
-        """
+        """Takes the trainer over: it is closed with this one."""
         self._trainer = trainer
         self._folder = folder
 

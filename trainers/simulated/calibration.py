@@ -41,13 +41,6 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
 
     Runs with one protocol alone count where there are such of both: what a switch costs is not in
     them.
-
-    Args:
-        workers: n.
-        runs: The phases of each.
-
-    Raises:
-        UserError: There is none with BSP, or none with ASP.
     """
     kept = [phases for phases in runs if phases]
     pure = [phases for phases in kept if len(phases) == 1]

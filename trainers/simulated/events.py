@@ -17,13 +17,7 @@ class Learner:
     """Is told, in the order of the virtual time, what happens to the parameters; learns nothing."""
 
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        """A segment begins with these workers; nothing is outstanding.
-
-        Args:
-            exchange: Of its protocol.
-            members: Who takes part.
-            second_since: See `RunLog.second_since`.
-        """
+        """A segment begins with these workers; nothing is outstanding."""
 
     def finish(self) -> None:
         """The segment is over."""
@@ -83,13 +77,7 @@ def play_segment(
 
 @dataclass(slots=True)
 class _Step:
-    """A step that is under way.
-
-    Attributes:
-        ticket: For it.
-        start_seconds: When it began.
-        pulled_updates: Updates before its pull.
-    """
+    """A step that is under way."""
 
     ticket: Ticket
     start_seconds: float

@@ -103,12 +103,7 @@ class GradientSource:
             self.at_once = 1
 
     def submit(self, wanted: Sequence[Outstanding], seed: int) -> Future[list[Computed]]:
-        """Begins to compute gradients; what one of them is does not depend on the others.
-
-        Args:
-            wanted: At most `at_once`.
-            seed: Of the run.
-        """
+        """Begins to compute gradients; what one of them is does not depend on the others."""
         call = self._call_single_of_one if self.at_once == 1 else self._call_batch
         return self._threads.submit(call, wanted, seed)
 

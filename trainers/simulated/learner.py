@@ -68,13 +68,6 @@ class TrainingLearner(Learner):
     What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed
     several at once, while the events go on that do not need them.
 
-    Args:
-        source: Computes the gradients.
-        update: Applies one.
-        configuration: Rates and momenta of the run.
-        seed: Of the run.
-        state: With which the run begins.
-
     Attributes:
         state: Of the parameter server.
         loss: Since it was last taken.

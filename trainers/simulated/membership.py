@@ -22,12 +22,7 @@ from syncswitch.trainers.stragglers.online import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A worker is lost, or there again.
-
-    Attributes:
-        worker: Its number.
-        is_back: It is there again.
-    """
+    """A worker is lost, or there again."""
 
     worker: int
     is_back: bool
@@ -97,11 +92,7 @@ class Membership:
         return now_seconds
 
     def wait(self, now_seconds: float) -> float:
-        """Nobody can do anything: the training time at which that changes.
-
-        Raises:
-            UserError: It does not.
-        """
+        """Nobody can do anything: the training time at which that changes."""
         if math.isinf(self.next_seconds):
             raise UserError(
                 "the injections take all workers away at once until more of the job is done, which"

@@ -87,7 +87,7 @@ class ClusterProfile(BaseModel):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def check_workers(self, workers: int, source: str) -> None:
-        """Makes sure that the stragglers are workers of this cluster.
+        """Checks that the stragglers are workers of this cluster.
 
         Raises:
             UserError: One is not.
@@ -134,11 +134,7 @@ def load_profile(source: str) -> ClusterProfile:
 
 
 def write_profile(profile: ClusterProfile, path: Path) -> None:
-    """Writes a profile as a JSON file, whole or not at all.
-
-    Raises:
-        UserError: It cannot be written.
-    """
+    """Writes a profile as a JSON file, whole or not at all."""
     with whole_file(path, replaces=(b"{",)) as file:
         file.write(profile.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n")
 

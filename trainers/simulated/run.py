@@ -18,15 +18,6 @@ from syncswitch.trainers.simulated.timing import StepTimes
 class SimulatedRun:
     """Trains from the learner's state to the end of the job. Used once.
 
-    Args:
-        spec: The trial.
-        log: Of the run; where it is, the run begins.
-        learner: With the state that the run begins with.
-        times: Of the run.
-        form: Of the state.
-        tester: Computes the accuracy, in no virtual time.
-        switch_seconds: What a switch takes.
-
     Raises:
         UserError: A simulated cluster cannot have the trial's conditions.
     """

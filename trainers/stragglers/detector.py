@@ -157,7 +157,7 @@ class StragglerDetector:
         )
 
     def observe(self, worker: int, busy_seconds: float) -> None:
-        """Takes note of a worker-step, from pull to push; one of a worker that is away is ignored.
+        """Records a worker-step, from pull to push; one of a worker that is away is ignored.
 
         Args:
             worker: Who did it.

@@ -53,9 +53,6 @@ class OnlineController:
         online: The policy, one of `ONLINE`.
         workers: Numbers of all workers; at least half of them always stay.
         settings: Of the detector.
-
-    Raises:
-        UserError: There is no such policy.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class OnlineController:
         return frozenset(self._detector.active)
 
     def observe(self, worker: int, busy_seconds: float) -> None:
-        """Takes note of a push, under any protocol.
+        """Records a push, under any protocol.
 
         Args:
             worker: Who pushed; of one that is not active it is ignored.

@@ -178,11 +178,7 @@ def _members(files: CifarFiles, source: Path) -> Iterator[tuple[str, Callable[[]
 
 
 def _read_batch(content: bytes, md5: str, label_key: bytes) -> tuple[Array, Array]:
-    """Pictures and labels of one file.
-
-    Raises:
-        ValueError: It is not the published file.
-    """
+    """Pictures and labels of one file."""
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise ValueError(f"its MD5 is {found} instead of the published {md5}")

@@ -6,11 +6,7 @@ import time
 
 
 class TrainingClock:
-    """Runs while the cluster trains, without what the training waits for tests.
-
-    Args:
-        elapsed_seconds: Training time so far.
-    """
+    """Runs while the cluster trains, without what the training waits for tests."""
 
     def __init__(self, elapsed_seconds: float) -> None:
         self._elapsed_seconds = elapsed_seconds
@@ -51,7 +47,7 @@ class TrainingClock:
         self._waited_seconds = self._waited_before_update_seconds = 0.0
 
     def mark_update(self) -> None:
-        """Takes note that an update was made; what is waited for from here on is not in it."""
+        """Records that an update was made; what is waited for from here on is not in it."""
         self._last_update = time.perf_counter()
         self._waited_before_update_seconds = self._waited_seconds
 

@@ -100,7 +100,7 @@ class Coordinator:
     def acknowledge(
         self, worker: int, loss: float, staleness: int | None, busy_seconds: float = 0.0
     ) -> None:
-        """Takes note of a finished worker-step, joins complete groups, releases workers.
+        """Records a finished worker-step, joins complete groups, releases workers.
 
         Args:
             worker: Whose.
@@ -131,12 +131,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def lose(self, worker: int, *, is_applied: bool) -> None:
-        """Takes note that `worker` cannot train: another one does its step, unless it was applied.
-
-        Args:
-            worker: Who.
-            is_applied: Its gradient arrived before it was lost.
-        """
+        """Records a lost worker; another one does its step unless that was applied."""
         with self._lock:
             self.lost.add(worker)
             if self._steps is not None:
@@ -148,7 +143,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def note_lost(self, worker: int) -> None:
-        """Takes note between segments that others could not reach `worker`."""
+        """Records, between segments, that others could not reach `worker`."""
         with self._lock:
             self.lost.add(worker)
             self.inboxes[worker].put(Notice.LOST)
@@ -175,7 +170,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def fail(self, worker: int | None, error: BaseException) -> None:
-        """Takes note that a worker-step raised; the segment ends as soon as it is drained."""
+        """Records that a worker-step raised; the segment ends as soon as it is drained."""
         with self._lock:
             if worker is not None:
                 self._since.pop(worker, None)

@@ -70,10 +70,6 @@ class Evaluator:
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
         """Waits until every request is answered.
 
-        Args:
-            meanwhile: Called again and again while it waits.
-            every_seconds: How often.
-
         Raises:
             BaseException: Whatever a test or `on_evaluation` raised.
         """

@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Note(Protocol):
-    """Puts an event into the book of the run."""
+    """Adds an event to the log of the run."""
 
     def __call__(
         self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
@@ -29,12 +29,7 @@ class Note(Protocol):
 
 
 class FaultInjector:
-    """The injections of one run; those of a run without any cost nothing.
-
-    Args:
-        active: What is going on.
-        launcher: Of the cluster.
-    """
+    """The injections of one run; those of a run without any cost nothing."""
 
     def __init__(self, active: ActiveInjections, launcher: Launcher) -> None:
         self._active = active
@@ -80,13 +75,6 @@ class FaultInjector:
         """Ends a worker without a process where it is to be killed; in its own thread.
 
         Turn by turn it dies before its step, and after, when nobody knows that it was done.
-
-        Args:
-            worker: Who.
-            is_done: Whether its step is done.
-
-        Raises:
-            WorkerLostError: It is to be killed now.
         """
         if self._doomed.get(worker) is is_done:
             del self._doomed[worker]

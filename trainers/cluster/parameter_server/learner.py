@@ -21,15 +21,6 @@ class ClusterLearner:
 
     Workers' threads call `step`; the rest is called by whoever hands out the steps, one call at a
     time.
-
-    Args:
-        program: On the cluster.
-        configuration: Rates and momenta of the run.
-        seed: Of the run.
-        members: Says who takes part now.
-
-    Attributes:
-        exchange: Of this segment.
     """
 
     def __init__(
@@ -52,11 +43,6 @@ class ClusterLearner:
         self, exchange: Exchange, members: Sequence[int], second_since: int | None
     ) -> list[int]:
         """A segment begins with these workers.
-
-        Args:
-            exchange: Of its protocol.
-            members: Who takes part.
-            second_since: See `RunLog.second_since`.
 
         Returns:
             Those that could not be reached.
@@ -126,7 +112,7 @@ class ClusterLearner:
         return []
 
     def leave(self, worker: int) -> None:
-        """Takes note that `worker` rests: what it holds is of no use when it comes back."""
+        """Records that `worker` rests: what it holds is of no use when it comes back."""
         if self.exchange is Exchange.REPLICA:
             self._program.replicas.forget(worker)
 

@@ -156,7 +156,7 @@ class Program:
         return int(self._apply_mean(tf.constant(np.append(active, (rate, momentum)), tf.float32)))
 
     def note_acknowledged(self, worker: int) -> None:
-        """Takes note that the chief knows of an update by `push_update`."""
+        """Records that the chief knows of an update by `push_update`."""
         self._acknowledged[worker] += 1
 
     def was_applied(self, worker: int) -> bool:

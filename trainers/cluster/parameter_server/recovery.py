@@ -35,7 +35,7 @@ class Recovery:
         program: On the cluster.
         launcher: Of the cluster.
         coordinator: Hands the steps of lost workers to others.
-        note: Puts an event into the book of the run.
+        note: Adds an event to the log of the run.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Recovery:
         return False
 
     def note_lost(self, worker: int, reason: str) -> None:
-        """Takes note that a worker, which the coordinator knows as lost, is lost."""
+        """Records that a worker, which the coordinator knows as lost, is lost."""
         self._losses[worker] += 1
         self._lost_at[worker] = time.perf_counter()
         self._note("lost", f"worker {worker}: {reason}", worker)

@@ -26,16 +26,7 @@ def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
 
 
 def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
-    """Refuses what would not fit though nobody else used the cluster.
-
-    Args:
-        nodes: All that each living node has, used or not.
-        options: What is asked for.
-        workers: n.
-
-    Raises:
-        UserError: It does not fit.
-    """
+    """Refuses what would not fit though nobody else used the cluster."""
     server, *others = bundles(options, workers)
     worker = others[0]
     rooms = [_times(node, worker) for node in nodes]

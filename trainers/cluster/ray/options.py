@@ -55,11 +55,7 @@ class RayOptions:
             self.host_and_port()
 
     def host_and_port(self) -> tuple[str, int]:
-        """The parts of an address that is not `auto`.
-
-        Raises:
-            UserError: It is not one.
-        """
+        """The parts of an address that is not `auto`."""
         if self.address.startswith(_CLIENT):
             raise UserError(
                 f"--ray-address {self.address} is of a Ray client: the chief has to be on a node of"

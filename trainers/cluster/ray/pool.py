@@ -158,11 +158,7 @@ class RayPool(ServerPool):
         held.actor = self._new_actor(server, held.bundle)
 
     def _await(self, servers: Sequence[Server]) -> None:
-        """Returns when these listen that start.
-
-        Raises:
-            RetryableError: One does not.
-        """
+        """Returns when these listen that start."""
         starts = {one: self._held[one].start for one in servers if self._held[one].start}
         answers = _answers(starts, _START_SECONDS)
         problems = []

@@ -67,28 +67,17 @@ class Launcher(ABC):
 
     @abstractmethod
     def revive(self, worker: int) -> None:
-        """Gives a lost worker a new server, on which there is nothing yet.
-
-        Raises:
-            RetryableError: That does not work.
-        """
+        """Gives a lost worker a new server, on which there is nothing yet."""
 
     @abstractmethod
     def rebuild(self) -> None:
-        """Gives the parameter server and all workers new servers.
-
-        Raises:
-            RetryableError: That does not work.
-        """
+        """Gives the parameter server and all workers new servers."""
 
     @abstractmethod
     def replace_dead(self) -> None:
         """Gives servers that are dead new ones, which are lost until they are revived.
 
         A call to a server that dies in the middle of it may wait for ever otherwise.
-
-        Raises:
-            RetryableError: That does not work.
         """
 
     @abstractmethod

@@ -144,11 +144,7 @@ def gpu_worker_environment(gpus_per_worker: float) -> Mapping[str, str]:
 
 
 def check_gpus_per_worker(gpus_per_worker: float) -> None:
-    """Refuses a share that cannot be given.
-
-    Raises:
-        UserError: It is neither 0 nor between 0.01 and 1.
-    """
+    """Refuses a share that cannot be given."""
     if gpus_per_worker != 0.0 and not _SMALLEST_SHARE <= gpus_per_worker <= 1.0:
         raise UserError(
             f"--gpus-per-worker is {gpus_per_worker:g}: a step runs on one GPU, so give 1, 0 for"
@@ -158,12 +154,7 @@ def check_gpus_per_worker(gpus_per_worker: float) -> None:
 
 
 def visible_gpus(environment: Mapping[str, str], count: int) -> tuple[str, ...]:
-    """What `CUDA_VISIBLE_DEVICES` of a child has to name for each GPU that this process sees.
-
-    Args:
-        environment: Of this process.
-        count: GPUs that it sees.
-    """
+    """What `CUDA_VISIBLE_DEVICES` of a child has to name for each GPU that this process sees."""
     named = environment.get(VISIBLE_GPUS)
     if named is None:
         return tuple(map(str, range(count)))

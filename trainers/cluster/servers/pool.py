@@ -33,21 +33,13 @@ class ServerPool(Protocol):
     """The servers of one cluster; any thread may ask."""
 
     def await_all(self) -> None:
-        """Returns when all servers listen.
-
-        Raises:
-            RetryableError: One does not.
-        """
+        """Returns when all servers listen."""
 
     def states(self) -> Mapping[Server, ServerState]:
         """All servers."""
 
     def renew(self, servers: Iterable[Server]) -> None:
-        """Sees to it that these servers are new ones; returns when they listen.
-
-        Raises:
-            RetryableError: One does not.
-        """
+        """Sees to it that these servers are new ones; returns when they listen."""
 
     def renew_dead(self) -> bool:
         """Replaces servers that are dead, as far as that takes no waiting; whether there are new.

@@ -19,14 +19,7 @@ _STANDARD_INPUT = 0
 
 
 def serve(addresses: Mapping[str, Sequence[str]], job: str, task: int, port: int) -> NoReturn:
-    """Is a TensorFlow server until the process is killed.
-
-    Args:
-        addresses: As the others know them, by job.
-        job: Of this server.
-        task: Its number.
-        port: At which it listens itself.
-    """
+    """Is a TensorFlow server until the process is killed."""
     own = {name: list(each) for name, each in addresses.items()}
     own[job][task] = f"127.0.0.1:{port}"
     # Kept in a variable: a server that nobody refers to is stopped.

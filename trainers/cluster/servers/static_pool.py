@@ -65,9 +65,6 @@ class StaticPool(ServerPool):
         """Returns when these servers listen; each is taken for a new one.
 
         A server that has died may be back already, so that nobody has seen it dead.
-
-        Raises:
-            RetryableError: One does not listen in time.
         """
         servers = list(servers)
         self._await(servers)

@@ -109,11 +109,7 @@ def parse_tf_config(text: str) -> TfConfig:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Parts of an address such as `host:2222` or `[::1]:2222`.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Parts of an address such as `host:2222` or `[::1]:2222`."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
         raise ValueError(address)

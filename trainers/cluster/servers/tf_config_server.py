@@ -36,7 +36,7 @@ class ChiefWatch:
     was_there: bool = False
 
     def is_over(self, is_there: bool, now_seconds: float) -> bool:
-        """Takes note of whether the chief is there now.
+        """Records whether the chief is there now.
 
         Returns:
             Whether to give up.
