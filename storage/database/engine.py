@@ -236,7 +236,10 @@ def _migrate(engine: Engine, place: str) -> str | None:
             if not is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
             found = revision_of(connection)
-            if content_of(connection, place) is not Content.CURRENT:
+            content = content_of(connection, place)
+            if content is Content.NOTHING:
+                migrations.create(connection)
+            elif content is Content.OLDER:
                 migrations.upgrade(connection, place)
             return found
     except DBAPIError as error:

@@ -1,7 +1,6 @@
 """The view `syncswitch_trial_facts`: one wide row per trial, the same on every database.
 
-Dashboards may read it, and all our tables of trials do. A migration makes it; a test holds the
-view and this description equal.
+Dashboards may read it, and all our tables of trials do.
 """
 
 from __future__ import annotations
@@ -114,3 +113,57 @@ TRIAL_FACTS = Table(
     Column("software", JSON, comment="version by name of distribution"),
 )
 """Its columns; the comments are their documentation."""
+
+_OF_WORKLOAD = frozenset(
+    {
+        "workers",
+        "simulated_cluster",
+        "first_protocol",
+        "second_protocol",
+        "total_worker_steps",
+    }
+)
+_IN_PHASE = (
+    "(SELECT {value} FROM syncswitch_phases AS p"
+    " WHERE p.trial_id = t.trial_id AND p.protocol = w.{which}_protocol)"
+)
+_PHASE_SECONDS = "SUM(p.seconds)"
+_PHASE_RATE = (
+    "CASE WHEN SUM(p.seconds) > 1e-9"
+    " THEN SUM(p.end_worker_step - p.start_worker_step) / SUM(p.seconds) END"
+)
+_MISSING_SECONDS = (
+    "(SELECT CASE WHEN p.seconds > 1e-9 AND p.end_worker_step > p.start_worker_step"
+    " AND p.protocol ="
+    " CASE WHEN t.switch_percent < 100 THEN w.second_protocol ELSE w.first_protocol END"
+    " THEN (w.total_worker_steps - t.worker_steps) * p.seconds"
+    " / (p.end_worker_step - p.start_worker_step) END"
+    " FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id"
+    " ORDER BY p.position DESC LIMIT 1)"
+)
+_COMPUTED = {
+    "workload": "w.name",
+    "paid_seconds": "t.training_seconds - t.inherited_seconds",
+    "whole_run_seconds": "CASE WHEN t.state <> 'complete' OR t.diverged THEN NULL"
+    " WHEN t.stopped_early AND t.worker_steps < w.total_worker_steps"
+    f" THEN t.training_seconds + {_MISSING_SECONDS} ELSE t.training_seconds END",
+    "time_to_accuracy_is_censored": "CASE WHEN t.target_accuracy IS NOT NULL"
+    " AND t.state = 'complete' THEN t.time_to_accuracy_seconds IS NULL END",
+    **{
+        f"{which}_phase_{name}": _IN_PHASE.format(value=value, which=which)
+        for which in ("first", "second")
+        for name, value in (("seconds", _PHASE_SECONDS), ("worker_steps_per_second", _PHASE_RATE))
+    },
+}
+
+
+def create_view() -> str:
+    """The statement that makes the view; a migration of one of its tables drops it first."""
+    columns = []
+    for name in TRIAL_FACTS.columns.keys():  # noqa: SIM118 (no dictionary)
+        table = "w" if name in _OF_WORKLOAD else "t"
+        columns.append(f"{_COMPUTED.get(name, f'{table}.{name}')} AS {name}")
+    return (
+        f"CREATE VIEW {TRIAL_FACTS.name} AS SELECT {', '.join(columns)} FROM syncswitch_trials AS t"
+        " JOIN syncswitch_workloads AS w ON w.fingerprint = t.fingerprint"
+    )

@@ -15,6 +15,7 @@ from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.database.migrations.env import is_ours
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.trial_facts import create_view
 
 
 def configuration() -> Config:
@@ -24,8 +25,19 @@ def configuration() -> Config:
     return config
 
 
+def create(connection: Connection) -> None:
+    """Makes all tables and the view as the models describe them, of the newest revision.
+
+    Args:
+        connection: In a transaction.
+    """
+    Base.metadata.create_all(connection)
+    connection.exec_driver_sql(create_view())
+    command.stamp(_on(connection), "head")
+
+
 def upgrade(connection: Connection, place: str) -> None:
-    """Upgrades the tables to the newest revision, in the transaction that the caller began.
+    """Upgrades the tables to the newest revision.
 
     Args:
         connection: In a transaction.
@@ -34,14 +46,18 @@ def upgrade(connection: Connection, place: str) -> None:
     Raises:
         DatabaseError: No migration leads from the revision found to the newest.
     """
-    config = configuration()
-    config.attributes["connection"] = connection
     try:
-        command.upgrade(config, "head")
+        command.upgrade(_on(connection), "head")
     except CommandError as error:
         raise DatabaseError(
             f"cannot upgrade {place}: {error}; restore it, or name another with --storage URL"
         ) from error
+
+
+def _on(connection: Connection) -> Config:
+    config = configuration()
+    config.attributes["connection"] = connection
+    return config
 
 
 def differences(connection: Connection) -> list[str]:

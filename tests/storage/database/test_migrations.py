@@ -28,7 +28,6 @@ from syncswitch.storage.tables.base import TABLE_PREFIX, Base
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
-from tests.storage.schema import schema
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -42,17 +41,6 @@ def differences(engine: Engine) -> list[Any]:
 
 def test_alembic_finds_no_difference_between_migrations_and_models(database: Database) -> None:
     assert differences(database.engine) == []
-
-
-def test_the_migrations_make_what_the_models_describe(database: Database, other_url: str) -> None:
-    described = create_engine(driver_url(other_url))
-    Base.metadata.create_all(described)
-    expected, found = schema(described, Base.metadata), schema(database.engine, Base.metadata)
-    described.dispose()
-    # All that Alembic's comparison leaves out is there to be compared.
-    assert sum(len(table["checks"]) for table in expected.values()) > 30
-    assert sum("imported_at" in str(table["indices"]) for table in expected.values()) == 1
-    assert found == expected
 
 
 def test_the_view_has_the_columns_that_are_described(database: Database) -> None:
