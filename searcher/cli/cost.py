@@ -76,22 +76,22 @@ class _Row:
 @click.option(
     "--recurring",
     is_flag=True,
-    help="A job whose accuracy is known: the mean of its recorded baseline runs.",
+    help="Take the target accuracy as known: the mean of the job's recorded baseline runs.",
 )
 @click.option(
     "--simulations",
     type=click.IntRange(10, 1_000_000),
     default=1000,
     show_default=True,
-    help="Searches to replay.",
+    help="Number of searches to replay.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the draws."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws."
 )
 @click.option(
     "--table",
     is_flag=True,
-    help="All rows of the paper's Tables IV to VI, and the adaptive strategy beside them.",
+    help="Replay all rows of the paper's Tables IV to VI, and the adaptive strategy beside them.",
 )
 @common_options
 def cost(
@@ -112,11 +112,11 @@ def cost(
 ) -> None:
     """Says what a search for WORKLOAD costs, by replaying its recorded runs.
 
-    Each simulated search draws among the recorded runs of a switch point without replacement, and
-    anew once all are drawn. A run that is stopped costs the time up to there, and one that starts
-    from a checkpoint what comes after it. The search cost is in trainings with the first protocol
-    alone; it is a success where the search answers what the paper's search would answer if it knew
-    all recorded runs.
+    Each simulated search draws from the recorded runs of a switch point without replacement, and
+    starts over once all are drawn. A run that is stopped costs the time up to that point; one that
+    starts from a checkpoint costs what comes after it. The search cost counts trainings with the
+    first protocol alone. A search succeeds if it answers what the paper's search would answer if it
+    knew all recorded runs.
     """
     _refuse_together("--table", table, ("strategy", "runs", "recurring", *RULE_OPTIONS))
     _refuse_together("--recurring", recurring, ("baseline_runs",))

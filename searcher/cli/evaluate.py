@@ -50,14 +50,14 @@ from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
     type=click.IntRange(1, 10_000),
     default=3,
     show_default=True,
-    help="Runs of each switch point, recorded ones included.",
+    help="Runs at each switch point, recorded ones included.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
     default=0,
     show_default=True,
-    help="The seeds of all runs derive from it.",
+    help="Seed from which the seeds of all runs are derived.",
 )
 @jobs_option
 @tensorboard_option
@@ -78,18 +78,17 @@ def evaluate(
 ) -> int | None:
     """Trains WORKLOAD with a POLICY that was found for another job.
 
-    POLICY is a policy file (.json), or a workload or the start of a fingerprint in the database,
-    with @VERSION or @ALIAS where it is not the current policy that is meant. WORKLOAD is as for
-    `run`.
+    POLICY is a policy file (.json), or a workload or the start of a fingerprint in the database;
+    add @VERSION or @ALIAS unless the current policy is meant. WORKLOAD is as for `run`.
 
-    The runs are compared with those of the first protocol alone, and of WORKLOAD's own policy where
-    the database has one. Runs that are recorded count, unless they were stopped early or another
-    trainer made them, or under other conditions (--online, --switch, --inject); only what is
-    missing is made. No policy is saved. What is injected disturbs all these runs at the same
-    moments; the paper's scenarios come before the switch of POLICY.
+    The runs are compared with runs of the first protocol alone, and of WORKLOAD's own policy where
+    the database has one. Recorded runs count, unless they were stopped early, or made by another
+    trainer or under other conditions (--online, --switch, --inject); only missing ones are made. No
+    policy is saved. Injections disturb all these runs at the same moments; the paper's scenarios
+    come before the switch of POLICY.
 
-    The same command goes on where an interrupted one stopped, and answers at once when all runs are
-    there. The exit status is 0 whether or not the policy keeps the accuracy.
+    Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
+    once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
     from syncswitch.searcher.loop.transfer import check_switch
 
@@ -119,7 +118,7 @@ def evaluate(
             tensorboard_folder,
         )
     except KeyboardInterrupt:
-        print_error("interrupted; all finished runs are kept, and the same command goes on")
+        print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
     if as_json:
         print_json(_as_json(result))

@@ -39,15 +39,14 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
     """Imports the recorded training runs that MANIFEST lists.
 
     MANIFEST is a CSV file with one run per row and the columns setup (name of the workload),
-    run_dir (folder with acc.csv and perhaps loss.csv, as TensorBoard exports them),
-    first_protocol, second_protocol, switch_percent, replicate, workers and total_worker_steps;
-    also, where known, stands_for_percent (the switch point that the run counts for, empty for
-    none), diverged (yes or no), model, data_set, loss, optimizer, batch_size, learning_rate,
-    momentum and metric.
+    run_dir (folder with acc.csv and perhaps loss.csv, as TensorBoard exports them), first_protocol,
+    second_protocol, switch_percent, replicate, workers and total_worker_steps; also, where known,
+    stands_for_percent (the switch point that the run counts for, empty for none), diverged (yes or
+    no), model, data_set, loss, optimizer, batch_size, learning_rate, momentum and metric.
 
-    A run is known by its setup and run_dir, and imported once: the command may be repeated, and
-    goes on where it was killed. Rows that cannot be used are listed with the reason, and the exit
-    status is 0 all the same, unless no row at all could be used; then it is 1.
+    A run is known by its setup and run_dir, and is imported once: the command may be repeated, and
+    continues where it was killed. Rows that cannot be used are listed with the reason. The exit
+    status is 0 unless no row at all could be used; then it is 1.
     """
     listed = read_manifest(manifest)
     try:
@@ -57,7 +56,7 @@ def import_runs(manifest: Path, logs: Path | None, storage_url: str, as_json: bo
         ):
             report = import_manifest(database, listed, logs or _logs_beside(manifest), advance)
     except KeyboardInterrupt:
-        print_error("interrupted; what is imported is kept, and the same command goes on")
+        print_error("interrupted; what is imported is kept, and the same command continues")
         return EXIT_INTERRUPTED
     if as_json:
         print_json(_report_as_json(report))

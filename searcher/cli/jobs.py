@@ -46,7 +46,7 @@ def jobs_option(function: _F) -> _F:
         show_default=True,
         is_eager=True,
         callback=alone,
-        help="Runs at once, each on a cluster of its own.",
+        help="Number of runs at once, each on its own cluster.",
     )(function)
 
 
@@ -126,4 +126,4 @@ class _Job:
         status = self._process.wait()
         if status and not self._is_interrupted:
             how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
-            self._tell(f"job {self._number} was ended {how}; the search goes on without it")
+            self._tell(f"job {self._number} was ended {how}; the search continues without it")

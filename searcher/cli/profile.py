@@ -67,7 +67,7 @@ def show(source: str) -> None:
     type=FiniteRange(0, 10),
     default=0.1,
     show_default=True,
-    help="Standard deviation over mean of a worker's step; measured times do not tell it.",
+    help="Standard deviation of a worker's step time over its mean; recorded times do not tell.",
 )
 @click.option(
     "-o",
@@ -123,22 +123,22 @@ def calibrate(
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Parameters of the model; they matter where the profile has a bandwidth.",
+    help="Parameters of the model; they matter if the profile limits the bandwidth.",
 )
 @click.option(
     "--protocols",
     metavar="NAME,...",
     default="bsp,asp",
     show_default=True,
-    help="Each of them alone; with --at the two before and after the switch.",
+    help="Protocols, each timed alone; with --at, the two before and after the switch.",
 )
-@click.option("--at", metavar="PERCENT,...", help="Switch points.")
+@click.option("--at", metavar="PERCENT,...", help="Switch points to time.")
 @click.option(
     "--seeds",
     type=click.IntRange(1, _MOST_SEEDS),
     default=3,
     show_default=True,
-    help="Means over so many runs.",
+    help="Average over this many runs.",
 )
 @json_option
 @debug_option

@@ -48,14 +48,13 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if is_further_job():
             return  # the first one says so
-        runs, are = counted(finished_runs, "run"), "is" if finished_runs == 1 else "are"
+        runs = counted(finished_runs, "run")
         if self._is_first_state and progress.open_percent is None:
-            self.tell(f"this {self._what} is finished: its {runs} {are} kept")
+            self.tell(f"this {self._what} is finished, with {runs}")
         elif self._is_first_state and finished_runs:
             if most_runs is not None:
                 runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
-                are = "are"
-            self.tell(f"going on: {runs} {are} made")
+            self.tell(f"continuing after {runs}")
         self._is_first_state = False
 
     def on_run(self, run: Run) -> None:
@@ -85,23 +84,23 @@ class LineReporter(AbstractContextManager["LineReporter"]):
     def on_cancelled(self, run: Run, record: TrialRecord) -> None:
         """What it cost."""
         self.tell(
-            f"{label_of(run)}: no longer needed, stopped after"
+            f"{label_of(run)}: stopped as no longer needed, after"
             f" {record.paid_seconds:.1f} s of training"
         )
 
     def on_failed(self, run: Run, reason: str) -> None:
         """The reason."""
-        self.tell(f"{label_of(run)} failed and is run again: {reason}")
+        self.tell(f"{label_of(run)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
         """Once per switch point."""
         if self._waiting_for != switch_percent and not is_further_job():
             self._waiting_for = switch_percent
-            self.tell(f"waiting for other searches that measure {switch_percent:g} %")
+            self.tell(f"waiting for other searches, which measure {switch_percent:g} %")
 
     def on_repaired(self, lost_runs: int) -> None:
         """How many."""
-        self.tell(f"{counted(lost_runs, 'run')} of a search that was killed will be made again")
+        self.tell(f"{counted(lost_runs, 'run')} of a search that was killed will be repeated")
 
     def on_database_away(self, patience_seconds: float) -> None:
         """How long there is hope."""

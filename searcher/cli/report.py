@@ -49,10 +49,10 @@ def report(
 ) -> None:
     """Writes everything about WORKLOAD on one HTML page, for people who would rather look.
 
-    The policy and how to use it, accuracy against switch point, the way and the cost of the search,
-    accuracy over time, training times, throughput, staleness, stragglers and failures, and what all
-    of it rests on. Also of a search under way, and of runs that were only imported. The file opens
-    in any browser and needs no network.
+    The policy and how to use it, accuracy against switch point, the course and the cost of the
+    search, accuracy over time, training times, throughput, staleness, stragglers and failures, and
+    what all of it rests on. It also works for a search under way, and for runs that were only
+    imported. The file opens in any browser and needs no network.
 
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
     fingerprint.

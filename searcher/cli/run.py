@@ -65,15 +65,19 @@ from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 @click.option(
     "--target-runs",
     type=int,
-    help="How many runs stand behind --target-accuracy (adaptive). Default: 5.",
+    help="Number of runs behind --target-accuracy (adaptive). Default: 5.",
 )
 @click.option(
     "--warm-start",
     is_flag=True,
-    help="Begin near the policies of related workloads in the database (adaptive).",
+    help="Start near the policies of related workloads in the database (adaptive).",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="The seeds of all runs derive from it."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed from which the seeds of all runs are derived.",
 )
 @click.option(
     "--checkpoints",
@@ -90,13 +94,17 @@ from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only forecast the cost of the search; from recorded runs, or from the times below.",
+    help="Only forecast the cost of the search, from recorded runs or from the times below.",
 )
 @click.option(
-    "--first-seconds", type=float, help="One training with the first protocol alone (--dry-run)."
+    "--first-seconds",
+    type=float,
+    help="Duration of a training with the first protocol alone (--dry-run).",
 )
 @click.option(
-    "--second-seconds", type=float, help="One training with the second protocol alone (--dry-run)."
+    "--second-seconds",
+    type=float,
+    help="Duration of a training with the second protocol alone (--dry-run).",
 )
 @common_options
 def run(
@@ -125,11 +133,12 @@ def run(
     """Searches for the timing policy of WORKLOAD and saves it.
 
     WORKLOAD is a built-in name (digits, resnet32-cifar10, resnet50-cifar100), file.py:attribute or
-    package.module:attribute; with --trainer replay also the name or the start of the fingerprint of
-    recorded runs; with --trainer command a name for the job, by default that of its script.
+    package.module:attribute. With --trainer replay it may also be the name of recorded runs or the
+    start of their fingerprint; with --trainer command it is a name for the job, by default that of
+    its script.
 
-    The same command goes on where an interrupted search stopped, and answers at once when the
-    search is finished. Several of them on one database share the work.
+    Repeat the command to continue an interrupted search; once the search is finished, it answers at
+    once. Several processes on one database share the work.
     """
     decides = make_strategy(
         strategy,
@@ -167,7 +176,7 @@ def run(
             job, called, plan, storage_url, checkpoint_folder, jobs, tensorboard_folder
         )
     except KeyboardInterrupt:
-        print_error("interrupted; all finished runs are kept, and the same command goes on")
+        print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
     version = result.policy.version
     chosen_version = None if version == current else version

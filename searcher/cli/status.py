@@ -35,8 +35,8 @@ _OF_POLICY = (
 
 @click.command()
 @optional_workload
-@click.option("--workers", type=click.IntRange(min=1), help="Only on this many workers.")
-@click.option("--once", is_flag=True, help="Show it once, also on a terminal.")
+@click.option("--workers", type=click.IntRange(min=1), help="Only searches on this many workers.")
+@click.option("--once", is_flag=True, help="Print it once, even on a terminal.")
 @click.option(
     "--interval",
     "interval_seconds",
@@ -44,7 +44,7 @@ _OF_POLICY = (
     type=FiniteRange(0.2, 3600),
     default=2.0,
     show_default=True,
-    help="Between two looks at the database, on a terminal.",
+    help="Time between two looks at the database, on a terminal.",
 )
 @common_options
 def status(
@@ -57,16 +57,17 @@ def status(
 ) -> None:
     """Shows how far each search and evaluation is, of WORKLOAD or of all.
 
-    Of each that is under way, and of those of a WORKLOAD that are not done: its runs and who makes
-    them, what is known of each switch point and how likely it is the answer, what it cost and what
-    is to come. The others have a line each. What is to come is found by playing the search on with
-    likely results, as one searcher alone would go on; in brackets the range of eight cases of ten.
+    Those under way, and the unfinished ones of a WORKLOAD, are shown in full: their runs and which
+    process makes them, what is known of each switch point and how likely it is the answer, the cost
+    so far and what is still to come. The others have a line each. What is still to come is
+    estimated by simulating the rest of the search as a single searcher would make it; in eight
+    cases of ten it lies in the range in brackets.
 
-    On a terminal this goes on until all is decided, or until Ctrl-C. It only reads the database;
-    the searchers may be anywhere.
+    On a terminal the view is refreshed until all is decided or you press Ctrl-C. It only reads the
+    database; the searchers may be anywhere.
 
-    With --json a list of all searches: costs are in trainings with the first protocol alone,
-    probabilities go from 0 to 1, what is not known is null. A run `in_flight` is lost where its
+    --json prints a list of all searches: costs in trainings with the first protocol alone,
+    probabilities from 0 to 1, and null for what is not known. A run in `in_flight` is `lost` if its
     process is dead.
     """
     reader = StatusReader(storage_url, selector_of(reference), workers)

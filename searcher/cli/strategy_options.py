@@ -47,41 +47,41 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         type=int,
         default=5,
         show_default=True,
-        help="Runs of each switch point (R); adaptive: at most.",
+        help="Runs at each switch point (R); for adaptive, the most.",
     ),
     click.option(
         "--threshold",
         type=float,
         default=0.01,
         show_default=True,
-        help="Accuracy that may be lost against the target (beta).",
+        help="How much accuracy may be lost against the target (beta).",
     ),
     click.option(
         "--criterion",
         type=click.Choice(CRITERIA),
-        help="What makes a switch point good (adaptive): kept = later runs with it keep the"
-        " accuracy, --keep of them or nearly as many as of the first protocol's own runs; mean ="
-        " their mean does, as in the paper. Default: kept.",
+        help="What makes a switch point good (adaptive): kept = enough later runs keep the"
+        " accuracy, that is --keep of them or nearly as many as with the first protocol alone;"
+        " mean = their mean keeps it, as in the paper. Default: kept.",
     ),
     click.option(
         "--keep",
         metavar="SHARE",
         type=float,
-        help="Share of later runs that have to keep the accuracy, unless the first protocol alone"
-        " keeps it more seldom (adaptive). Default: 0.95.",
+        help="Share of later runs that must keep the accuracy, unless fewer do with the first"
+        " protocol alone (adaptive). Default: 0.95.",
     ),
     click.option(
         "--uses",
         type=int,
-        help="How often the policy will be used: more uses are worth a dearer search (adaptive)."
-        " Default: 30.",
+        help="How often the policy will be used: the more often, the more the search may cost"
+        " (adaptive). Default: 30.",
     ),
     click.option(
         "--grid",
         "switch_points",
         metavar="GRID",
         help="Switch points to choose from: halving, fine (one more between each two of these), or"
-        " percents such as 75,50,40,30 (adaptive). Default: halving and 75 %.",
+        " percentages such as 75,50,40,30 (adaptive). Default: halving and 75 %.",
     ),
     click.option(
         "--baseline-runs",
@@ -91,22 +91,23 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--least-runs",
         type=int,
-        help="Runs that the answer itself needs (adaptive). Default: 2, or 1 by the mean.",
+        help="Runs needed at the switch point that becomes the answer (adaptive). Default: 2, or 1"
+        " with --criterion mean.",
     ),
     click.option(
         "--budget",
         type=float,
-        help="The most that the search may cost, in trainings with the first protocol alone"
-        " (adaptive).",
+        help="The most the search may cost, in trainings with the first protocol alone (adaptive).",
     ),
     click.option(
         "--share-prefix/--no-share-prefix",
         default=None,
-        help="Start runs from checkpoints of others with the same seed. Default: adaptive does.",
+        help="Start runs from checkpoints of other runs with the same seed. Default: yes for"
+        " adaptive, no for paper.",
     ),
     click.option(
         "--early-stop/--no-early-stop",
         default=None,
-        help="End a run as soon as its accuracy is known. Default: adaptive does.",
+        help="End a run as soon as its accuracy is known. Default: yes for adaptive, no for paper.",
     ),
 ]

@@ -21,11 +21,11 @@ from syncswitch.trainers.cli.options import common_options
 def switch_points(reference: str | None, storage_url: str, as_json: bool) -> None:
     """Shows accuracy and time of each switch point, of WORKLOAD or of all.
 
-    Over all completed runs of searches, and imported ones that count for a switch point. Behind the
-    accuracy is half of the 95 % confidence interval of the mean; diverged runs are counted, but
-    are in no mean. A run that was stopped early has the accuracy that it had by then, and the time
-    that all of it would have taken. Runs with an online policy, with a switch by restart, or with
-    injections have a table of their own.
+    Over all completed runs of searches, and imported ones that count for a switch point. Beside the
+    mean accuracy is half of its 95 % confidence interval; diverged runs are counted, but are in no
+    mean. A run that was stopped early counts with the accuracy it had by then and the time that all
+    of it would have taken. Runs with an online policy, with a switch by restart or with injections
+    have a table of their own.
     """
     with open_database(storage_url, create=False) as database:
         found = switch_point_statistics(database, workload=selector_of(reference))

@@ -86,13 +86,13 @@ def trials(
 ) -> None:
     """Lists the training runs, of WORKLOAD or of all.
 
-    A complete run was made as a whole, was stopped early, or diverged; a cancelled one was stopped
-    when the search no longer needed it. A speculative one began before the search was known to
-    need it. One that began with a checkpoint of another run of its search says which, and at how
+    A complete run was trained to its end, was stopped early, or diverged; a cancelled one was
+    stopped when the search no longer needed it. A speculative one began before the search was known
+    to need it. One that began with a checkpoint of another run of its search says which, and at how
     much of the job; its seconds count from the start of the job, as all do. `under` names the
     online policy, the way of switching and the injections, where they are not the default.
 
-    The table and JSON call a run lost whose process is dead; CSV and Parquet have the state as it
+    The table and JSON call a run lost if its process is dead; CSV and Parquet have the state as it
     is stored.
     """
     if wants_evaluations and wants_events:

@@ -59,7 +59,7 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
     result = CliRunner().invoke(main, [*program, f"--storage={url}", *arguments])
     # The same search: it is finished, and nothing is trained again.
     assert json.loads(result.stdout)["policy"]["version"] == 1
-    assert "this search is finished: its 4 runs are kept" in result.stderr
+    assert "this search is finished, with 4 runs" in result.stderr
 
 
 @pytest.mark.slow

@@ -105,8 +105,8 @@ _chosen_options = combined(
         type=click.Choice(ONLINE),
         default=_USUAL.online,
         show_default=True,
-        help="What is done about stragglers before the switch: greedy = switch as long as there"
-        " are some; elastic = go on without them until the switch.",
+        help="What to do about stragglers before the switch: greedy = use the second protocol as"
+        " long as there are some; elastic = go on without them until the switch.",
     ),
     click.option(
         "--switch",
@@ -143,7 +143,7 @@ inject_option = click.option(
     "--inject",
     metavar="INJECTION|SCENARIO|FILE",
     multiple=True,
-    help="A disturbance on purpose, such as kill:worker=1,at=30% or"
+    help="A deliberate disturbance, such as kill:worker=1,at=30% or"
     " straggler:worker=2,at=20%,for=100s,delay=30ms; a scenario of the paper: mild, moderate;"
     " or a .json file of injections. May be given several times.",
 )

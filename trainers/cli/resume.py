@@ -50,7 +50,9 @@ class RunCheckpoints:
         """For a run that did not come to its end."""
         if not self._left:
             return "no checkpoint was written yet, so the same command starts afresh"
-        return f"the same command with --resume goes on from the last checkpoint in {self._folder}"
+        return (
+            f"the same command with --resume continues from the last checkpoint in {self._folder}"
+        )
 
     def open(self) -> None:
         """Makes the folder.

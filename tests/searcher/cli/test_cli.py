@@ -76,14 +76,14 @@ def test_run_as_json(invoke: Invoke) -> None:
 
     again = invoke("run", "digits", *QUICK, "--json")
     assert json.loads(again.stdout) == content
-    assert again.stderr.strip() == "this search is finished: its 8 runs are kept"
+    assert again.stderr.strip() == "this search is finished, with 8 runs"
 
 
 def test_a_search_with_a_target_marks_its_cost_as_estimated(invoke: Invoke) -> None:
     result = invoke("run", "digits", *QUICK, "--target-accuracy", "0.95")
     assert "Search cost: about" in result.stdout
     assert "(estimated" in result.stdout
-    assert "against a target of 0.9500" in result.stdout
+    assert "The target is 0.9500, and" in " ".join(result.stdout.split())
 
 
 def test_diverged_switch_points_and_no_switch_at_all(
@@ -181,7 +181,9 @@ def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
 def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invoke: Invoke) -> None:
     result = invoke("run", "digits", "--settings", "4")
     said = " ".join(result.stdout.split())
-    assert "% sure that enough of them do: 95 of 100, or at most 5 fewer than with BSP." in said
+    assert (
+        "% sure that enough runs keep the accuracy: 95 of 100, or at most 5 fewer than BSP" in said
+    )
     assert "adaptive" in invoke("policy", "show", "generated").stdout
     (search,) = json.loads(invoke("status", "--json").stdout)
     assert (search["strategy"], search["most_runs"]) == ("adaptive", None)
@@ -289,7 +291,7 @@ def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
     assert invoke("run", "digits", *QUICK).exit_code == 0
 
 
-def test_a_trainer_that_was_opened_in_vain_is_closed(
+def test_a_trainer_that_was_opened_for_nothing_is_closed(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = GeneratedTrainer()
@@ -297,7 +299,7 @@ def test_a_trainer_that_was_opened_in_vain_is_closed(
     def refuse(*_: object) -> None:
         raise UserError("no reporter")
 
-    monkeypatch.setattr("syncswitch.searcher.cli.progress.make_reporter", refuse)
+    monkeypatch.setattr("syncswitch.searcher.cli.searching.make_reporter", refuse)
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer))
     assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
     assert trainer.closed == 1
@@ -378,7 +380,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "the same command goes on" in errors.splitlines()[-1]
+    assert "the same command continues" in errors.splitlines()[-1]
     assert "Traceback" not in errors
     states = [trial["state"] for trial in json.loads(invoke("trials", "--json").stdout)]
     assert states == ["complete", "failed"]
@@ -386,7 +388,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
 
     result = invoke("run", "digits", *QUICK)
     assert result.exit_code == 0
-    assert result.stderr.splitlines()[0] == "going on: 1 of at most 8 runs are made"
+    assert result.stderr.splitlines()[0] == "continuing after 1 of at most 8 runs"
 
 
 def test_a_run_whose_process_is_dead_is_lost(url: str, invoke: Invoke) -> None:

@@ -143,7 +143,7 @@ def test_an_interrupted_import_says_how_to_go_on(
         patch.setattr(run_import, "read_recorded_run", interrupted)
         result = invoke(manifest)
     assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
+    assert "the same command continues" in result.stderr
     assert invoke(manifest).stdout.startswith("runs: 1 imported")
 
 

@@ -63,7 +63,7 @@ def test_on_another_cluster(invoke: Invoke, url: str) -> None:
 
     again = invoke("evaluate", "generated", *LARGER, "--runs", "2")
     assert again.stdout == done.stdout
-    assert again.stderr == "this evaluation is finished: its 4 runs are kept\n"
+    assert again.stderr == "this evaluation is finished, with 4 runs\n"
     assert runs_in(url) == made
     (line,) = [line for line in invoke("status").stdout.splitlines() if "4 of 4" in line]
     assert line.split()[1:] == ["done", "4", "of", "4", "0", "0", "-"]
@@ -242,10 +242,10 @@ def test_ctrl_c_keeps_what_was_made_and_the_same_command_goes_on(url: str) -> No
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert "the same command goes on" in err.splitlines()[-1]
+    assert "the same command continues" in err.splitlines()[-1]
 
     done = subprocess.run(command, stderr=subprocess.PIPE, timeout=60, check=True, **options)
-    assert done.stderr.splitlines()[0] == "going on: 1 of at most 4 runs are made"
+    assert done.stderr.splitlines()[0] == "continuing after 1 of at most 4 runs"
     complete = [run for run in runs_in(url) if run[0] == 8 and run[3] == "complete"]
     assert len(complete) == len(set(complete)) == 4
 

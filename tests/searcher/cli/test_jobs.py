@@ -98,7 +98,7 @@ def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     assert "job 2: error" not in err
     wait_until_gone(children)
     assert {row.state for row in trials(url)} == {"failed"}

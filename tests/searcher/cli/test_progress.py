@@ -52,11 +52,11 @@ def play(reporter: LineReporter) -> None:
 
 
 EXPECTED = [
-    "1 run of a search that was killed will be made again",
-    "going on: 1 of at most 18 runs are made",
+    "1 run of a search that was killed will be repeated",
+    "continuing after 1 of at most 18 runs",
     *[
-        "25 % BSP, run 2 of 3 failed and is run again: a server was lost",
-        "waiting for other searches that measure 25 %",
+        "25 % BSP, run 2 of 3 failed and will be repeated: a server was lost",
+        "waiting for other searches, which measure 25 %",
         "[2/18] 25 % BSP, run 2 of 3: accuracy 0.95 in 55.0 s of training",
     ]
     * 2,
