@@ -133,10 +133,6 @@ class ReportLog:
             diverged=self.diverged,
             stopped_early=stopped_early,
             training_seconds=seconds[-1],
-            inherited_seconds=0.0,
-            switch_overhead_seconds=0.0,
-            checkpoints={},
-            events=(),
         )
 
 

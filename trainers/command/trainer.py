@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.command.folders import make_run_folder
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.process import GuardedCommand
@@ -226,3 +226,28 @@ def _tail(log: Path) -> str:
         return f"it printed nothing ({log})"
     text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
     return f"it printed last: {text[-_LONGEST_TAIL:]} (all of it: {log})"
+
+
+def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
+    """Makes a folder that nobody else has, not even an earlier attempt at the same run.
+
+    Args:
+        parent: Of all runs of the job.
+        spec: The trial, after which the folder is named.
+    """
+    name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for attempt in itertools.count(1):
+            folder = parent / (name if attempt == 1 else f"{name}-attempt-{attempt}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise UserError(
+            f"the folder for runs {parent} cannot be used: {error.strerror or error}; name another"
+            " with --output-folder"
+        ) from error
+    raise AssertionError("there is always another name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from syncswitch.storage.errors import WorkloadError
@@ -30,13 +31,7 @@ def build_model(workload: Workload) -> Any:
     """
     import keras
 
-    with users_code(workload, "model"):
-        model = workload.model()
-    if not isinstance(model, keras.Model):
-        raise WorkloadError(
-            f"workload {workload.name!r}: model() returned a {type(model).__name__}; "
-            "return a keras.Model"
-        )
+    model = _built(workload, "model", keras.Model, "return a keras.Model")
     # What calls itself built may hold layers that are not.
     if not (model.built and model.weights):
         raise WorkloadError(
@@ -79,6 +74,17 @@ def check_unscaled(optimizer: Any, whose: str) -> None:
         )
 
 
+def _built(workload: Workload, part: str, kind: Any, hint: str) -> Any:
+    """What a function of the workload makes, which has to be of this kind."""
+    with users_code(workload, part):
+        built = getattr(workload, part)()
+    if not isinstance(built, kind):
+        raise WorkloadError(
+            f"workload {workload.name!r}: {part}() returned a {type(built).__name__}; {hint}"
+        )
+    return built
+
+
 def build_loss(workload: Workload) -> Any:
     """Makes the loss; its result for a batch is the mean over the examples.
 
@@ -96,13 +102,7 @@ def build_loss(workload: Workload) -> Any:
             raise WorkloadError(
                 f"workload {workload.name!r}: Keras has no loss {loss!r}; {hint}"
             ) from error
-    with users_code(workload, "loss"):
-        built = loss()
-    if not callable(built):
-        raise WorkloadError(
-            f"workload {workload.name!r}: loss() returned a {type(built).__name__}; {hint}"
-        )
-    return built
+    return _built(workload, "loss", Callable, hint)
 
 
 def build_optimizer(workload: Workload) -> Any:
@@ -115,13 +115,7 @@ def build_optimizer(workload: Workload) -> Any:
     import keras
 
     assert workload.optimizer is not None
-    with users_code(workload, "optimizer"):
-        built = workload.optimizer()
-    if not isinstance(built, keras.optimizers.Optimizer):
-        raise WorkloadError(
-            f"workload {workload.name!r}: optimizer() returned a {type(built).__name__}; "
-            "return a Keras optimizer"
-        )
+    built = _built(workload, "optimizer", keras.optimizers.Optimizer, "return a Keras optimizer")
     check_unscaled(built, f"workload {workload.name!r}")
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
         raise WorkloadError(
@@ -142,15 +136,14 @@ def build_schedule(workload: Workload) -> Any:
         return None
     import keras
 
+    built = _built(
+        workload,
+        "learning_rate",
+        keras.optimizers.schedules.LearningRateSchedule,
+        "return a keras.optimizers.schedules.LearningRateSchedule over worker-steps",
+    )
     with users_code(workload, "learning_rate"):
-        built = workload.learning_rate()
-        is_schedule = isinstance(built, keras.optimizers.schedules.LearningRateSchedule)
-        first = float(built(0)) if is_schedule else math.nan
-    if not is_schedule:
-        raise WorkloadError(
-            f"workload {workload.name!r}: learning_rate() returned a {type(built).__name__}; "
-            "return a keras.optimizers.schedules.LearningRateSchedule over worker-steps"
-        )
+        first = float(built(0))
     check_rate(workload, first, 0)
     try:
         built.get_config()
@@ -210,13 +203,7 @@ def build_metric(workload: Workload) -> Any:
 
     if workload.metric is None:
         return None
-    with users_code(workload, "metric"):
-        metric = workload.metric()
-    if not isinstance(metric, keras.metrics.Metric):
-        raise WorkloadError(
-            f"workload {workload.name!r}: metric() returned a {type(metric).__name__}; "
-            "return a keras.metrics.Metric"
-        )
+    metric = _built(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
     why = "less of it is better" if getattr(metric, "_direction", None) == "down" else None
     # Each where it is: a metric derived from one of these may be what is asked for.
     name = type(metric).__name__

@@ -67,6 +67,10 @@ class Workload:
     largest_scaling: int | None = None
 
     def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise WorkloadError(f"workload {self.name!r}: {problem}")
+
+    def _problems(self) -> Iterator[str]:
         optional = ("momentum_stage_worker_steps", "largest_scaling")
         required = ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps")
         for field in (*required, *optional):
@@ -74,52 +78,40 @@ class Workload:
             if value is None and field in optional:
                 continue
             if not isinstance(value, int) or value < 1:
-                raise WorkloadError(
-                    f"workload {self.name!r}: {field} is {value!r}; give a whole number from 1 on"
-                )
-        rate = self.learning_rate
+                yield f"{field} is {value!r}; give a whole number from 1 on"
+        rate, boundaries = self.learning_rate, self.learning_rate_boundaries
         if not callable(rate) and not (math.isfinite(rate) and rate > 0):
-            raise WorkloadError(
-                f"workload {self.name!r}: learning_rate is {rate!r}; give a number above 0, or a "
-                "function that builds a Keras schedule"
+            yield (
+                f"learning_rate is {rate!r}; give a number above 0, or a function that builds a"
+                " Keras schedule"
             )
-        if callable(rate) and self.learning_rate_boundaries:
-            raise WorkloadError(
-                f"workload {self.name!r}: learning_rate is a schedule, and there are "
-                "learning_rate_boundaries as well; give one of the two"
+        if callable(rate) and boundaries:
+            yield (
+                "learning_rate is a schedule, and there are learning_rate_boundaries as well; give"
+                " one of the two"
             )
-        if self.momentum_after_switch not in get_args(Momentum):
-            raise WorkloadError(
-                f"workload {self.name!r}: momentum_after_switch is "
-                f"{self.momentum_after_switch!r}; give one of {', '.join(get_args(Momentum))}"
+        variant, variants = self.momentum_after_switch, get_args(Momentum)
+        if variant not in variants:
+            yield f"momentum_after_switch is {variant!r}; give one of {', '.join(variants)}"
+        if self.optimizer is not None and variant != "same":
+            yield (
+                "momentum_after_switch is for the built-in SGD, and this workload has an optimizer;"
+                " leave one of the two out"
             )
-        if self.optimizer is not None and self.momentum_after_switch != "same":
-            raise WorkloadError(
-                f"workload {self.name!r}: momentum_after_switch is for the built-in SGD, and this "
-                "workload has an optimizer; leave one of the two out"
-            )
-        has_stages = self.momentum_after_switch in ("ramped", "additive")
-        if self.momentum_stage_worker_steps is not None and not has_stages:
-            raise WorkloadError(
-                f"workload {self.name!r}: momentum_stage_worker_steps is for ramped and additive, "
-                f"and momentum_after_switch is {self.momentum_after_switch}; leave one out"
+        if self.momentum_stage_worker_steps is not None and variant not in ("ramped", "additive"):
+            yield (
+                "momentum_stage_worker_steps is for ramped and additive, and momentum_after_switch"
+                f" is {variant}; leave one out"
             )
         if not 0 <= self.momentum < 1:
-            raise WorkloadError(
-                f"workload {self.name!r}: momentum is {self.momentum!r}; give a number in [0, 1)"
-            )
-        if not all(
-            math.isfinite(factor) and factor >= 0 for _, factor in self.learning_rate_boundaries
-        ):
-            raise WorkloadError(
-                f"workload {self.name!r}: learning_rate_boundaries are "
-                f"{self.learning_rate_boundaries}; give factors of 0 or more"
-            )
-        steps = [step for step, _ in self.learning_rate_boundaries]
+            yield f"momentum is {self.momentum!r}; give a number in [0, 1)"
+        if not all(math.isfinite(factor) and factor >= 0 for _, factor in boundaries):
+            yield f"learning_rate_boundaries are {boundaries}; give factors of 0 or more"
+        steps = [step for step, _ in boundaries]
         if steps != sorted(set(steps)) or any(step < 1 for step in steps):
-            raise WorkloadError(
-                f"workload {self.name!r}: learning_rate_boundaries are {steps}; "
-                "give worker-steps of 1 or more in ascending order"
+            yield (
+                f"learning_rate_boundaries are {steps}; give worker-steps of 1 or more in ascending"
+                " order"
             )
 
     def load_data(self) -> Data:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.metrics import converged_accuracy, is_converged
-from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.trial import (
-    CONVERGENCE_EVALUATIONS,
     Evaluation,
     TrialRecord,
     TrialSpec,
@@ -34,6 +31,7 @@ from syncswitch.trainers.replay.checkpoint import (
 )
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.run.phases import cut_phases
+from syncswitch.trainers.run.record import RunResult, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 
@@ -73,7 +71,7 @@ class ReplayTrainer(Trainer):
             )
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
         run = self._choose(recording, spec, start)
-        return _Play(spec, run, start, observer or SilentObserver()).to_its_end()
+        return _Replay(spec, run, start, observer or SilentObserver()).to_its_end()
 
     def _recording_of(self, spec: TrialSpec) -> Recording:
         fingerprint = spec.identity.fingerprint
@@ -112,20 +110,7 @@ def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
     return checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """How a replayed run ended; see `TrialRecord` for the fields."""
-
-    worker_steps: int
-    training_seconds: float
-    converged_accuracy: float
-    converged: bool
-    diverged: bool
-    stopped_early: bool
-    converged_evaluations: int = CONVERGENCE_EVALUATIONS
-
-
-class _Play:
+class _Replay:
     """Tells an observer of a recorded run, from a checkpoint on where there is one. Used once."""
 
     def __init__(
@@ -154,14 +139,29 @@ class _Play:
             self._write_checkpoints_before(evaluation.worker_step)
             self._report_progress(evaluation.worker_step)
             if self._is_told_to_stop(evaluation):
-                return self._record(self._stopped())
+                last = self._evaluations[-1]
+                return self._record(
+                    last.worker_step, last.elapsed_seconds, diverged=False, stopped_early=True
+                )
         run = self._run
         is_whole = not (run.diverged or run.stopped_early)
         W = self._spec.identity.total_worker_steps
         self._write_checkpoints_before(W + 1 if is_whole else run.worker_steps)
-        outcome = self._played()
-        self._report_progress(outcome.worker_steps)
-        return self._record(outcome)
+        record = self._record(
+            # What diverged before the checkpoint, or nobody knows when, diverges right after it.
+            max(run.worker_steps, self._start),
+            run.training_seconds + self._shift_seconds,
+            diverged=run.diverged,
+            stopped_early=run.stopped_early,
+        )
+        self._report_progress(record.worker_steps)
+        boundaries = self._spec.identity.learning_rate_boundaries or ()
+        return replace(
+            record,
+            converged_accuracy=run.accuracy,
+            converged=not run.diverged and is_converged(run.evaluations, last_boundary(boundaries)),
+            converged_evaluations=run.converged_evaluations,
+        )
 
     def _is_told_to_stop(self, evaluation: Evaluation) -> bool:
         seconds = evaluation.elapsed_seconds + self._shift_seconds
@@ -171,56 +171,22 @@ class _Play:
         is_last = evaluation.worker_step >= self._run.worker_steps
         return verdict is Verdict.STOP and not is_last
 
-    def _stopped(self) -> _Outcome:
-        last = self._evaluations[-1]
-        evaluations = (*self._spec.inherited_evaluations, *self._evaluations)
-        return _Outcome(
-            worker_steps=last.worker_step,
-            training_seconds=last.elapsed_seconds,
-            converged_accuracy=converged_accuracy(evaluations),
-            converged=self._is_converged(evaluations),
-            diverged=False,
-            stopped_early=True,
+    def _record(
+        self, worker_steps: int, training_seconds: float, *, diverged: bool, stopped_early: bool
+    ) -> TrialRecord:
+        phases = cut_phases(self._run.phases, self._start, worker_steps, self._clock)
+        result = RunResult(
+            worker_steps,
+            tuple(self._evaluations),
+            phases,
+            diverged,
+            stopped_early,
+            training_seconds,
+            self._inherited_seconds,
+            self._run.switch_overhead_seconds if len(phases) > 1 else 0.0,
+            self._checkpoints,
         )
-
-    def _played(self) -> _Outcome:
-        run = self._run
-        return _Outcome(
-            # What diverged before the checkpoint, or nobody knows when, diverges right after it.
-            worker_steps=max(run.worker_steps, self._start),
-            training_seconds=run.training_seconds + self._shift_seconds,
-            converged_accuracy=run.accuracy,
-            converged=not run.diverged and self._is_converged(run.evaluations),
-            diverged=run.diverged,
-            stopped_early=run.stopped_early,
-            converged_evaluations=run.converged_evaluations,
-        )
-
-    def _is_converged(self, evaluations: tuple[Evaluation, ...]) -> bool:
-        boundaries = self._spec.identity.learning_rate_boundaries or ()
-        return is_converged(evaluations, last_boundary(boundaries))
-
-    def _record(self, outcome: _Outcome) -> TrialRecord:
-        phases = cut_phases(self._run.phases, self._start, outcome.worker_steps, self._clock)
-        return TrialRecord(
-            spec=self._spec,
-            worker_steps=outcome.worker_steps,
-            evaluations=tuple(self._evaluations),
-            phases=phases,
-            converged_accuracy=outcome.converged_accuracy,
-            converged=outcome.converged,
-            diverged=outcome.diverged,
-            stopped_early=outcome.stopped_early,
-            training_seconds=outcome.training_seconds,
-            inherited_seconds=self._inherited_seconds,
-            switch_overhead_seconds=self._run.switch_overhead_seconds if len(phases) > 1 else 0.0,
-            started_at=self._started_at,
-            ended_at=datetime.now(timezone.utc),
-            host=socket.gethostname(),
-            software=software_versions(),
-            checkpoints=self._checkpoints,
-            converged_evaluations=outcome.converged_evaluations,
-        )
+        return trial_record(self._spec, result, self._started_at)
 
     def _report_progress(self, worker_step: int) -> None:
         # A log may count a few worker-steps beyond the job.

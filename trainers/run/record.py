@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -30,10 +30,10 @@ class RunResult:
     diverged: bool
     stopped_early: bool
     training_seconds: float
-    inherited_seconds: float
-    switch_overhead_seconds: float
-    checkpoints: dict[float, Path]
-    events: tuple[RunEvent, ...]
+    inherited_seconds: float = 0.0
+    switch_overhead_seconds: float = 0.0
+    checkpoints: dict[float, Path] = field(default_factory=dict)
+    events: tuple[RunEvent, ...] = ()
 
 
 def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> TrialRecord:

@@ -51,30 +51,6 @@ class Played:
     staleness: StalenessCount
 
 
-def play_segment(
-    steps: SegmentSteps,
-    times: StepTimes,
-    learner: Learner,
-    membership: Membership,
-    start_seconds: float,
-    on_done: Callable[[int, float], None],
-) -> Played:
-    """Plays a segment to its end.
-
-    Args:
-        steps: Of the segment, not yet started.
-        times: Of the run.
-        learner: Told what happens.
-        membership: Says who leaves and comes back.
-        start_seconds: Training time at which the segment begins.
-        on_done: `(worker-steps done, training time)`: called after each update; both ascend.
-
-    Raises:
-        UserError: All workers were taken away, and none comes back.
-    """
-    return _SegmentPlayer(steps, times, learner, membership, start_seconds, on_done).to_its_end()
-
-
 @dataclass(slots=True)
 class _Step:
     """A step that is under way."""
@@ -84,12 +60,20 @@ class _Step:
     pulled_updates: int = 0
 
 
-class _SegmentPlayer:
-    """An event is a moment, and what happens in it. Used once.
+class SegmentPlayer:
+    """Plays one segment. An event is a moment, and what happens in it.
 
     A step of a worker that shares parameters: the server's connection is reserved for the pull, the
     parameters are read as the transfer begins, the worker computes, the connection is reserved for
     the push, the gradient counts as the transfer ends. A step of a replica only computes.
+
+    Args:
+        steps: Of the segment, not yet started.
+        times: Of the run.
+        learner: Told what happens.
+        membership: Says who leaves and comes back.
+        start_seconds: Training time at which the segment begins.
+        on_done: `(worker-steps done, training time)`: called after each update; both ascend.
     """
 
     def __init__(
@@ -117,8 +101,12 @@ class _SegmentPlayer:
         self._events: list[tuple[float, int, int, Callable[[_Step, float], None], _Step]] = []
         self._scheduled = 0
 
-    def to_its_end(self) -> Played:
-        """Plays all events."""
+    def play(self) -> Played:
+        """Plays all events.
+
+        Raises:
+            UserError: All workers were taken away, and none comes back.
+        """
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
         while not self._steps.is_over:

@@ -10,7 +10,7 @@ from syncswitch.trainers.job.schedule import Segment, switch_worker_step
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.events import Learner, play_segment
+from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import membership_of
 from syncswitch.trainers.simulated.timing import StepTimes
 
@@ -67,9 +67,9 @@ class Timeline:
         members = membership.present
         self._steps = SegmentSteps(choice.machine(members), done, segment.end_worker_step)
         self._learner.begin(choice.exchange, members, log.second_since(segment))
-        played = play_segment(
+        played = SegmentPlayer(
             self._steps, self._times, self._learner, membership, start_seconds, self._on_done
-        )
+        ).play()
         self._learner.finish()
         log.add_phase(segment, self._steps.done, played.seconds, played.staleness)
 

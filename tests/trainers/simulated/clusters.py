@@ -8,7 +8,7 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps
-from syncswitch.trainers.simulated.events import Learner, play_segment
+from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
@@ -52,14 +52,14 @@ def play(
     """Worker-steps done, and when, after each update of a segment."""
     machine = choose_protocol(protocol).machine(range(workers))
     done: list[tuple[int, float]] = []
-    play_segment(
+    SegmentPlayer(
         SegmentSteps(machine, 0, steps),
         times_of(profile, steps, parameters),
         learner or Learner(),
         Membership(range(workers)),
         0.0,
         lambda *update: done.append(update),
-    )
+    ).play()
     return done
 
 

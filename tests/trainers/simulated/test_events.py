@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
-from syncswitch.trainers.simulated.events import Learner, play_segment
+from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from tests.trainers.protocols.test_known_answers import FINISH_SECONDS
@@ -77,7 +77,8 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
     profile = ClusterProfile(compute_seconds=1.0, relative_speeds=speeds)
     steps = Until(text, speeds, 3000)
     membership = Membership(range(len(speeds)))
-    play_segment(steps, times_of(profile, 6000), Learner(), membership, 0.0, lambda *_: None)
+    times = times_of(profile, 6000)
+    SegmentPlayer(steps, times, Learner(), membership, 0.0, lambda *_: None).play()
     assert round(steps.end_seconds) == seconds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,6 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.trainers.cluster.ray.actor import DEAD, RUNNING, STOPPED, ServerActor, Start
-from syncswitch.trainers.cluster.ray.causes import cause_of_death, is_not_installed
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.servers.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.servers.pool import Server, ServerPool, ServerState
@@ -26,6 +26,8 @@ _ANSWER_SECONDS = 2.0
 _LONGEST_ANSWER_SECONDS = 15.0
 # To be placed, perhaps on another node, and to import TensorFlow beside others that do.
 _START_SECONDS = 120.0
+_LONGEST_CAUSE = 160
+_CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Exception): ")
 
 
 @dataclass
@@ -211,6 +213,20 @@ def _problem(answer: Any) -> str:
         f"has found no place, or has not got ready, within {_START_SECONDS:.0f} s; look at"
         " `ray status`"
     )
+
+
+def cause_of_death(text: str) -> str:
+    """The telling sentence of what Ray says of an actor, which is a page."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
+    # What the last one names has led to the others.
+    line = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[0])
+    return line.split(". ")[0].rstrip(".")[:_LONGEST_CAUSE]
+
+
+def is_not_installed(error: Exception) -> bool:
+    """Whether an actor's node misses a package."""
+    text = str(error)
+    return "ModuleNotFoundError" in text or "failed to import" in text
 
 
 def _end_this_process(server: Server) -> None:

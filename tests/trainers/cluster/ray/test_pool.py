@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.ray.causes import cause_of_death, is_not_installed
+from syncswitch.trainers.cluster.ray.pool import cause_of_death, is_not_installed
 
 KILLED = """The actor died unexpectedly before finishing this task.
 \tclass_name: ServerActor
