@@ -12,15 +12,15 @@ from types import TracebackType
 from typing import Any
 
 from syncswitch.searcher.cli.jobs import is_further_job
-from syncswitch.searcher.loop.reporter import Run
-from syncswitch.searcher.strategies.base import Progress
+from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.text.values import counted
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cli.console import print_note, progress_bars, rich_console
 from syncswitch.trainers.run.event_text import event_line, is_remarkable
 
 
-def label_of(run: Run) -> str:
+def label_of(run: ReportedTrial) -> str:
     """For example `25 % BSP, run 2 of 3`."""
     protocol = run.first_protocol.upper()
     of = "" if run.repeats is None else f" of {run.repeats}"
@@ -28,7 +28,7 @@ def label_of(run: Run) -> str:
     return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}{early}"
 
 
-class LineReporter(AbstractContextManager["LineReporter"]):
+class LineReporter(Reporter, AbstractContextManager["LineReporter"]):
     """One plain line for each thing that happened.
 
     Attributes:
@@ -43,7 +43,7 @@ class LineReporter(AbstractContextManager["LineReporter"]):
         self._is_first_state = True
         self._waiting_for: float | None = None
 
-    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Says at the start where an earlier search stopped."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if is_further_job():
@@ -57,22 +57,22 @@ class LineReporter(AbstractContextManager["LineReporter"]):
             self.tell(f"continuing after {runs}")
         self._is_first_state = False
 
-    def on_run(self, run: Run) -> None:
+    def on_run(self, run: ReportedTrial) -> None:
         """Nothing yet."""
         self._waiting_for = None
 
-    def on_progress(self, run: Run, worker_step: int) -> None:
+    def on_progress(self, run: ReportedTrial, worker_step: int) -> None:
         """Nothing: a line for each would fill logs."""
 
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+    def on_evaluation(self, run: ReportedTrial, evaluation: Evaluation) -> None:
         """Nothing, as above."""
 
-    def on_event(self, run: Run, event: RunEvent) -> None:
+    def on_event(self, run: ReportedTrial, event: RunEvent) -> None:
         """The reason, unless it is only the switch that the switch point says."""
         if is_remarkable(event):
             self.tell(f"{label_of(run)}: {event_line(event)}")
 
-    def on_finished(self, run: Run, record: TrialRecord) -> None:
+    def on_finished(self, run: ReportedTrial, record: TrialRecord) -> None:
         """The result in one line."""
         outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
         of = "" if self._most_runs is None else f"/{self._most_runs}"
@@ -81,14 +81,14 @@ class LineReporter(AbstractContextManager["LineReporter"]):
             f" in {record.paid_seconds:.1f} s of training{_shortened(record)}"
         )
 
-    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+    def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
         """What it cost."""
         self.tell(
             f"{label_of(run)}: stopped as no longer needed, after"
             f" {record.paid_seconds:.1f} s of training"
         )
 
-    def on_failed(self, run: Run, reason: str) -> None:
+    def on_failed(self, run: ReportedTrial, reason: str) -> None:
         """The reason."""
         self.tell(f"{label_of(run)} failed and will be repeated: {reason}")
 
@@ -129,41 +129,41 @@ class BarReporter(LineReporter):
         self._bars.start()
         return self
 
-    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Moves the bar of the search."""
         super().on_state(finished_runs, most_runs, progress)
         self._bars.update(self._search_bar, completed=finished_runs, total=most_runs)
 
-    def on_run(self, run: Run) -> None:
+    def on_run(self, run: ReportedTrial) -> None:
         """Starts a bar for the run."""
         super().on_run(run)
         self._drop_run_bar()
         self._run_bar = self._bars.add_task(label_of(run), total=run.total_worker_steps)
 
-    def on_progress(self, run: Run, worker_step: int) -> None:
+    def on_progress(self, run: ReportedTrial, worker_step: int) -> None:
         """Moves both bars: without parts of a run, the search's remaining time would jump."""
         if self._run_bar is not None:
             self._bars.update(self._run_bar, completed=worker_step)
             part = worker_step / run.total_worker_steps
             self._bars.update(self._search_bar, completed=self._finished_runs + part)
 
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+    def on_evaluation(self, run: ReportedTrial, evaluation: Evaluation) -> None:
         """Shows the latest accuracy."""
         if self._run_bar is not None:
             text = f"{label_of(run)}, accuracy {evaluation.accuracy:.4f}"
             self._bars.update(self._run_bar, description=text)
 
-    def on_finished(self, run: Run, record: TrialRecord) -> None:
+    def on_finished(self, run: ReportedTrial, record: TrialRecord) -> None:
         """Replaces the bar by a line."""
         self._drop_run_bar()
         super().on_finished(run, record)
 
-    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+    def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
         """Replaces the bar by a line."""
         self._drop_run_bar()
         super().on_cancelled(run, record)
 
-    def on_failed(self, run: Run, reason: str) -> None:
+    def on_failed(self, run: ReportedTrial, reason: str) -> None:
         """Replaces the bar by a line."""
         self._drop_run_bar()
         super().on_failed(run, reason)

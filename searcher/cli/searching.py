@@ -93,11 +93,11 @@ def evaluate_policy(
         jobs: How many runs to make at once.
         tensorboard_folder: For the logs of the runs; None for none.
     """
-    from syncswitch.searcher.loop.transfer import Evaluation
+    from syncswitch.searcher.loop.transfer import PolicyEvaluation
 
     is_new = _is_untrained(job.identity, storage_url)
     with _opened(job, storage_url, is_new, "evaluation", jobs) as (database, trainers, reporter):
-        evaluation = Evaluation(
+        evaluation = PolicyEvaluation(
             database,
             job.identity,
             policy,

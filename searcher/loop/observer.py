@@ -1,4 +1,4 @@
-"""Watches one run of a search: passes on what it reports, stops it when its result is known."""
+"""Watches one trial of a search: passes on what it reports, stops it when its result is known."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from syncswitch.searcher.loop.reporter import Reporter, Run
+from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.trainer import Verdict
 
 
-class RunObserver:
-    """Has the heart of a run beat, and answers its evaluations.
+class TrialObserver:
+    """Sends heartbeats, and decides whether to stop the trial.
 
     Attributes:
         is_cancelled: The run was stopped because nobody needs it any more.
@@ -22,7 +22,7 @@ class RunObserver:
 
     def __init__(
         self,
-        run: Run,
+        run: ReportedTrial,
         reporter: Reporter,
         beat: Callable[[int, Evaluation | None], None],
         beat_seconds: float,
@@ -81,7 +81,7 @@ class RunObserver:
         return Verdict.CONTINUE
 
     def _is_wanted_no_more(self) -> bool:
-        """Looks as often as the heart beats; a database that is busy is asked again later."""
+        """Looks as often as heartbeats are sent; a database that is busy is asked again later."""
         now = time.monotonic()
         if now < self._next_look_at:
             return False

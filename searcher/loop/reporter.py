@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from syncswitch.searcher.strategies.base import Progress
+from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One run, as people are told of it.
+class ReportedTrial:
+    """A trial, as people are told of it.
 
     Attributes:
         number: Number of the trial in its study.
@@ -32,31 +31,34 @@ class Run:
     is_speculative: bool = False
 
 
-class Reporter(Protocol):
-    """Is told how a search goes on; what is about a run under way comes from trainer threads."""
+class Reporter:
+    """Is told how a search goes on, and says nothing.
 
-    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
+    What is about a trial under way comes from trainer threads.
+    """
+
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """The history as it is before each decision; `most_runs` is None where none can say."""
 
-    def on_run(self, run: Run) -> None:
+    def on_run(self, run: ReportedTrial) -> None:
         """A run starts."""
 
-    def on_progress(self, run: Run, worker_step: int) -> None:
+    def on_progress(self, run: ReportedTrial, worker_step: int) -> None:
         """The run is at this worker-step."""
 
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
+    def on_evaluation(self, run: ReportedTrial, evaluation: Evaluation) -> None:
         """The run was tested."""
 
-    def on_event(self, run: Run, event: RunEvent) -> None:
+    def on_event(self, run: ReportedTrial, event: RunEvent) -> None:
         """Something happened to the run, or was decided about it."""
 
-    def on_finished(self, run: Run, record: TrialRecord) -> None:
+    def on_finished(self, run: ReportedTrial, record: TrialRecord) -> None:
         """The run is complete and recorded."""
 
-    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
+    def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
         """The run was stopped, as the search is decided without it."""
 
-    def on_failed(self, run: Run, reason: str) -> None:
+    def on_failed(self, run: ReportedTrial, reason: str) -> None:
         """The run failed for reasons of infrastructure and will be made again."""
 
     def on_wait(self, switch_percent: float) -> None:
@@ -67,40 +69,3 @@ class Reporter(Protocol):
 
     def on_database_away(self, patience_seconds: float) -> None:
         """The database does not answer, and is waited for at most so long."""
-
-
-class SilentReporter:
-    """Tells nobody."""
-
-    def on_state(self, finished_runs: int, most_runs: int | None, progress: Progress) -> None:
-        """Does nothing."""
-
-    def on_run(self, run: Run) -> None:
-        """Does nothing."""
-
-    def on_progress(self, run: Run, worker_step: int) -> None:
-        """Does nothing."""
-
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> None:
-        """Does nothing."""
-
-    def on_event(self, run: Run, event: RunEvent) -> None:
-        """Does nothing."""
-
-    def on_finished(self, run: Run, record: TrialRecord) -> None:
-        """Does nothing."""
-
-    def on_cancelled(self, run: Run, record: TrialRecord) -> None:
-        """Does nothing."""
-
-    def on_failed(self, run: Run, reason: str) -> None:
-        """Does nothing."""
-
-    def on_wait(self, switch_percent: float) -> None:
-        """Does nothing."""
-
-    def on_repaired(self, lost_runs: int) -> None:
-        """Does nothing."""
-
-    def on_database_away(self, patience_seconds: float) -> None:
-        """Does nothing."""

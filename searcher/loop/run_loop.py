@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from syncswitch.searcher.loop.reporter import Reporter, SilentReporter
+from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefixes
-from syncswitch.searcher.loop.trial_runner import RunMaker
+from syncswitch.searcher.loop.trial_runner import TrialRunner
 from syncswitch.searcher.strategies.base import Strategy, Wait
-from syncswitch.searcher.strategies.planner import PlannedRun
+from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.repair import Patience, Repairer
@@ -78,7 +78,7 @@ class RunLoop:
         """
         self._open_trainer = open_trainer
         self._plan = plan
-        self._reporter: Reporter = reporter or SilentReporter()
+        self._reporter: Reporter = reporter or Reporter()
         self._patience = patience or Patience()
         self._owner = Owner.current()
         self.store = TrialStore(database)
@@ -113,7 +113,7 @@ class RunLoop:
             # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
             may_share=plan.conditions.is_undisturbed,
         )
-        self._maker = RunMaker(
+        self._runner = TrialRunner(
             identity,
             plan.conditions,
             self.strategy,
@@ -129,7 +129,7 @@ class RunLoop:
         self._failures_in_a_row = 0
         self._away_since: float | None = None
 
-    def run(self, move: Callable[[SearchState], PlannedRun | Wait | _T]) -> _T:
+    def run(self, move: Callable[[SearchState], PlannedTrial | Wait | _T]) -> _T:
         """Makes the runs that are wanted.
 
         `KeyboardInterrupt` gives the current run back and is raised again.
@@ -147,7 +147,7 @@ class RunLoop:
                 try:
                     state = self._look()
                     match move(state):
-                        case PlannedRun():
+                        case PlannedTrial():
                             self._make(state)
                         case Wait(switch_percent):
                             self._reporter.on_wait(switch_percent)
@@ -178,7 +178,7 @@ class RunLoop:
         claim = self.study.claim(state, self._owner, self._plan.base_seed, self._look_again)
         if claim is not None:
             try:
-                self._maker.make(claim, self._trainer)
+                self._runner.run(claim, self._trainer)
             except RetryableError:
                 # What lost its infrastructure makes no further run.
                 self._close_trainer()

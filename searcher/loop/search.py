@@ -19,7 +19,7 @@ from syncswitch.searcher.results.result import (
 )
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
-from syncswitch.searcher.strategies.planner import PlannedRun
+from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.state import SearchState
@@ -98,7 +98,7 @@ class Search:
         """
         return self._loop.run(self._move)
 
-    def _move(self, state: SearchState) -> SearchResult | PlannedRun | Wait:
+    def _move(self, state: SearchState) -> SearchResult | PlannedTrial | Wait:
         """What came of the search, if it is decided; else what the strategy wants."""
         published = self._published()
         if published is not None:

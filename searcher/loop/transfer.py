@@ -13,10 +13,11 @@ from dataclasses import replace
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.run_loop import RunLoop
 from syncswitch.searcher.results.transfer import EvaluationResult, evaluated_switch_point
-from syncswitch.searcher.strategies.base import Observation, Wait
+from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.strategies.planner import PlannedRun
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.state import SearchState
@@ -35,7 +36,7 @@ from syncswitch.trainers.trainer import Trainer
 _BASELINE_PERCENT = 100.0
 
 
-class Evaluation:
+class PolicyEvaluation:
     """Trains a job with a policy that was found for another one.
 
     Two evaluations with the same arguments on the same database are one: the second goes on where
@@ -125,13 +126,13 @@ class Evaluation:
             own=None if own is None else evaluated_switch_point(own.switch_percent, recorded),
         )
 
-    def _move(self, state: SearchState) -> EvaluationResult | PlannedRun | Wait:
+    def _move(self, state: SearchState) -> EvaluationResult | PlannedTrial | Wait:
         """The comparison, once all runs are made; else what is missing."""
         self._loop.report(state)
         if self._loop.strategy.progress(state.finished).open_percent is None:
             return self._result(len(state.finished))
         planned = state.plan
-        assert isinstance(planned, PlannedRun | Wait)  # a comparison decides nothing
+        assert isinstance(planned, PlannedTrial | Wait)  # a comparison decides nothing
         return planned
 
 

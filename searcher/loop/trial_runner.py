@@ -1,4 +1,4 @@
-"""Makes one run of a search: begin, train, record, tell."""
+"""Runs one trial of a search: begin, train, record, tell."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.loop.observer import RunObserver
-from syncswitch.searcher.loop.reporter import Reporter, Run
+from syncswitch.searcher.loop.observer import TrialObserver
+from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
-from syncswitch.searcher.strategies.base import Observation, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -22,15 +23,15 @@ from syncswitch.trainers.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class _Made:
-    """What came of a run."""
+class _Trained:
+    """What came of a trial."""
 
     record: TrialRecord
     is_cancelled: bool
 
 
-class RunMaker:
-    """Makes the runs that this process claimed."""
+class TrialRunner:
+    """Runs the trials that this process claimed."""
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class RunMaker:
         self._is_decided = is_decided
         self._owner = Owner.current()
 
-    def make(self, claim: Claim, trainer: Trainer) -> None:
-        """Makes one run: begin, train, record, tell, in this order (see `Repairer`).
+    def run(self, claim: Claim, trainer: Trainer) -> None:
+        """Runs one trial: begin, train, record, tell, in this order (see `Repairer`).
 
         Once it is recorded it is never given back: what cannot be told, the next repair tells.
 
@@ -84,10 +85,10 @@ class RunMaker:
         run = self._run_of(claim)
         self._reporter.on_run(run)
         try:
-            made = self._trained(claim, run, trainer)
-            record = made.record
+            trained = self._trained(claim, run, trainer)
+            record = trained.record
             _check(record)
-            if made.is_cancelled:
+            if trained.is_cancelled:
                 self._store.cancel(self._study.name, claim.number, record, CANCELLED)
             else:
                 plateau = self._plateau_accuracy(record)
@@ -97,7 +98,7 @@ class RunMaker:
             if isinstance(error, RetryableError):
                 self._reporter.on_failed(run, str(error))
             raise
-        if made.is_cancelled:
+        if trained.is_cancelled:
             self._reporter.on_cancelled(run, record)
             self._study.fail(claim.number)
             return
@@ -105,7 +106,7 @@ class RunMaker:
         self._study.note_result(claim.number, record.diverged, record.training_seconds)
         self._study.complete(claim.number, record.converged_accuracy)
 
-    def _trained(self, claim: Claim, run: Run, trainer: Trainer) -> _Made:
+    def _trained(self, claim: Claim, run: ReportedTrial, trainer: Trainer) -> _Trained:
         """Begins and trains."""
         while True:
             prefix = self._prefixes.of(
@@ -133,7 +134,7 @@ class RunMaker:
                 self._prefixes.distrust(spec.fork_from)
                 self._reporter.on_failed(run, str(error))
             else:
-                return _Made(record, observer.is_cancelled)
+                return _Trained(record, observer.is_cancelled)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
         return TrialSpec(
@@ -149,8 +150,8 @@ class RunMaker:
         )
 
     def _observer(
-        self, run: Run, spec: TrialSpec, prefix: Prefix, known: Sequence[Observation]
-    ) -> RunObserver:
+        self, run: ReportedTrial, spec: TrialSpec, prefix: Prefix, known: Sequence[Observation]
+    ) -> TrialObserver:
         """Watches a run of a search that knew these results when it was planned."""
 
         def beat(worker_step: int, evaluation: Evaluation | None) -> None:
@@ -167,7 +168,7 @@ class RunMaker:
             # What measures the target is never hopeless.
             boundaries = self._identity.learning_rate_boundaries
             stop = StopRule.of(self._strategy, boundaries, target if is_candidate else None)
-        return RunObserver(
+        return TrialObserver(
             run,
             self._reporter,
             beat,
@@ -186,8 +187,8 @@ class RunMaker:
         evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
         return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
 
-    def _run_of(self, claim: Claim) -> Run:
-        return Run(
+    def _run_of(self, claim: Claim) -> ReportedTrial:
+        return ReportedTrial(
             number=claim.number,
             switch_percent=claim.switch_percent,
             repeat=claim.replicate + 1,

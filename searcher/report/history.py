@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.results.result import SearchCost, cost_of
-from syncswitch.searcher.strategies.base import Observation, Strategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError

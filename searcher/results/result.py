@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.base import Decided, Observation, Strategy, SwitchPointSummary
+from syncswitch.searcher.strategies.base import Decided, Strategy
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SwitchPointSummary
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import covered_seconds, span_of

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.strategies.base import NextRun, Observation, Strategy
-from syncswitch.searcher.strategies.planner import asked_runs, course_of
-from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.searcher.strategies.base import NextTrial, Strategy
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import asked_trials, course_of
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 _SEARCHES = 20
 _STREAM = 20_262
@@ -46,8 +47,8 @@ def rest_of_search(strategy: Strategy, finished: Iterable[Observation]) -> RestO
     """Plays a search on to its end 20 times.
 
     Every run measures one of the values that `Strategy.outcomes` holds for likely after all before
-    it, and costs what `RunCosts` expects. That a run may diverge is left out. The same history has
-    the same answer.
+    it, and costs what `TrialCosts` expects. That a run may diverge is left out. The same history
+    has the same answer.
 
     Args:
         strategy: Of the search.
@@ -83,12 +84,12 @@ def _play_on(
     # A strategy ends by itself; an evaluation of another kind waits for ever.
     for _ in range(_MOST_STEPS):
         course = course_of(strategy, made)
-        if not isinstance(course.decision, NextRun):
+        if not isinstance(course.decision, NextTrial):
             break
         percent = course.decision.switch_percent
         accuracy = _drawn(strategy.outcomes(course.runs, percent), float(chance.random()))
-        for _, replicate in asked_runs(strategy, course.runs, course.decision):
-            prices = RunCosts.of(made, strategy.highest_percent, strategy.share_prefix)
+        for _, replicate in asked_trials(strategy, course.runs, course.decision):
+            prices = TrialCosts.of(made, strategy.highest_percent, strategy.share_prefix)
             cost += prices.next(percent, replicate)
             number = next(numbers)
             made.append(Observation(percent, accuracy, False, number, replicate))

@@ -12,15 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    Decision,
-    NextRun,
-    Observation,
-    RunCost,
-    Strategy,
-)
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.trainers.replay.recording import RecordedRun
 
@@ -99,7 +93,7 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
         run_at: A run at a switch point and of a replicate; None where nobody recorded one.
     """
     ledger = Ledger(strategy)
-    while isinstance(decision := _decision(strategy, ledger.observations()), NextRun):
+    while isinstance(decision := _decision(strategy, ledger.observations()), NextTrial):
         for _ in range(decision.repeats):
             replicate = ledger.made(decision.switch_percent)
             run = run_at(decision.switch_percent, replicate)
@@ -222,11 +216,11 @@ def _reached(run: PlayedRun, share: float, seconds: float) -> float:
     return share + (1 - share) * second
 
 
-def _cost(run: PlayedRun, share: float, paid_seconds: float, reached_percent: float) -> RunCost:
+def _cost(run: PlayedRun, share: float, paid_seconds: float, reached_percent: float) -> TrialCost:
     if run.diverged:
-        return RunCost(paid_seconds, None, None)
+        return TrialCost(paid_seconds, None, None)
     second_seconds = run.seconds - run.first_seconds
-    return RunCost(
+    return TrialCost(
         paid_seconds,
         run.first_seconds / share if share else None,
         second_seconds / (1 - share) if share < 1 else None,

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 
 from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
 from syncswitch.searcher.status.summary import SearchStatus, search_status
-from syncswitch.searcher.strategies.base import Observation, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations

@@ -11,11 +11,13 @@ from syncswitch.searcher.results.result import cost_of, wall_seconds_of
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus, switch_point_statuses
 from syncswitch.searcher.status.trial_status import RunStatus, last_failure, last_sign, run_status
-from syncswitch.searcher.strategies.base import Observation, Progress, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.searcher.text.values import metric_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -147,7 +149,7 @@ def search_status(
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
     state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
     spent = cost_of(strategy, identity, finished, rows)
-    costs = RunCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
+    costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(
         states[n] == TrialState.FAILED and row.is_interrupted for n, row in rows.items()
     )
@@ -216,7 +218,7 @@ def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observ
 
 def _state(
     strategy: Strategy,
-    progress: Progress | None,
+    progress: SearchProgress | None,
     policy: TimingPolicy | None,
     *,
     is_running: bool,

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.status.trial_status import RunStatus
-from syncswitch.searcher.strategies.base import Observation, Progress, Strategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.storage.records.trial import TrialState
 
 
@@ -40,7 +42,7 @@ class SwitchPointStatus:
 def switch_point_statuses(
     strategy: Strategy,
     needed: Sequence[Observation],
-    progress: Progress | None,
+    progress: SearchProgress | None,
     in_flight: Sequence[RunStatus],
     *,
     is_over: bool,

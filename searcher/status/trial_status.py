@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import StoredTrial
 
@@ -56,7 +56,7 @@ def run_status(
     row: StoredTrial,
     state: TrialState,
     now: datetime,
-    costs: RunCosts,
+    costs: TrialCosts,
     pace: float | None,
     accuracy: float | None,
 ) -> RunStatus:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
-from syncswitch.searcher.strategies.base import Decision, Observation, Progress
+from syncswitch.searcher.strategies.base import Decision
 from syncswitch.searcher.strategies.grids import halvings
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SearchProgress
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.assessment import Assessment
@@ -65,7 +67,7 @@ class AdaptiveStrategy(AdaptiveOptions):
         return self._assessment(finished).answers()
 
     @override
-    def progress(self, finished: Iterable[Observation]) -> Progress:
+    def progress(self, finished: Iterable[Observation]) -> SearchProgress:
         """Accepted or rejected is what is sure."""
         return self._assessment(finished).progress()
 

@@ -6,18 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    Decision,
-    NextRun,
-    Observation,
-    Progress,
-    SwitchPointSummary,
-    summary_of,
-)
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.history import History
-from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointSummary, summary_of
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 # Of what a run may measure: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
@@ -40,7 +34,7 @@ class Assessment(ABC):
         self._history = History.of(finished, self._grid)
         baseline = self._history.at(self._last)
         check_baseline(baseline)
-        self._costs = RunCosts.of(
+        self._costs = TrialCosts.of(
             self._history.runs, strategy.highest_percent, strategy.share_prefix
         )
         self._has_target = strategy.target_accuracy is not None or any(
@@ -51,7 +45,7 @@ class Assessment(ABC):
         """The answer, or the next run."""
         # Without a target nothing can be compared.
         index = self._next_index() if self._has_target else self._last
-        return self._decided() if index is None else NextRun(self._grid[index])
+        return self._decided() if index is None else NextTrial(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
         """What a run at a switch point may measure, as `Strategy.outcomes`."""
@@ -66,12 +60,12 @@ class Assessment(ABC):
             return {}
         return dict(zip(self._grid, map(float, self._answer_probabilities()), strict=True))
 
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         """The brackets that are sure, and what is measured."""
         decision = self.decision()
         verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
-        return Progress(
+        return SearchProgress(
             summaries=self._summaries(verdicts),
             lower_percent=max(rejected, default=self._strategy.lowest_percent),
             upper_percent=min(percent for percent, verdict in verdicts.items() if verdict),

@@ -8,63 +8,20 @@ can go on with the search. `strategies/` has those that there are.
 from __future__ import annotations
 
 import itertools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SearchProgress
 
 CRITERIA = ("kept", "mean")
 """See `Strategy.criterion`."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunCost:
-    """What a run cost, and what another one would.
-
-    Attributes:
-        paid_seconds: Training time of the run itself, without what it inherited.
-        first_seconds: A whole training with the first protocol at the pace of this run; None
-            where it used that protocol for no worker-step of its own.
-        second_seconds: The same of the second protocol.
-        reached_percent: Percent of W that the run did before it ended.
-    """
-
-    paid_seconds: float
-    first_seconds: float | None
-    second_seconds: float | None
-    reached_percent: float = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One completed training run, as a strategy sees it.
-
-    Attributes:
-        switch_percent: Percent of W worker-steps in the first protocol.
-        accuracy: Converged accuracy, 0 to 1.
-        diverged: Whether the training blew up.
-        trial_number: Says which runs of a switch point were first.
-        replicate: Runs of one replicate have the same seed, and may share the start of the
-            training.
-        stopped_early: The run was not made to its end.
-        plateau_accuracy: Of a run that was: what it would have measured had it been stopped; None
-            where it would not have been.
-        cost: What the run cost; None where nobody says.
-    """
-
-    switch_percent: float
-    accuracy: float
-    diverged: bool = False
-    trial_number: int = 0
-    replicate: int = 0
-    stopped_early: bool = False
-    plateau_accuracy: float | None = None
-    cost: RunCost | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NextRun:
+class NextTrial:
     """Runs at this switch point are needed now.
 
     Attributes:
@@ -107,47 +64,7 @@ class Decided:
     reason: str | None = None
 
 
-Decision = NextRun | Wait | Decided
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchPointSummary:
-    """What is known of one switch point.
-
-    Attributes:
-        switch_percent: The switch point.
-        runs: Completed runs that count.
-        diverged_runs: How many of them diverged.
-        mean_accuracy: None without a run.
-        standard_deviation: Of the sample; None for fewer than two runs.
-        accepted: None as long as it is open.
-    """
-
-    switch_percent: float
-    runs: int
-    diverged_runs: int
-    mean_accuracy: float | None
-    standard_deviation: float | None
-    accepted: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a search is.
-
-    Attributes:
-        summaries: One for each switch point reached, in the order of the search.
-        lower_percent: The highest switch point known to be too early, or the lower end.
-        upper_percent: The lowest switch point known to be acceptable.
-        target_accuracy: A; None until the baseline is measured.
-        open_percent: The switch point being measured; None once decided.
-    """
-
-    summaries: tuple[SwitchPointSummary, ...]
-    lower_percent: float
-    upper_percent: float
-    target_accuracy: float | None
-    open_percent: float | None
+Decision = NextTrial | Wait | Decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +148,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """Says what to do next; `course.plan_run` does so where runs are under way.
+        """Says what to do next; `course.plan_trial` does so where runs are under way.
 
         Args:
             finished: Completed runs in any order; those at other switch points are ignored.
@@ -267,7 +184,7 @@ class Strategy(ABC):
         return {}
 
     @abstractmethod
-    def progress(self, finished: Iterable[Observation]) -> Progress:
+    def progress(self, finished: Iterable[Observation]) -> SearchProgress:
         """How far the search is.
 
         Raises:
@@ -286,32 +203,3 @@ _NO_OPTIONS = {
     "lowest_percent",
     "highest_percent",
 }
-
-
-def mean_accuracy(runs: Sequence[Observation]) -> float:
-    """Mean accuracy of at least one run."""
-    return math.fsum(run.accuracy for run in runs) / len(runs)
-
-
-def _standard_deviation(values: Sequence[float]) -> float | None:
-    if len(values) < 2:
-        return None
-    # `statistics.stdev` works with fractions; a strategy is asked a hundred thousand times in a
-    # replay.
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-
-
-def summary_of(
-    percent: float, runs: Sequence[Observation], accepted: bool | None
-) -> SwitchPointSummary:
-    """What some runs of a switch point say of it; `accepted` is what the strategy says."""
-    accuracies = [run.accuracy for run in runs]
-    return SwitchPointSummary(
-        switch_percent=percent,
-        runs=len(runs),
-        diverged_runs=sum(run.diverged for run in runs),
-        mean_accuracy=mean_accuracy(runs) if runs else None,
-        standard_deviation=_standard_deviation(accuracies),
-        accepted=accepted,
-    )

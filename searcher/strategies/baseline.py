@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from syncswitch.searcher.strategies.base import Observation
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.errors import UserError
 
 ROUNDING = 1e-9

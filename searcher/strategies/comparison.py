@@ -7,16 +7,10 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.base import (
-    Decision,
-    NextRun,
-    Observation,
-    Progress,
-    Strategy,
-    Wait,
-    summary_of,
-)
+from syncswitch.searcher.strategies.base import Decision, NextTrial, Strategy, Wait
 from syncswitch.searcher.strategies.baseline import check_baseline
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class ComparisonStrategy(Strategy):
         if percent is None:
             return Wait(self.highest_percent)
         made = sum(run.switch_percent == percent for run in finished)
-        return NextRun(percent, len(self.replicates(percent)) - made)
+        return NextTrial(percent, len(self.replicates(percent)) - made)
 
     @override
     def outcomes(
@@ -78,7 +72,7 @@ class ComparisonStrategy(Strategy):
         return [(1.0, 0.5)]
 
     @override
-    def progress(self, finished: Iterable[Observation]) -> Progress:
+    def progress(self, finished: Iterable[Observation]) -> SearchProgress:
         """No switch point is ever accepted or rejected."""
         runs: dict[float, list[Observation]] = {percent: [] for percent in self.percents}
         for run in finished:
@@ -86,7 +80,7 @@ class ComparisonStrategy(Strategy):
                 runs[run.switch_percent].append(run)
         check_baseline(runs.get(self.highest_percent, ()))
         unfinished = (p for p in self.percents if len(runs[p]) < len(self.replicates(p)))
-        return Progress(
+        return SearchProgress(
             summaries=tuple(summary_of(percent, runs[percent], None) for percent in self.percents),
             lower_percent=self.lowest_percent,
             upper_percent=self.highest_percent,

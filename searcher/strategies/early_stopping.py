@@ -13,7 +13,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.strategies.base import Observation, Strategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.strategies.early_stopping import corrected
+from syncswitch.searcher.strategies.observation import Observation
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,11 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    Decision,
-    NextRun,
-    Observation,
-    Progress,
-    Strategy,
-    mean_accuracy,
-    summary_of,
-)
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
+from syncswitch.searcher.strategies.observation import Observation, mean_accuracy
+from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +70,10 @@ class PaperStrategy(Strategy):
             assert progress.target_accuracy is not None  # a decided search has a target
             return Decided(progress.upper_percent, progress.target_accuracy)
         made = len(self._counted(percent, finished))
-        return NextRun(percent, self.runs_at(percent) - made)
+        return NextTrial(percent, self.runs_at(percent) - made)
 
     @override
-    def progress(self, finished: Iterable[Observation]) -> Progress:
+    def progress(self, finished: Iterable[Observation]) -> SearchProgress:
         finished = list(finished)
         lower, upper = self.lowest_percent, self.highest_percent
         percents: list[float] = []
@@ -103,7 +96,7 @@ class PaperStrategy(Strategy):
                 lower, upper = (lower, middle) if verdicts[-1] else (middle, upper)
         known = _corrected(reached)
         is_measured = self.target_accuracy is not None or verdicts[0] is not None
-        return Progress(
+        return SearchProgress(
             summaries=tuple(map(summary_of, percents, known, verdicts)),
             lower_percent=lower,
             upper_percent=upper,

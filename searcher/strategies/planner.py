@@ -16,15 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    Decision,
-    NextRun,
-    Observation,
-    Strategy,
-    Wait,
-)
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy, Wait
 from syncswitch.searcher.strategies.early_stopping import may_stop
+from syncswitch.searcher.strategies.observation import Observation
 
 Key = tuple[float, int]
 """Switch point and replicate of a run."""
@@ -49,7 +43,7 @@ class SearchCourse:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedTrial:
     """A run that may begin now.
 
     Attributes:
@@ -76,13 +70,13 @@ def course_of(strategy: Strategy, finished: Iterable[Observation]) -> SearchCour
     return _walk(strategy, (), _by_key(finished))
 
 
-def plan_run(
+def plan_trial(
     strategy: Strategy,
     finished: Iterable[Observation],
     in_flight: Iterable[Key] = (),
     *,
     speculate: bool = True,
-) -> PlannedRun | Wait | Decided:
+) -> PlannedTrial | Wait | Decided:
     """What a searcher that is free does now.
 
     Args:
@@ -97,18 +91,18 @@ def plan_run(
     results, under_way = _by_key(finished), frozenset(in_flight)
     course = _walk(strategy, (), results)
     decision = course.decision
-    if not isinstance(decision, NextRun):
+    if not isinstance(decision, NextTrial):
         return decision
-    free = [key for key in asked_runs(strategy, course.runs, decision) if key not in under_way]
+    free = [key for key in asked_trials(strategy, course.runs, decision) if key not in under_way]
     missing = [key for key in free if key not in results]
     if missing:
-        return PlannedRun(*missing[0])
+        return PlannedTrial(*missing[0])
     likely = _likely_runs(strategy, course, results, under_way) if speculate else {}
     if likely:
         # Of equally likely ones the first of each side, and then the cheaper one.
         key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))
         if likely[key] >= _LEAST_PROBABILITY:
-            return PlannedRun(*key, is_speculative=likely[key] < 1)
+            return PlannedTrial(*key, is_speculative=likely[key] < 1)
     return Wait(decision.switch_percent)
 
 
@@ -126,9 +120,9 @@ def _walk(
     """Goes on from some runs, as long as there is a result for what the strategy asks for."""
     while True:
         decision = _decision(strategy, runs)
-        if not isinstance(decision, NextRun):
+        if not isinstance(decision, NextTrial):
             return SearchCourse(runs, decision)
-        asked = asked_runs(strategy, runs, decision)
+        asked = asked_trials(strategy, runs, decision)
         # In their order: one that diverges may end the switch point before those after it.
         run = results.get(asked[0]) if asked else None
         if run is None:
@@ -136,7 +130,7 @@ def _walk(
         runs = (*runs, _as_alone(strategy, runs, run))
 
 
-def asked_runs(strategy: Strategy, runs: Iterable[Observation], wanted: NextRun) -> list[Key]:
+def asked_trials(strategy: Strategy, runs: Iterable[Observation], wanted: NextTrial) -> list[Key]:
     """The runs that a strategy asks for: the lowest replicates that it has not seen."""
     percent = wanted.switch_percent
     seen = {run.replicate for run in runs if run.switch_percent == percent}
@@ -171,9 +165,9 @@ def _likely_runs(
         if not branches:
             break
         minus_probability, _, branch = heapq.heappop(branches)
-        if not isinstance(branch.decision, NextRun):
+        if not isinstance(branch.decision, NextTrial):
             continue
-        asked = asked_runs(strategy, branch.runs, branch.decision)
+        asked = asked_trials(strategy, branch.runs, branch.decision)
         missing = [key for key in asked if key not in results]
         free = [key for key in missing if key not in under_way]
         for key in free:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.strategies.base import Observation
+from syncswitch.searcher.strategies.observation import Observation
 
 # A second protocol of which nothing is measured yet is taken to need this part of the time.
 _EXPECTED_RATIO = 0.3
@@ -17,7 +17,7 @@ _LEAST_COST = 0.02
 
 
 @dataclass(frozen=True)
-class RunCosts:
+class TrialCosts:
     """Costs in trainings with the first protocol alone.
 
     Attributes:
@@ -37,7 +37,7 @@ class RunCosts:
     @classmethod
     def of(
         cls, runs: Sequence[Observation], highest_percent: float, share_prefix: bool
-    ) -> RunCosts:
+    ) -> TrialCosts:
         """Learns from completed runs."""
         costs = [run.cost for run in runs if run.cost is not None]
         first = _mean(cost.first_seconds for cost in costs)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.strategies.base import Observation, RunCost
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
@@ -110,9 +110,9 @@ def _chosen(
             made[percent] += 1
 
 
-def _cost(row: StoredTrial) -> RunCost:
+def _cost(row: StoredTrial) -> TrialCost:
     W = row.total_worker_steps
-    return RunCost(
+    return TrialCost(
         paid_seconds=max(0.0, row.paid_seconds or 0.0),
         first_seconds=seconds_at_pace(row.phases, row.first_protocol, W),
         second_seconds=seconds_at_pace(row.phases, row.second_protocol, W),

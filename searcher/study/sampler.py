@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.planner import course_of, plan_run
+from syncswitch.searcher.strategies.planner import course_of, plan_trial
 from syncswitch.searcher.study.observations import in_flight_runs, observations_in_study
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class BinarySearchSampler(BaseSampler):
             others = [
                 other for other in study.get_trials(deepcopy=False) if other.number != trial.number
             ]
-            planned = plan_run(
+            planned = plan_trial(
                 self._strategy_on(param_distribution),
                 observations_in_study(others, self._parameter),
                 in_flight_runs(others, self._parameter),

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
-from syncswitch.searcher.strategies.base import Decided, Observation, Strategy, Wait
-from syncswitch.searcher.strategies.planner import PlannedRun, SearchCourse, course_of, plan_run
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
 from syncswitch.searcher.study.observations import REPLICATE, in_flight_runs, observations_of
 from syncswitch.storage.trials.values import StoredTrial
 
@@ -36,7 +38,7 @@ class SearchState:
     @cached_property
     def finished(self) -> list[Observation]:
         """The trials that count: Optuna knows that they are complete."""
-        told = (trial.number for trial in self.trials if trial.state == TrialState.COMPLETE)
+        told = (trial.number for trial in self.trials if trial.state == OptunaState.COMPLETE)
         return observations_of(self.rows[number] for number in told if number in self.rows)
 
     @cached_property
@@ -45,10 +47,10 @@ class SearchState:
         return course_of(self.strategy, self.finished)
 
     @cached_property
-    def plan(self) -> PlannedRun | Wait | Decided:
+    def plan(self) -> PlannedTrial | Wait | Decided:
         """What to do next. Raises UserError where the baseline diverged."""
         in_flight = in_flight_runs(self.trials, PARAMETER)
-        return plan_run(self.strategy, self.finished, in_flight, speculate=self.speculate)
+        return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
 
     def is_all_before(self, number: int) -> bool:
         """Whether all trials with lower numbers are known here, and have chosen."""
@@ -57,7 +59,7 @@ class SearchState:
     def is_choosing_before(self, number: int) -> bool:
         """Whether a trial with a lower number has no switch point and replicate yet."""
         return any(
-            trial.state == TrialState.RUNNING and REPLICATE not in trial.user_attrs
+            trial.state == OptunaState.RUNNING and REPLICATE not in trial.user_attrs
             for trial in self.trials
             if trial.number < number
         )

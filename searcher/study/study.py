@@ -24,7 +24,7 @@ from optuna.exceptions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.planner import PlannedRun
+from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.observations import REPLICATE
 from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.searcher.study.sampler import BinarySearchSampler
@@ -179,7 +179,7 @@ class SearchStudy:
                 while (state := look()).is_choosing_before(number):
                     pass
             match state.plan:
-                case PlannedRun() as planned:
+                case PlannedTrial() as planned:
                     return self._choose(trial, planned, state, base_seed)
             self.fail(number)
         except BaseException:
@@ -189,7 +189,7 @@ class SearchStudy:
         return None
 
     def _choose(
-        self, trial: optuna.Trial, planned: PlannedRun, state: SearchState, base_seed: int
+        self, trial: optuna.Trial, planned: PlannedTrial, state: SearchState, base_seed: int
     ) -> Claim:
         strategy = self._strategy
         # Not by the sampler, which would look again, and perhaps see other runs.

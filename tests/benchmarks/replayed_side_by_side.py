@@ -7,14 +7,14 @@ import itertools
 from dataclasses import dataclass
 
 from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch, StartedRun
-from syncswitch.searcher.strategies.base import Decided, NextRun, Strategy
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.planner import (
     Key,
-    PlannedRun,
+    PlannedTrial,
     SearchCourse,
-    asked_runs,
+    asked_trials,
     course_of,
-    plan_run,
+    plan_trial,
 )
 
 __all__ = ["ParallelSearch", "search_in_parallel"]
@@ -83,9 +83,9 @@ class _Replay:
     def _is_stuck(self, course: SearchCourse) -> bool:
         """Whether the run that is needed next was never recorded."""
         decision = course.decision
-        if not isinstance(decision, NextRun):
+        if not isinstance(decision, NextTrial):
             return True
-        return asked_runs(self._strategy, course.runs, decision)[0] in self._absent
+        return asked_trials(self._strategy, course.runs, decision)[0] in self._absent
 
     def _start_one(self, course: SearchCourse) -> bool:
         """Starts a run, where one is wanted."""
@@ -93,13 +93,13 @@ class _Replay:
             (run.observation.switch_percent, run.observation.replicate)
             for *_, run in self._under_way
         }
-        planned = plan_run(
+        planned = plan_trial(
             self._strategy,
             self._ledger.observations(),
             under_way | self._absent,
             speculate=self._clusters > 1,
         )
-        if not isinstance(planned, PlannedRun):
+        if not isinstance(planned, PlannedTrial):
             return False
         percent, replicate = planned.switch_percent, planned.replicate
         recorded = self._run_at(percent, replicate)

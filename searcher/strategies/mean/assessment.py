@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
 from syncswitch.searcher.strategies.assessment import Assessment
-from syncswitch.searcher.strategies.base import Decided, Observation
+from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
 from syncswitch.searcher.strategies.mean.belief import information, predicted, update
+from syncswitch.searcher.strategies.observation import Observation
 
 # The answer loses too much, or an earlier switch point would do, with at most these probabilities.
 _TOO_EARLY = 0.12

@@ -9,13 +9,13 @@ from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
 from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
-from syncswitch.searcher.loop.reporter import Run
-from syncswitch.searcher.strategies.base import Observation
+from syncswitch.searcher.loop.reporter import ReportedTrial
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.cli.console import progress_bars
 
-RUN = Run(
+RUN = ReportedTrial(
     number=4,
     switch_percent=25.0,
     repeat=2,

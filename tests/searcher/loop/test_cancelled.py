@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.loop.observer import RunObserver
-from syncswitch.searcher.loop.reporter import Run, SilentReporter
+from syncswitch.searcher.loop.observer import TrialObserver
+from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -98,8 +98,8 @@ def test_a_busy_database_cancels_nothing() -> None:
             raise answer
         return answer
 
-    run = Run(0, 25.0, 1, None, 100, "bsp", is_speculative=True)
-    observer = RunObserver(run, SilentReporter(), lambda *_: None, 0.0, is_decided=is_decided)
+    run = ReportedTrial(0, 25.0, 1, None, 100, "bsp", is_speculative=True)
+    observer = TrialObserver(run, Reporter(), lambda *_: None, 0.0, is_decided=is_decided)
     verdicts = [observer.on_evaluation(Evaluation(step, 1.0, 0.5, 1.0)) for step in (10, 20, 30)]
     assert verdicts == [Verdict.CONTINUE, Verdict.CONTINUE, Verdict.STOP]
     assert observer.is_cancelled

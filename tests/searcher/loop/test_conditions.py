@@ -13,7 +13,7 @@ from command_line import Invoke, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.loop.transfer import Evaluation
+from syncswitch.searcher.loop.transfer import PolicyEvaluation
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
@@ -54,7 +54,7 @@ def search(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
 def evaluate(url: str, conditions: RunConditions) -> tuple[list[TrialSpec], RunConditions]:
     trainer = Remembering()
     with open_database(url, create=True) as database:
-        result = Evaluation(
+        result = PolicyEvaluation(
             database,
             identity(),
             replace(POLICY, switch_percent=25.0),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.loop.reporter import Run, SilentReporter
+from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
@@ -23,7 +23,7 @@ from tests.conftest import postgresql, stop_server
 PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 
 
-class Told(SilentReporter):
+class Told(Reporter):
     """Knows when the search waits for others, when a run starts, and when the database is away."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Told(SilentReporter):
     def on_wait(self, switch_percent: float) -> None:
         self.waits.set()
 
-    def on_run(self, run: Run) -> None:
+    def on_run(self, run: ReportedTrial) -> None:
         self.runs.set()
 
     def on_database_away(self, patience_seconds: float) -> None:

@@ -13,8 +13,8 @@ from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.loop.transfer import Evaluation
-from syncswitch.searcher.loop.trial_runner import RunMaker
+from syncswitch.searcher.loop.transfer import PolicyEvaluation
+from syncswitch.searcher.loop.trial_runner import TrialRunner
 from syncswitch.searcher.results.speed_up import measured_speed_up
 from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -53,7 +53,7 @@ def evaluate(
 ) -> EvaluationResult:
     made = trainer or GeneratedTrainer()
     with open_database(url, create=True) as database:
-        return Evaluation(
+        return PolicyEvaluation(
             database,
             identity(**changes),
             policy_at(percent, threshold),
@@ -222,15 +222,15 @@ def test_a_job_that_is_too_short_for_the_switch(url: str) -> None:
 
 
 def _evaluate_and_die(url: str, runs: int) -> None:
-    real, calls = RunMaker.make, []
+    real, calls = TrialRunner.run, []
 
-    def deadly(self: RunMaker, *arguments: object) -> None:
+    def deadly(self: TrialRunner, *arguments: object) -> None:
         calls.append(1)
         if len(calls) > runs:
             os._exit(9)
         real(self, *arguments)  # type: ignore[arg-type]
 
-    RunMaker.make = deadly  # type: ignore[method-assign]
+    TrialRunner.run = deadly  # type: ignore[method-assign]
     evaluate(url, 25.0)
 
 

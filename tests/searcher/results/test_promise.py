@@ -12,7 +12,8 @@ from syncswitch.searcher.cli.render import result_as_json
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies import registry as by_name
-from syncswitch.searcher.strategies.base import Decided, Decision, Observation
+from syncswitch.searcher.strategies.base import Decided, Decision
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, Observation, RunCost, Strategy
+from syncswitch.searcher.strategies.base import Decided, Strategy
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.storage.errors import UserError
@@ -19,7 +20,7 @@ RULES = (AdaptiveStrategy(settings=3, criterion="mean"), PaperStrategy(settings=
 
 
 def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:
-    cost = RunCost(50.0, 100.0, 40.0)
+    cost = TrialCost(50.0, 100.0, 40.0)
     return Observation(percent, accuracy, False, number, replicate, cost=cost)
 
 

@@ -21,7 +21,7 @@ from syncswitch.searcher.status import reader as status_reading
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import search_status
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Observation
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.observations import observations_of
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.study import SearchStudy

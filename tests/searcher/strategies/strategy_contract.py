@@ -13,17 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.base import (
-    Decided,
-    Decision,
-    NextRun,
-    Observation,
-    Progress,
-    RunCost,
-    Strategy,
-)
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import may_stop
-from syncswitch.searcher.strategies.planner import Key, PlannedRun, course_of, plan_run
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.planner import Key, PlannedTrial, course_of, plan_trial
+from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.values import SearchInfo
@@ -77,7 +71,7 @@ class Job:
             replicate,
             stopped_early=is_stopped,
             plateau_accuracy=accuracy - missing if may_stop and not is_stopped else None,
-            cost=RunCost(
+            cost=TrialCost(
                 paid_seconds=FIRST_SECONDS * (share + RATIO * (1 - share)),
                 first_seconds=FIRST_SECONDS,
                 second_seconds=RATIO * FIRST_SECONDS,
@@ -100,7 +94,7 @@ def searched(strategy: Strategy, job: Job, *, stops: bool = False) -> list[Obser
     """The runs of a whole search, one after the other; each to its end unless `stops`."""
     finished: list[Observation] = []
     grid = set(strategy.grid())
-    while isinstance(decision := strategy.decide(finished), NextRun):
+    while isinstance(decision := strategy.decide(finished), NextTrial):
         percent = decision.switch_percent
         assert percent in grid
         replicate = sum(run.switch_percent == percent for run in finished)
@@ -136,7 +130,7 @@ def shifted(strategy: Strategy, shift: float) -> Strategy:
     return strategy if target is None else replace(strategy, target_accuracy=target + shift)
 
 
-def numbers_of(progress: Progress) -> tuple[Progress, list[float], list[float | None]]:
+def numbers_of(progress: SearchProgress) -> tuple[SearchProgress, list[float], list[float | None]]:
     """A progress without its accuracies; these; their deviations."""
     accuracies = [progress.target_accuracy, *(s.mean_accuracy for s in progress.summaries)]
     summaries = (
@@ -202,7 +196,7 @@ class StrategyContract:
             progress = strategy.progress(known)
             chance.shuffle(known)
             again = strategy.decide(known)
-            assert isinstance(again, NextRun)
+            assert isinstance(again, NextTrial)
             assert again.switch_percent == run.switch_percent == progress.open_percent
             assert strategy.progress(known) == progress
             assert strategy.lowest_percent <= progress.lower_percent < progress.upper_percent
@@ -217,8 +211,8 @@ class StrategyContract:
         alone = searched(strategy, job, stops=True)
         finished: list[Observation] = []
         under_way: list[Key] = []
-        while not isinstance(planned := plan_run(strategy, finished, under_way), Decided):
-            if isinstance(planned, PlannedRun) and len(under_way) < searchers:
+        while not isinstance(planned := plan_trial(strategy, finished, under_way), Decided):
+            if isinstance(planned, PlannedTrial) and len(under_way) < searchers:
                 key = (planned.switch_percent, planned.replicate)
                 assert key not in under_way
                 assert key not in {(run.switch_percent, run.replicate) for run in finished}
@@ -238,7 +232,7 @@ class StrategyContract:
     def test_as_many_repeats_as_it_says_are_needed(self, data: st.DataObject, job: Job) -> None:
         strategy = self.draw(data)
         finished: list[Observation] = []
-        while isinstance(decision := strategy.decide(finished), NextRun):
+        while isinstance(decision := strategy.decide(finished), NextTrial):
             percent = decision.switch_percent
             first = sum(run.switch_percent == percent for run in finished)
             for repeat in range(decision.repeats):
@@ -247,7 +241,7 @@ class StrategyContract:
                 if run.diverged:
                     break
                 is_last = repeat + 1 == decision.repeats
-                assert is_last or strategy.decide(finished) == NextRun(percent)
+                assert is_last or strategy.decide(finished) == NextTrial(percent)
         assert {run.trial_number for run in finished} == set(range(len(finished)))
         assert finished == searched(strategy, job)
 
@@ -288,10 +282,10 @@ class StrategyContract:
         strategy = self.draw(data, target_accuracy=None)
         highest = strategy.highest_percent
         diverged = replace(job.run(strategy, highest, 0, 0), diverged=True)
-        assert strategy.decide([diverged]) == NextRun(highest)
+        assert strategy.decide([diverged]) == NextTrial(highest)
         assert strategy.progress([diverged]).target_accuracy is None
         finished = [diverged, job.run(strategy, highest, 1, 1)]
-        while isinstance(decision := strategy.decide(finished), NextRun):
+        while isinstance(decision := strategy.decide(finished), NextTrial):
             percent = decision.switch_percent
             replicate = sum(run.switch_percent == percent for run in finished)
             finished.append(job.run(strategy, percent, replicate, len(finished)))

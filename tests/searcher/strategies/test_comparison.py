@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.base import NextRun, Observation, Wait
+from syncswitch.searcher.strategies.base import NextTrial, Wait
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.strategies.planner import PlannedRun, plan_run
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial, plan_trial
 from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.errors import UserError
@@ -32,8 +33,8 @@ def test_each_wanted_run_is_made_once(
     under_way: list[tuple[float, int]] = []
     made: list[tuple[float, int]] = []
     while True:
-        planned = plan_run(strategy, finished, under_way)
-        if isinstance(planned, PlannedRun) and len(under_way) < searchers:
+        planned = plan_trial(strategy, finished, under_way)
+        if isinstance(planned, PlannedTrial) and len(under_way) < searchers:
             assert not planned.is_speculative
             run = (planned.switch_percent, planned.replicate)
             under_way.append(run)
@@ -59,7 +60,7 @@ def test_it_is_open_as_long_as_a_run_is_missing(strategy: ComparisonStrategy) ->
     while finished:
         finished.pop()
         assert strategy.progress(finished).open_percent is not None
-        assert isinstance(strategy.decide(finished), NextRun)
+        assert isinstance(strategy.decide(finished), NextTrial)
 
 
 @given(RULES)
@@ -92,7 +93,7 @@ def test_a_baseline_that_diverges_ends_it() -> None:
     strategy = ComparisonStrategy(2, 2, percents=(100.0, 50.0), wanted=((100.0, 0), (50.0, 0)))
     with pytest.raises(UserError, match="learning rate is too high"):
         strategy.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
-    assert strategy.decide([Observation(100.0, 0.9)]) == NextRun(50.0, 1)
+    assert strategy.decide([Observation(100.0, 0.9)]) == NextTrial(50.0, 1)
 
 
 def test_nobody_can_search_with_it() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Observation
 from syncswitch.searcher.strategies.early_stopping import StopRule, corrected, correction, may_stop
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation
 from tests.benchmarks.recorded_problems import recorded_jobs

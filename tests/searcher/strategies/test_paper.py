@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.base import Decided, NextRun, Observation
+from syncswitch.searcher.strategies.base import Decided, NextTrial
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.searcher.strategies.strategy_contract import (
     JOBS,
@@ -34,7 +35,7 @@ PAPER_SETUP_1: Mapping[float, float] = {
 def searched_with_means(strategy: PaperStrategy, means: Mapping[float, float]) -> list[Observation]:
     """Every run of a switch point measures its mean."""
     finished: list[Observation] = []
-    while isinstance(decision := strategy.decide(finished), NextRun):
+    while isinstance(decision := strategy.decide(finished), NextTrial):
         percent = decision.switch_percent
         finished.append(Observation(percent, means[percent], trial_number=len(finished)))
     return finished
@@ -71,23 +72,23 @@ class TestPaperStrategy(StrategyContract):
 
     def test_a_given_target_saves_the_baseline(self) -> None:
         strategy = PaperStrategy(settings=2, runs=2, target_accuracy=0.9)
-        assert strategy.decide([]) == NextRun(50)
+        assert strategy.decide([]) == NextTrial(50)
         assert strategy.most_runs == 4
 
     def test_the_baseline_may_have_its_own_number_of_runs(self) -> None:
         strategy = PaperStrategy(settings=2, runs=3, baseline_runs=1)
         assert strategy.most_runs == 7
         first = strategy.decide([])
-        assert isinstance(first, NextRun)
+        assert isinstance(first, NextTrial)
         assert (first.switch_percent, first.repeats) == (100, 1)
         then = strategy.decide([Observation(100, 0.9)])
-        assert isinstance(then, NextRun)
+        assert isinstance(then, NextTrial)
         assert (then.switch_percent, then.repeats) == (50, 3)
 
     def test_one_diverged_run_rejects_a_switch_point_whatever_the_mean(self) -> None:
         strategy = PaperStrategy(settings=1, runs=5, target_accuracy=0.5)
         finished = [Observation(50, 0.99, trial_number=n) for n in range(4)]
-        assert strategy.decide(finished) == NextRun(50)
+        assert strategy.decide(finished) == NextTrial(50)
         finished.append(Observation(50, 0.99, diverged=True, trial_number=4))
         assert strategy.decide(finished) == Decided(100, 0.5)
         # The verdict is known after the first one: no further runs are paid for.

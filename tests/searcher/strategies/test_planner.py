@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from syncswitch.searcher.strategies.base import Decided, Observation, Wait
+from syncswitch.searcher.strategies.base import Decided, Wait
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.planner import PlannedRun, course_of, plan_run
+from syncswitch.searcher.strategies.planner import PlannedTrial, course_of, plan_trial
 
 RULE = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
 SECOND = Observation(50, 0.1, diverged=True, trial_number=0, replicate=1)
@@ -14,8 +15,8 @@ FIRST = Observation(50, 0.9, trial_number=1, replicate=0)
 def test_a_run_that_ends_a_switch_point_waits_for_those_that_come_before_it() -> None:
     """One searcher alone would have made the first run, whatever the second one measures."""
     assert course_of(RULE, [SECOND]).runs == ()
-    assert plan_run(RULE, [SECOND]) == PlannedRun(50, 0)
-    assert plan_run(RULE, [SECOND], [(50, 0)]) == Wait(50)
+    assert plan_trial(RULE, [SECOND]) == PlannedTrial(50, 0)
+    assert plan_trial(RULE, [SECOND], [(50, 0)]) == Wait(50)
     course = course_of(RULE, [SECOND, FIRST])
     assert course.runs == (FIRST, SECOND)
     assert course.decision == Decided(100, 0.9)

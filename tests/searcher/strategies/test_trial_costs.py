@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.base import Observation, RunCost
-from syncswitch.searcher.strategies.trial_costs import RunCosts
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 FIRST, SECOND = 100.0, 40.0
 
@@ -17,12 +17,12 @@ PERCENTS = st.floats(0.1, 100)
 def run(
     percent: float, *, replicate: int = 0, reached_percent: float = 100.0, paid_seconds: float = 0
 ) -> Observation:
-    cost = RunCost(paid_seconds, FIRST, SECOND if percent < 100 else None, reached_percent)
+    cost = TrialCost(paid_seconds, FIRST, SECOND if percent < 100 else None, reached_percent)
     return Observation(percent, 0.9, replicate=replicate, cost=cost)
 
 
 def test_a_new_job_is_taken_to_have_a_fast_second_protocol() -> None:
-    costs = RunCosts.of([], 100.0, share_prefix=True)
+    costs = TrialCosts.of([], 100.0, share_prefix=True)
     assert costs.paid == 0
     assert costs.next(100, 0) == 1
     assert costs.next(25, 0) == pytest.approx(0.25 + 0.75 * 0.3)
@@ -30,14 +30,14 @@ def test_a_new_job_is_taken_to_have_a_fast_second_protocol() -> None:
 
 def test_the_pace_of_both_protocols_is_learned() -> None:
     runs = [run(100, paid_seconds=100), run(50, paid_seconds=70)]
-    costs = RunCosts.of(runs, 100.0, share_prefix=False)
+    costs = TrialCosts.of(runs, 100.0, share_prefix=False)
     assert costs.paid == pytest.approx(1.7)
     assert costs.next(100, 0) == 1
     assert costs.next(25, 0) == costs.next(25, 1) == pytest.approx(0.25 + 0.75 * 0.4)
 
 
 def test_a_replicate_does_not_pay_for_what_it_has() -> None:
-    costs = RunCosts.of([run(50), run(12.5)], 100.0, share_prefix=True)
+    costs = TrialCosts.of([run(50), run(12.5)], 100.0, share_prefix=True)
     assert costs.next(100, 0) == pytest.approx(0.5)
     assert costs.next(50, 0) == pytest.approx(0.5 * 0.4)
     assert costs.next(25, 0) == pytest.approx(0.75 * 0.4)
@@ -45,7 +45,7 @@ def test_a_replicate_does_not_pay_for_what_it_has() -> None:
 
 
 def test_runs_are_expected_to_end_where_others_did() -> None:
-    costs = RunCosts.of([run(100, reached_percent=80), run(50, reached_percent=60)], 100.0, True)
+    costs = TrialCosts.of([run(100, reached_percent=80), run(50, reached_percent=60)], 100.0, True)
     assert costs.next(100, 1) == pytest.approx(0.7)
     assert costs.next(25, 1) == pytest.approx(0.25 + (0.7 - 0.25) * 0.4)
     # One more of the replicate that was stopped at 80 % would cost next to nothing.
@@ -54,19 +54,19 @@ def test_runs_are_expected_to_end_where_others_did() -> None:
 
 def test_a_stopped_run_has_checkpoints_up_to_where_it_ended() -> None:
     runs = [run(100, reached_percent=50), run(100, replicate=1)]
-    costs = RunCosts.of(runs, 100.0, share_prefix=True)
+    costs = TrialCosts.of(runs, 100.0, share_prefix=True)
     assert costs.next(100, 0) == pytest.approx(0.75 - 0.5)
 
 
 def test_a_diverged_run_is_paid_and_says_nothing_of_the_pace() -> None:
-    diverged = Observation(25, 0.1, diverged=True, cost=RunCost(30.0, None, None))
-    costs = RunCosts.of([run(100, paid_seconds=100), diverged], 100.0, share_prefix=False)
+    diverged = Observation(25, 0.1, diverged=True, cost=TrialCost(30.0, None, None))
+    costs = TrialCosts.of([run(100, paid_seconds=100), diverged], 100.0, share_prefix=False)
     assert costs.paid == pytest.approx(1.3)
     assert costs.next(50, 0) == pytest.approx(0.5 + 0.5 * 0.3)
 
 
 def test_where_nobody_says_what_runs_cost_each_counts_as_one() -> None:
-    costs = RunCosts.of([Observation(100, 0.9), Observation(25, 0.9)], 100.0, share_prefix=True)
+    costs = TrialCosts.of([Observation(100, 0.9), Observation(25, 0.9)], 100.0, share_prefix=True)
     assert costs.paid == 2
     assert costs.next(50, 0) == pytest.approx(0.5 * 0.3)
 
@@ -83,7 +83,7 @@ def test_no_run_is_free_and_sharing_never_makes_one_dearer(
     highest = 1.0 if is_unit else 100.0
     scale = highest / 100
     runs = [run(p * scale, replicate=r, reached_percent=reached) for p, r, reached in made]
-    shared, alone = (RunCosts.of(runs, highest, share) for share in (True, False))
+    shared, alone = (TrialCosts.of(runs, highest, share) for share in (True, False))
     earlier, later = sorted((one * scale, other * scale))
     assert 0.02 <= alone.next(earlier, 7) <= alone.next(later, 7) <= 1
     for replicate in range(3):

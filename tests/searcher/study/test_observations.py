@@ -13,15 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from step_recording import step_recording
 
-from syncswitch.searcher.loop.reporter import SilentReporter
+from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefixes
-from syncswitch.searcher.loop.trial_runner import RunMaker
+from syncswitch.searcher.loop.trial_runner import TrialRunner
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.strategies.planner import PlannedRun, course_of
+from syncswitch.searcher.strategies.planner import PlannedTrial, course_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.study.repair import Patience, Repairer
@@ -77,14 +77,14 @@ class History(ReplayTrainer):
         )
         self.store.register(self.identity, "jobs.py:it", self.search)
         self.study = SearchStudy.open(url, name, strategy, 0)
-        self.maker = RunMaker(
+        self.runner = TrialRunner(
             self.identity,
             RunConditions(),
             strategy,
             self.study,
             self.store,
             Prefixes(self.store, name, strategy, folder),
-            SilentReporter(),
+            Reporter(),
             1.0,
             lambda: False,
         )
@@ -100,14 +100,14 @@ class History(ReplayTrainer):
     def _make_one(self) -> bool:
         """Whether there was a run to make."""
         state = self.study.read(self.store)
-        if not isinstance(state.plan, PlannedRun):
+        if not isinstance(state.plan, PlannedTrial):
             return False
         claim = self.study.claim(state, Owner.current(), 0, lambda: self.study.read(self.store))
         assert claim is not None
         self.running.append(claim.number)
         try:
             with self._killed_before_it_is_told(self.events[0] == "untold"):
-                self.maker.make(claim, self)
+                self.runner.run(claim, self)
         except RetryableError:
             self.repairer.repaired()
         return True

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import NextRun, Observation, RunCost, Strategy
+from syncswitch.searcher.strategies.base import NextTrial, Strategy
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from tests.searcher.strategies.strategy_contract import (
     FIRST_SECONDS,
     JOBS,
@@ -41,7 +42,7 @@ def made(
         accuracy,
         trial_number=number,
         replicate=replicate,
-        cost=RunCost(
+        cost=TrialCost(
             paid_seconds=share * FIRST_SECONDS + (1 - share) * second_seconds,
             first_seconds=FIRST_SECONDS,
             second_seconds=second_seconds if share < 1 else None,
@@ -56,7 +57,7 @@ def played(
 ) -> list[Observation]:
     """The runs of a whole search; an accuracy for each switch point and replicate."""
     finished: list[Observation] = []
-    while isinstance(decision := strategy.decide(finished), NextRun):
+    while isinstance(decision := strategy.decide(finished), NextTrial):
         percent = decision.switch_percent
         replicate = sum(run.switch_percent == percent for run in finished)
         accuracy = accuracy_at(percent, replicate)
@@ -225,8 +226,8 @@ def test_a_warm_start_begins_there_but_does_not_decide(related: float) -> None:
     cold, warm = AdaptiveStrategy(), AdaptiveStrategy(related=(related,))
     first = warm.decide(alone(TARGET))
     usual = cold.decide(alone(TARGET))
-    assert isinstance(first, NextRun)
-    assert isinstance(usual, NextRun)
+    assert isinstance(first, NextTrial)
+    assert isinstance(usual, NextTrial)
     grid = warm.grid()
     distance = [abs(grid.index(run.switch_percent) - grid.index(related)) for run in (first, usual)]
     assert distance[0] <= distance[1]

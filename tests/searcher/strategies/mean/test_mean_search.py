@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
 from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, NextRun, Observation, Strategy
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.mean.assessment import _CONFIRMATION
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.problems import is_acceptable, is_right
@@ -42,7 +43,7 @@ def falling_below(edge: float, percent: float) -> float:
 
 def quiet_search(strategy: AdaptiveStrategy, edge: float) -> list[Observation]:
     finished: list[Observation] = []
-    while isinstance(decision := strategy.decide(finished), NextRun):
+    while isinstance(decision := strategy.decide(finished), NextTrial):
         percent = decision.switch_percent
         replicate = sum(run.switch_percent == percent for run in finished)
         accuracy = falling_below(edge, percent) + 0.001 * (-1) ** replicate
@@ -77,7 +78,7 @@ class TestMeanStrategy(StrategyContract):
 
     def test_a_job_that_is_always_right_has_a_target_that_is_an_accuracy(self) -> None:
         strategy, finished = MeanStrategy(settings=1, runs=2), list[Observation]()
-        while isinstance(decision := strategy.decide(finished), NextRun):
+        while isinstance(decision := strategy.decide(finished), NextTrial):
             percent, number = decision.switch_percent, len(finished)
             replicate = sum(run.switch_percent == percent for run in finished)
             finished.append(Observation(percent, 1.0, trial_number=number, replicate=replicate))
@@ -171,8 +172,8 @@ class TestMeanStrategy(StrategyContract):
         baseline = [Observation(100, TARGET)]
         warm = MeanStrategy(related=(related,)).decide(baseline)
         cold = MeanStrategy().decide(baseline)
-        assert isinstance(warm, NextRun)
-        assert isinstance(cold, NextRun)
+        assert isinstance(warm, NextTrial)
+        assert isinstance(cold, NextTrial)
         begins = {percent: abs(GRID.index(percent) - GRID.index(related)) for percent in GRID}
         assert begins[warm.switch_percent] <= min(1, begins[cold.switch_percent])
         for edge in GRID:

@@ -1,0 +1,57 @@
+"""What a strategy is told of a completed trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCost:
+    """What a run cost, and what another one would.
+
+    Attributes:
+        paid_seconds: Training time of the run itself, without what it inherited.
+        first_seconds: A whole training with the first protocol at the pace of this run; None
+            where it used that protocol for no worker-step of its own.
+        second_seconds: The same of the second protocol.
+        reached_percent: Percent of W that the run did before it ended.
+    """
+
+    paid_seconds: float
+    first_seconds: float | None
+    second_seconds: float | None
+    reached_percent: float = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One completed training run, as a strategy sees it.
+
+    Attributes:
+        switch_percent: Percent of W worker-steps in the first protocol.
+        accuracy: Converged accuracy, 0 to 1.
+        diverged: Whether the training blew up.
+        trial_number: Says which runs of a switch point were first.
+        replicate: Runs of one replicate have the same seed, and may share the start of the
+            training.
+        stopped_early: The run was not made to its end.
+        plateau_accuracy: Of a run that was: what it would have measured had it been stopped; None
+            where it would not have been.
+        cost: What the run cost; None where nobody says.
+    """
+
+    switch_percent: float
+    accuracy: float
+    diverged: bool = False
+    trial_number: int = 0
+    replicate: int = 0
+    stopped_early: bool = False
+    plateau_accuracy: float | None = None
+    cost: TrialCost | None = None
+
+
+def mean_accuracy(runs: Sequence[Observation]) -> float:
+    """Mean accuracy of at least one run."""
+    return math.fsum(run.accuracy for run in runs) / len(runs)

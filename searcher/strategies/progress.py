@@ -1,0 +1,73 @@
+"""What a strategy says of a search that is under way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncswitch.searcher.strategies.observation import Observation, mean_accuracy
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPointSummary:
+    """What is known of one switch point.
+
+    Attributes:
+        switch_percent: The switch point.
+        runs: Completed runs that count.
+        diverged_runs: How many of them diverged.
+        mean_accuracy: None without a run.
+        standard_deviation: Of the sample; None for fewer than two runs.
+        accepted: None as long as it is open.
+    """
+
+    switch_percent: float
+    runs: int
+    diverged_runs: int
+    mean_accuracy: float | None
+    standard_deviation: float | None
+    accepted: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """How far a search is.
+
+    Attributes:
+        summaries: One for each switch point reached, in the order of the search.
+        lower_percent: The highest switch point known to be too early, or the lower end.
+        upper_percent: The lowest switch point known to be acceptable.
+        target_accuracy: A; None until the baseline is measured.
+        open_percent: The switch point being measured; None once decided.
+    """
+
+    summaries: tuple[SwitchPointSummary, ...]
+    lower_percent: float
+    upper_percent: float
+    target_accuracy: float | None
+    open_percent: float | None
+
+
+def summary_of(
+    percent: float, runs: Sequence[Observation], accepted: bool | None
+) -> SwitchPointSummary:
+    """What some runs of a switch point say of it; `accepted` is what the strategy says."""
+    accuracies = [run.accuracy for run in runs]
+    return SwitchPointSummary(
+        switch_percent=percent,
+        runs=len(runs),
+        diverged_runs=sum(run.diverged for run in runs),
+        mean_accuracy=mean_accuracy(runs) if runs else None,
+        standard_deviation=_standard_deviation(accuracies),
+        accepted=accepted,
+    )
+
+
+def _standard_deviation(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    # `statistics.stdev` works with fractions; a strategy is asked a hundred thousand times in a
+    # replay.
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
