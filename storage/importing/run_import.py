@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.importing.imported_run import ImportedRun, read_imported_run
 from syncswitch.storage.importing.manifest import Manifest, ManifestRow, Remark
-from syncswitch.storage.importing.recorded import RecordedRun, read_recorded_run
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
@@ -76,7 +76,7 @@ class RunImporter:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, runs: Sequence[RecordedRun]) -> list[Added | RecordingError]:
+    def add(self, runs: Sequence[ImportedRun]) -> list[Added | RecordingError]:
         """Adds runs with everything that was measured, in one transaction.
 
         A run whose source is there stays as it is. Compared with it are the workload, what the
@@ -178,7 +178,7 @@ def import_manifest(
 
 def _readable(
     rows: Sequence[ManifestRow], logs: Path, faults: list[Remark], on_run: Callable[[], None]
-) -> Iterator[tuple[ManifestRow, RecordedRun]]:
+) -> Iterator[tuple[ManifestRow, ImportedRun]]:
     lines: dict[str, int] = {}  # by folder; the text is smaller than a Path
     for row in rows:
         try:
@@ -186,7 +186,7 @@ def _readable(
             place = None if folder is None else os.fspath(folder)
             if place in lines:
                 raise RecordingError(f"its folder is that of the run in line {lines[place]}")
-            run = read_recorded_run(row, logs)
+            run = read_imported_run(row, logs)
         except RecordingError as error:
             faults.append(_remark(row, str(error)))
         else:
@@ -197,9 +197,9 @@ def _readable(
 
 
 def _batches(
-    runs: Iterator[tuple[ManifestRow, RecordedRun]],
-) -> Iterator[list[tuple[ManifestRow, RecordedRun]]]:
-    batch: list[tuple[ManifestRow, RecordedRun]] = []
+    runs: Iterator[tuple[ManifestRow, ImportedRun]],
+) -> Iterator[list[tuple[ManifestRow, ImportedRun]]]:
+    batch: list[tuple[ManifestRow, ImportedRun]] = []
     evaluations = 0
     for row, run in runs:
         batch.append((row, run))
@@ -235,7 +235,7 @@ def _present(session: Session, sources: Collection[str]) -> dict[str, dict[str, 
     return found
 
 
-def _difference(run: RecordedRun, values: dict[str, Any]) -> RecordingError | None:
+def _difference(run: ImportedRun, values: dict[str, Any]) -> RecordingError | None:
     """What distinguishes a run from the one that is there; None where nothing does."""
     evaluations = run.measured.evaluations if run.measured else ()
     expected = {
@@ -258,7 +258,7 @@ def _difference(run: RecordedRun, values: dict[str, Any]) -> RecordingError | No
     return None
 
 
-def _insert(session: Session, runs: Sequence[RecordedRun]) -> None:
+def _insert(session: Session, runs: Sequence[ImportedRun]) -> None:
     if not runs:
         return
     for identity in {run.identity.fingerprint: run.identity for run in runs}.values():
@@ -283,7 +283,7 @@ def _insert(session: Session, runs: Sequence[RecordedRun]) -> None:
     )
 
 
-def _trial_values(run: RecordedRun) -> dict[str, Any]:
+def _trial_values(run: ImportedRun) -> dict[str, Any]:
     measured = run.measured
     values: dict[str, Any] = {
         "source": run.source,
@@ -311,7 +311,7 @@ def _trial_values(run: RecordedRun) -> dict[str, Any]:
     return values
 
 
-def _evaluation_count(run: RecordedRun) -> int:
+def _evaluation_count(run: ImportedRun) -> int:
     return len(run.measured.evaluations) if run.measured else 0
 
 

@@ -38,7 +38,7 @@ class LogRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RunLog:
+class RecordedLog:
     """What a run's folder holds; rows in the order of their steps.
 
     Attributes:
@@ -88,7 +88,7 @@ class Clock:
         return max(after - 1, 0), min(after, len(self.steps) - 1)
 
 
-def read_run_log(folder: Path, *, has_diverged: bool = False) -> RunLog:
+def read_run_log(folder: Path, *, has_diverged: bool = False) -> RecordedLog:
     """Reads the logs in a run's folder.
 
     Args:
@@ -118,11 +118,11 @@ def read_run_log(folder: Path, *, has_diverged: bool = False) -> RunLog:
         raise RecordingError(
             f"{accuracy_file.name} holds one row, and no log of the loss says how long the run took"
         )
-    log = RunLog(accuracy, loss, None)
+    log = RecordedLog(accuracy, loss, None)
     clock_file = folder / f"{'acc' if log.timed is accuracy else 'loss'}_proc.csv"
     if not clock_file.is_file():
         return log
-    return RunLog(accuracy, loss, read_clock(clock_file, log.timed))
+    return RecordedLog(accuracy, loss, read_clock(clock_file, log.timed))
 
 
 def read_clock(path: Path, log: Sequence[LogRow]) -> Clock:

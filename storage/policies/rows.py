@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.tables.base import columns_of, record_of
 from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
 
 CURRENT = "current"
@@ -66,7 +67,7 @@ def read_policies(session: Session, query: Select[Any]) -> list[tuple[PolicyRow,
 def _evidence(session: Session, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
     """By fingerprint and version; as plain rows, of which a registry may have 100,000."""
     chosen = query.with_only_columns(PolicyRow.fingerprint, PolicyRow.version).subquery()
-    columns = [getattr(EvidenceRow, name) for name in Evidence.__dataclass_fields__]
+    columns = columns_of(Evidence, EvidenceRow)
     statement = (
         select(EvidenceRow.fingerprint, EvidenceRow.version, *columns)
         .join(
@@ -83,11 +84,9 @@ def _evidence(session: Session, query: Select[Any]) -> dict[tuple[str, int], lis
 
 
 def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
-    content = {
-        name: getattr(row, name) for name in TimingPolicy.__dataclass_fields__ if name != "evidence"
-    }
-    content["created_at"] = row.created_at.isoformat()
-    return TimingPolicy(evidence=tuple(evidence), **content)
+    return record_of(
+        TimingPolicy, row, evidence=tuple(evidence), created_at=row.created_at.isoformat()
+    )
 
 
 def last_version(session: Session, fingerprint: str) -> int:
@@ -100,14 +99,15 @@ def add_version(
     session: Session, policy: TimingPolicy, imported_at: datetime | None = None
 ) -> TimingPolicy:
     """Adds the next version of a workload that is locked, and returns it."""
-    content = {name: getattr(policy, name) for name in TimingPolicy.__dataclass_fields__}
-    content["version"] = last_version(session, policy.fingerprint) + 1
-    content["created_at"] = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
-    content["software"] = dict(policy.software)
-    content["evidence"] = [
-        EvidenceRow(position=position, **asdict(evidence))
-        for position, evidence in enumerate(policy.evidence)
-    ]
+    content: dict[str, Any] = {
+        **asdict(policy),
+        "version": last_version(session, policy.fingerprint) + 1,
+        "created_at": datetime.fromisoformat(policy.created_at).astimezone(timezone.utc),
+        "evidence": [
+            EvidenceRow(position=position, **asdict(evidence))
+            for position, evidence in enumerate(policy.evidence)
+        ],
+    }
     row = PolicyRow(imported_at=imported_at, **content)
     session.add(row)
     session.flush()  # aliases refer to this row

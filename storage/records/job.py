@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 LARGEST_SEED = 2**31 - 1
 """Of a run: fits everything that takes a seed."""
@@ -64,7 +64,7 @@ class WorkloadIdentity:
     @property
     def fingerprint(self) -> str:
         """64 hexadecimal digits, the same on every machine and in every year."""
-        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        content = asdict(self)
         if self.model is not None:
             del content["name"]
         if self.simulated_cluster is None:  # a real job is known by what it was always known by

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime
+from typing import Any, TypeVar
 
 from sqlalchemy import JSON, Double, MetaData
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.column_types import StateText, UtcDateTime
@@ -31,3 +33,23 @@ class Base(DeclarativeBase):
         dict[str, str]: JSON(),
         TrialState: StateText(),
     }
+
+
+_Record = TypeVar("_Record")
+
+
+def columns_of(record: type, table: type[Base]) -> list[InstrumentedAttribute[Any]]:
+    """The columns of a table that have the names of a dataclass's fields, in their order."""
+    return [getattr(table, field.name) for field in fields(record)]
+
+
+def record_of(record: type[_Record], row: Base, **others: Any) -> _Record:
+    """A dataclass of what a row has under the names of its fields.
+
+    Args:
+        record: The dataclass.
+        row: Has the fields as columns.
+        **others: Fields whose values are not those of the row.
+    """
+    names = [field.name for field in fields(record) if field.name not in others]  # type: ignore[arg-type]
+    return record(**{name: getattr(row, name) for name in names}, **others)

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.records.trial import Evaluation, TrialState
+from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.trials import EvaluationRow, TrialRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
@@ -25,7 +26,7 @@ _BY_COLUMNS = _INSERT + (
     " %s::double precision[], %s::double precision[])"
 )
 
-_COLUMNS = tuple(getattr(EvaluationRow, name) for name in Evaluation.__dataclass_fields__)
+_COLUMNS = columns_of(Evaluation, EvaluationRow)
 
 
 def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evaluation]]]) -> None:

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
+from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.trials import EventRow, TrialRow
 
 _SEPARATOR = "; "
-_COLUMNS = tuple(getattr(EventRow, name) for name in RunEvent.__dataclass_fields__)
 
 
 def storable_text(text: str) -> str:
@@ -53,7 +53,7 @@ def add_events(session: Session, trial_id: int, record: TrialRecord) -> None:
 def read_events(session: Session, study: str, trial_number: int) -> list[RunEvent]:
     """Events of a complete trial in their order."""
     query = (
-        select(*_COLUMNS)
+        select(*columns_of(RunEvent, EventRow))
         .join(TrialRow, TrialRow.trial_id == EventRow.trial_id)
         .where(TrialRow.study == study, TrialRow.trial_number == trial_number)
         .order_by(EventRow.position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -10,11 +11,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import DatabaseError, FatalError
+from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.trials import SearchRow
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import SearchInfo
-
-_FIELDS = tuple(SearchInfo.__dataclass_fields__)
 
 
 def write_search(session: Session, search: SearchInfo) -> SearchInfo:
@@ -34,13 +34,12 @@ def write_search(session: Session, search: SearchInfo) -> SearchInfo:
         DatabaseError: The study belongs to another workload.
         FatalError: An option is no JSON.
     """
-    values = {name: getattr(search, name) for name in _FIELDS}
-    values["options"] = _as_json(search)
+    values = {**asdict(search), "options": _as_json(search)}
     row = session.get(SearchRow, search.study)
     if row is None:
         row = SearchRow(registered_at=datetime.now(timezone.utc), **values)
         session.add(row)
-        return _search_info(row)
+        return record_of(SearchInfo, row)
     if row.fingerprint != search.fingerprint:
         raise DatabaseError(
             f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
@@ -49,7 +48,7 @@ def write_search(session: Session, search: SearchInfo) -> SearchInfo:
     del values["options"]
     for name, value in values.items():
         setattr(row, name, value)
-    return _search_info(row)
+    return record_of(SearchInfo, row)
 
 
 def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
@@ -64,7 +63,7 @@ def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
     if workload is not None:
         query = query.where(is_workload(workload))
     query = query.order_by(SearchRow.registered_at, SearchRow.study)
-    return [_search_info(row) for row in session.scalars(query)]
+    return [record_of(SearchInfo, row) for row in session.scalars(query)]
 
 
 def read_registration(session: Session, study: str) -> datetime | None:
@@ -81,7 +80,3 @@ def _as_json(search: SearchInfo) -> dict[str, Any]:
             f"an option of search {search.study!r} is no JSON value: {error}"
         ) from error
     return options
-
-
-def _search_info(row: SearchRow) -> SearchInfo:
-    return SearchInfo(**{name: getattr(row, name) for name in _FIELDS})

@@ -39,10 +39,10 @@ from syncswitch.storage.trials.rows import (
     locked_row,
     now,
     parent_id,
+    read_trials,
 )
 from syncswitch.storage.trials.searches import read_registration, read_searches, write_search
 from syncswitch.storage.trials.selection import is_workload
-from syncswitch.storage.trials.stored import read_trials
 from syncswitch.storage.trials.values import (
     Fork,
     Owner,

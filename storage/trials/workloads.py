@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime, timezone
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
@@ -52,8 +53,7 @@ def read_workloads(session: Session, selector: str) -> list[RegisteredWorkload]:
 
 def registered_workload(row: WorkloadRow) -> RegisteredWorkload:
     """What a row says; the fingerprint is again that of the row."""
-    content = {field.name: getattr(row, field.name) for field in fields(WorkloadIdentity)}
-    boundaries = row.learning_rate_boundaries
-    if boundaries is not None:  # JSON has lists alone
-        content["learning_rate_boundaries"] = tuple((step, factor) for step, factor in boundaries)
-    return RegisteredWorkload(WorkloadIdentity(**content), row.reference)
+    stored = row.learning_rate_boundaries  # JSON has lists alone
+    boundaries = None if stored is None else tuple((step, factor) for step, factor in stored)
+    identity = record_of(WorkloadIdentity, row, learning_rate_boundaries=boundaries)
+    return RegisteredWorkload(identity, row.reference)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import RecordingError
+from syncswitch.storage.importing.imported_run import read_imported_run
 from syncswitch.storage.importing.manifest import Manifest, ManifestRow, read_manifest
-from syncswitch.storage.importing.recorded import read_recorded_run
 from tests.recordings import COLUMNS, PAPER, needs_paper, write_manifest
 
 ROW = ("r32", "runs/a", "bsp", "asp", "25.0", "1", "8", "64000")
@@ -205,7 +205,7 @@ class TestFolder:
     def test_a_loop_of_links_is_no_folder(self, tmp_path: Path) -> None:
         (tmp_path / "run").symlink_to("run")
         with pytest.raises(RecordingError):
-            read_recorded_run(self.row("run"), tmp_path)
+            read_imported_run(self.row("run"), tmp_path)
 
     def test_a_link_is_followed(self, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to("run")

@@ -15,8 +15,8 @@ from sqlalchemy import Engine, event, func, select, text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing import run_import
+from syncswitch.storage.importing.imported_run import ImportedRun, Measurements
 from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.recorded import Measurements, RecordedRun
 from syncswitch.storage.importing.run_import import (
     Added,
     ImportReport,
@@ -55,7 +55,7 @@ def with_first_evaluation(**values: float) -> Measurements:
 
 
 @pytest.fixture
-def run(identity: WorkloadIdentity) -> RecordedRun:
+def run(identity: WorkloadIdentity) -> ImportedRun:
     nothing_known = replace(
         identity,
         model=None,
@@ -69,7 +69,7 @@ def run(identity: WorkloadIdentity) -> RecordedRun:
         metric=None,
         evaluation_interval_worker_steps=None,
     )
-    return RecordedRun("digits/a", nothing_known, 50.0, 40.0, 2, False, MEASURED)
+    return ImportedRun("digits/a", nothing_known, 50.0, 40.0, 2, False, MEASURED)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def content(database: Database) -> dict[str, list[str]]:
 
 class TestAdd:
     def test_a_run_is_added_with_everything_that_was_measured(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         assert importer.add([run]) == [Added.NOW]
         (trial,) = TrialStore(database).trials()
@@ -119,7 +119,7 @@ class TestAdd:
         assert rows == [(500, 1.5, 0.8, 0.7), (1000, 2.5, 0.9, None)]
 
     def test_a_run_of_which_only_its_divergence_is_known(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         importer.add([replace(run, diverged=True, measured=None)])
         (trial,) = TrialStore(database).trials()
@@ -128,7 +128,7 @@ class TestAdd:
         assert trial.phases == ()
 
     def test_what_is_there_is_left_alone(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         importer.add([run])
         before = content(database)
@@ -171,7 +171,7 @@ class TestAdd:
         self,
         importer: RunImporter,
         database: Database,
-        run: RecordedRun,
+        run: ImportedRun,
         change: dict[str, Any],
         message: str,
     ) -> None:
@@ -184,7 +184,7 @@ class TestAdd:
         assert content(database) == before
 
     def test_the_order_in_which_a_database_sums_makes_no_difference(
-        self, importer: RunImporter, run: RecordedRun
+        self, importer: RunImporter, run: ImportedRun
     ) -> None:
         chances = random.Random(3)
         evaluations = tuple(
@@ -196,7 +196,7 @@ class TestAdd:
         assert importer.add([long, lost]) == [Added.BEFORE, Added.BEFORE]
 
     def test_a_run_does_not_move_to_another_workload(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         importer.add([run])
         before = content(database)
@@ -205,7 +205,7 @@ class TestAdd:
         assert content(database) == before
 
     def test_an_impossible_value_adds_none_of_the_runs(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         bad = replace(run, source="digits/b", measured=replace(MEASURED, training_seconds=-1.0))
         with pytest.raises(Exception, match="training_seconds"):
@@ -213,7 +213,7 @@ class TestAdd:
         assert TrialStore(database).trials() == []
 
     def test_importers_side_by_side_add_a_run_once(
-        self, url: str, database: Database, run: RecordedRun, at_once: Any
+        self, url: str, database: Database, run: ImportedRun, at_once: Any
     ) -> None:
         runs = [replace(run, source=f"digits/{number}") for number in range(20)]
 
@@ -227,7 +227,7 @@ class TestAdd:
 
 class TestTarget:
     def test_is_the_mean_of_the_first_protocol_alone(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         baseline = [0.83, 0.81]
         importer.add(
@@ -256,7 +256,7 @@ class TestTarget:
         assert content(database) == before
 
     def test_of_importers_side_by_side_is_the_mean_of_the_runs_of_all(
-        self, url: str, database: Database, run: RecordedRun, at_once: Any
+        self, url: str, database: Database, run: ImportedRun, at_once: Any
     ) -> None:
         accuracies = [0.5, 0.625, 0.75, 0.875]
 
@@ -273,7 +273,7 @@ class TestTarget:
         assert targets == {sum(accuracies) / 4}
 
     def test_is_unknown_without_such_runs(
-        self, importer: RunImporter, database: Database, run: RecordedRun
+        self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
         importer.add([run])
         importer.set_target(run.identity.fingerprint)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.importing import recorded
+from syncswitch.storage.importing import imported_run
+from syncswitch.storage.importing.imported_run import ImportedRun, Measurements, read_imported_run
 from syncswitch.storage.importing.manifest import ManifestRow, read_manifest
-from syncswitch.storage.importing.recorded import Measurements, RecordedRun, read_recorded_run
-from syncswitch.storage.importing.run_logs import LogRow, RunLog, read_run_log
+from syncswitch.storage.importing.run_logs import LogRow, RecordedLog, read_run_log
 from syncswitch.storage.records.trial import PhaseRecord
 from tests.recordings import PAPER, STARTED, needs_paper, write_log, write_run
 
@@ -31,8 +31,8 @@ def row(**values: Any) -> ManifestRow:
     return ManifestRow.model_validate(content | values)
 
 
-def read(logs: Path, **values: Any) -> RecordedRun:
-    return read_recorded_run(row(**values), logs)
+def read(logs: Path, **values: Any) -> ImportedRun:
+    return read_imported_run(row(**values), logs)
 
 
 def measured(logs: Path, **values: Any) -> Measurements:
@@ -259,9 +259,9 @@ class TestPaper:
     def rows(self) -> tuple[ManifestRow, ...]:
         return read_manifest(PAPER / "manifest.csv").rows
 
-    def read(self, name: str) -> RecordedRun:
+    def read(self, name: str) -> ImportedRun:
         (row,) = [row for row in self.rows() if row.run_dir == f"cifar10_res32/{name}"]
-        return read_recorded_run(row, PAPER / "logs")
+        return read_imported_run(row, PAPER / "logs")
 
     @pytest.mark.parametrize(
         ("name", "percent"),
@@ -283,22 +283,22 @@ class TestPaper:
     ) -> None:
         """The authors leave the first slow steps after a restart in the training time."""
 
-        def without_clock(folder: Path, *, has_diverged: bool) -> RunLog:
+        def without_clock(folder: Path, *, has_diverged: bool) -> RecordedLog:
             log = read_run_log(folder, has_diverged=has_diverged)
-            return RunLog(log.accuracy, log.loss, None)
+            return RecordedLog(log.accuracy, log.loss, None)
 
         def training_seconds() -> list[float]:
             found = []
             for row in self.rows():
                 is_mislabelled = str(row.run_dir).endswith(("a50-b50-run2", "b15-a85-run4"))
                 if row.run_dir and 0 < row.switch_percent < 100 and not is_mislabelled:
-                    run = read_recorded_run(row, PAPER / "logs").measured
+                    run = read_imported_run(row, PAPER / "logs").measured
                     assert run is not None
                     found.append(run.training_seconds)
             return found
 
         theirs = training_seconds()
-        monkeypatch.setattr(recorded, "read_run_log", without_clock)
+        monkeypatch.setattr(imported_run, "read_run_log", without_clock)
         ours = training_seconds()
         deviations = [our / their - 1 for our, their in zip(ours, theirs, strict=True)]
         assert len(deviations) == 63

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing.manifest import ManifestRow
-from syncswitch.storage.importing.run_logs import Clock, LogRow, RunLog, read_run_log
+from syncswitch.storage.importing.run_logs import Clock, LogRow, RecordedLog, read_run_log
 from syncswitch.storage.importing.run_timing import (
     NOTABLE_PAUSE_SECONDS,
     Phases,
@@ -59,7 +59,7 @@ class Measurements:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRun:
+class ImportedRun:
     """A run that somebody made elsewhere.
 
     Attributes:
@@ -83,7 +83,7 @@ class RecordedRun:
     notes: tuple[str, ...] = ()
 
 
-def read_recorded_run(row: ManifestRow, logs: Path) -> RecordedRun:
+def read_imported_run(row: ManifestRow, logs: Path) -> ImportedRun:
     """Reads a run.
 
     Args:
@@ -107,7 +107,7 @@ def read_recorded_run(row: ManifestRow, logs: Path) -> RecordedRun:
         name = Path(error.filename or row.run_dir or "").name
         raise RecordingError(f"cannot read {name}: {error.strerror}") from error
     measured, notes = (None, ()) if log is None else _measured(row, log, phases)
-    return RecordedRun(
+    return ImportedRun(
         source=row.source,
         identity=row.identity,
         candidate_percent=row.stands_for_percent,
@@ -120,7 +120,7 @@ def read_recorded_run(row: ManifestRow, logs: Path) -> RecordedRun:
 
 
 def _measured(
-    row: ManifestRow, log: RunLog, phases: Phases
+    row: ManifestRow, log: RecordedLog, phases: Phases
 ) -> tuple[Measurements, tuple[str, ...]]:
     last_step = max(rows[-1].step for rows in (log.accuracy, log.loss) if rows)
     is_short = _check_length(row, last_step, phases, log)
@@ -156,7 +156,7 @@ def _measured(
     return measured, tuple(notes)
 
 
-def _check_length(row: ManifestRow, last_step: int, phases: Phases, log: RunLog) -> bool:
+def _check_length(row: ManifestRow, last_step: int, phases: Phases, log: RecordedLog) -> bool:
     """Whether the run stopped early.
 
     Raises:
@@ -179,7 +179,7 @@ def _check_length(row: ManifestRow, last_step: int, phases: Phases, log: RunLog)
     return is_short
 
 
-def _timed(log: RunLog, phases: Phases) -> tuple[Clock, float, list[str]]:
+def _timed(log: RecordedLog, phases: Phases) -> tuple[Clock, float, list[str]]:
     """The run's clock, the seconds of the restart at its switch, and what is to tell of pauses."""
     notes: list[str] = []
     if log.clock is not None:
@@ -205,7 +205,7 @@ def _timed(log: RunLog, phases: Phases) -> tuple[Clock, float, list[str]]:
     return clock_without(log.timed, found), overhead_seconds, notes
 
 
-def _evaluations(log: RunLog, clock: Clock, phases: Phases) -> tuple[Evaluation, ...]:
+def _evaluations(log: RecordedLog, clock: Clock, phases: Phases) -> tuple[Evaluation, ...]:
     steps = [row.step for row in log.loss]
     found = []
     start = 0
@@ -234,7 +234,7 @@ def _phases(
     )
 
 
-def _finest(log: RunLog) -> Sequence[LogRow]:
+def _finest(log: RecordedLog) -> Sequence[LogRow]:
     return log.loss if len(log.loss) > len(log.accuracy) else log.accuracy
 
 
@@ -247,7 +247,7 @@ def _mean(rows: Sequence[LogRow]) -> float:
     return mean if math.isfinite(mean) else math.nan
 
 
-def _has_diverged(log: RunLog | None) -> bool:
+def _has_diverged(log: RecordedLog | None) -> bool:
     return log is not None and bool(log.loss) and not math.isfinite(log.loss[-1].value)
 
 
