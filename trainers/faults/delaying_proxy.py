@@ -1,17 +1,9 @@
-"""TCP proxies on this machine that keep every byte for a while, as a slow network does.
-
-    python -m syncswitch.trainers.faults.delaying_proxy LISTEN:TARGET ...
-
-Ports of 127.0.0.1; a LISTEN of 0 is any free one. A line `listening PORT ...` on standard output
-says when all do. A line such as `2 0.03` on standard input delays what arrives at the proxy with
-number 2 (from 0) by 30 ms in each direction from then on. The end of standard input ends it.
-"""
+"""TCP proxies on this machine that keep every byte for a while, as a slow network does."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -37,33 +29,15 @@ def serve_proxy(
     """Serves until the end of the control file.
 
     Args:
-        pairs: Ports to listen at, and to connect to.
-        control_fd: Brings lines `NUMBER SECONDS`; closed at the end.
+        pairs: Ports of 127.0.0.1 to listen at (0 is any free one), and to connect to.
+        control_fd: Brings lines such as `2 0.03`: from then on, what arrives at the proxy number
+            2 (from 0) is delayed by 30 ms in each direction. Closed at the end.
         on_listening: Is told the ports that are listened at, once all are.
 
     Raises:
         OSError: A port is taken.
     """
     asyncio.run(_serve([_Pair(*pair) for pair in pairs], control_fd, on_listening))
-
-
-def main() -> None:
-    """Serves the proxies that the command line names."""
-    try:
-        pairs = [_pair(argument) for argument in sys.argv[1:]]
-        if not pairs:
-            raise ValueError("give LISTEN:TARGET, two ports, once or more")
-        serve_proxy(pairs, sys.stdin.fileno(), lambda ports: print("listening", *ports, flush=True))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _pair(text: str) -> tuple[int, int]:
-    listen, _, target = text.partition(":")
-    if listen.isdecimal() and target.isdecimal() and int(listen) < 2**16 > int(target) > 0:
-        return int(listen), int(target)
-    raise ValueError(f"{text!r} must be LISTEN:TARGET, two ports such as 6000:5000")
 
 
 async def _serve(
@@ -90,19 +64,7 @@ async def _serve(
 
 
 def _obey(line: bytes, pairs: Sequence[_Pair]) -> None:
-    try:
-        number, seconds = line.split()
-        if not (0 <= int(number) < len(pairs) and 0 <= float(seconds) < float("inf")):
-            raise ValueError
-    except ValueError:
-        text = line.decode(errors="replace").strip()
-        print(
-            f"error: {text!r} must be NUMBER SECONDS, such as 0 0.03, with a number from 0 to"
-            f" {len(pairs) - 1}",
-            file=sys.stderr,
-            flush=True,
-        )
-        return
+    number, seconds = line.split()
     pairs[int(number)].delay_seconds = float(seconds)
 
 
@@ -159,7 +121,3 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, p
     finally:
         receiving.cancel()
         delivering.cancel()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import os
+import queue
 import random
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from syncswitch.trainers.faults.delaying_proxy import serve_proxy
 
-MODULE = "syncswitch.trainers.faults.delaying_proxy"
 HOST = "127.0.0.1"
 
 
@@ -53,26 +51,19 @@ def echo() -> Iterator[Echo]:
 
 
 @contextmanager
-def proxies(*targets: int) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """The program, and the ports that it listens at."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", MODULE, *(f"0:{target}" for target in targets)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
+def proxies(*targets: int) -> Iterator[tuple[int, list[int]]]:
+    """Where the proxies are told their delays, and the ports that they listen at."""
+    control, steer = os.pipe()
+    listening: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+    pairs = [(0, target) for target in targets]
+    thread = threading.Thread(target=serve_proxy, args=(pairs, control, listening.put))
+    thread.start()
     try:
-        word, *ports = process.stdout.readline().split()
-        assert word == "listening"
-        yield process, [int(port) for port in ports]
-        process.stdin.close()
-        assert process.wait(30) == 0
+        yield steer, listening.get(timeout=30)
     finally:
-        process.kill()
-        process.wait()
+        os.close(steer)
+        thread.join(30)
+    assert not thread.is_alive()
 
 
 def connect(port: int) -> socket.socket:
@@ -93,34 +84,32 @@ def round_trip_seconds(connection: socket.socket) -> float:
     return time.monotonic() - start
 
 
-def tell(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(f"{line}\n")
-    process.stdin.flush()
+def tell(steer: int, line: str) -> None:
+    os.write(steer, f"{line}\n".encode())
 
 
 def test_the_delay_of_one_pair_changes_while_it_runs(echo: Echo) -> None:
-    with proxies(echo.port, echo.port) as (process, ports):
+    with proxies(echo.port, echo.port) as (steer, ports):
         first, second = map(connect, ports)
-        tell(process, "1 0.05")
+        tell(steer, "1 0.05")
         # It takes a moment until the line is read; then it is so for good.
         while round_trip_seconds(second) < 0.1:
             pass
         assert all(round_trip_seconds(second) >= 0.1 for _ in range(3))
         assert min(round_trip_seconds(first) for _ in range(20)) < 0.1
-        tell(process, "1 0")
+        tell(steer, "1 0")
         while round_trip_seconds(second) >= 0.1:
             pass
 
 
 def test_bytes_and_order_are_kept_under_changing_delays(echo: Echo) -> None:
     data = random.Random(1).randbytes(20_000_000)
-    with proxies(echo.port) as (process, (port,)):
+    with proxies(echo.port) as (steer, (port,)):
         connection = connect(port)
 
         def send() -> None:
             for start in range(0, len(data), 1_000_000):
-                tell(process, f"0 {0.02 if start % 2_000_000 else 0.001}")
+                tell(steer, f"0 {0.02 if start % 2_000_000 else 0.001}")
                 connection.sendall(data[start : start + 1_000_000])
             connection.shutdown(socket.SHUT_WR)
 
@@ -171,26 +160,6 @@ def test_a_target_that_refuses_closes_the_connection_and_may_come_later() -> Non
             there, _ = server.accept()
             there.sendall(b"here")
             assert receive(connection, 4) == b"here"
-
-
-def test_a_line_that_cannot_be_read_changes_nothing(echo: Echo) -> None:
-    with proxies(echo.port) as (process, (port,)):
-        for line in ("7 0.1", "0 -1", "0 nan", "0", "zero 1"):
-            tell(process, line)
-        assert process.stderr is not None
-        for _ in range(5):
-            assert "must be NUMBER SECONDS, such as 0 0.03" in process.stderr.readline()
-        assert round_trip_seconds(connect(port)) < 60
-
-
-@pytest.mark.parametrize("arguments", [[], ["5000"], ["a:b"], ["0:70000"]])
-def test_wrong_arguments_are_refused_in_one_line(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert "LISTEN:TARGET" in done.stderr
 
 
 def test_a_forked_child_can_serve(echo: Echo) -> None:
