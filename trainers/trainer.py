@@ -1,4 +1,4 @@
-"""The interface between a search and whatever trains for it."""
+"""The interface between a search and its trainers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Observer(Protocol):
     """Watches one training run; called from one thread at a time."""
 
     def on_progress(self, worker_step: int) -> None:
-        """Learns how many of the W worker-steps are done, a few times a second."""
+        """Receives the number of worker-steps done, a few times a second."""
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """Learns an evaluation as it comes, in the order of the worker-steps."""
+        """Receives each evaluation, in the order of the worker-steps."""
 
     def on_event(self, event: RunEvent) -> None:
-        """Learns what happens to the run, or is decided about it."""
+        """Receives what happens to the run or is decided about it."""
 
 
 class SilentObserver:

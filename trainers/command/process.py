@@ -11,7 +11,7 @@ from syncswitch.trainers.command import guard
 
 
 class GuardedCommand:
-    """Runs from its making until it ends or is ended; a context manager.
+    """Starts at once, and runs until it ends or is ended; a context manager.
 
     A guard (see `guard`) stands between, which ends all processes of the command also where this
     one is killed.

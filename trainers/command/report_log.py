@@ -1,4 +1,4 @@
-"""How one run of a command goes, from what it says of itself; pure."""
+"""Progress of one run of a command, from its own reports; pure."""
 
 from __future__ import annotations
 

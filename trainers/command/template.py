@@ -1,4 +1,4 @@
-"""A training command with placeholders, and what a run puts in their place; pure."""
+"""A training command with placeholders, and their values for a run; pure."""
 
 from __future__ import annotations
 

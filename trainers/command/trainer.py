@@ -126,11 +126,11 @@ class _CommandRun:
 
     @property
     def _is_over(self) -> bool:
-        """Whether nobody needs to know more of it."""
+        """Whether the rest of the run does not matter."""
         return self._reports.diverged or self._is_told_to_stop
 
     def _look(self, *, is_over: bool) -> None:
-        """Reads what is new, and tells the observer."""
+        """Reads new reports, and tells the observer."""
         self._listen()
         for number, line in self._results.new_lines(is_over=is_over):
             self._lines += 1
@@ -152,7 +152,7 @@ class _CommandRun:
         self._observer.on_progress(self._reports.step)
 
     def _warn_of_nothing(self) -> None:
-        """Says early that nothing is understood: a training may take hours."""
+        """Warns early that no report was understood; a training may take hours."""
         is_something = self._reports.evaluations or self._reports.step or self._reports.diverged
         is_long = time.monotonic() - self._begun > _WARN_SECONDS or self._lines >= _WARN_LINES
         if self._has_warned or is_something or not (is_long and self._heard_bytes):

@@ -1,4 +1,4 @@
-"""What of the injections is going on at a moment of a run; pure, single-threaded."""
+"""Which injections are active at a moment of a run; pure, single-threaded."""
 
 from __future__ import annotations
 

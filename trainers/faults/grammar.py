@@ -1,4 +1,4 @@
-"""How people write a disturbance on purpose, such as `kill:worker=1,at=30%`; pure."""
+"""Reads and writes injections such as `kill:worker=1,at=30%`; pure."""
 
 from __future__ import annotations
 

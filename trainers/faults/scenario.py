@@ -1,4 +1,4 @@
-"""What `--inject` may name: an injection, a scenario of the paper, or a file of injections."""
+"""Reads `--inject`: an injection, a scenario of the paper, or a file of injections."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _ScenarioFile(BaseModel):
 
 
 def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
-    """What the texts of `--inject` mean for one job, in their order.
+    """The injections that the texts of `--inject` mean for one job, in their order.
 
     Args:
         texts: Each is an injection, a scenario, or the path of a JSON file.

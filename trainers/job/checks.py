@@ -1,4 +1,4 @@
-"""Refuses trials that a trainer cannot make; what all trainers share."""
+"""Refuses trials that a trainer cannot make."""
 
 from __future__ import annotations
 

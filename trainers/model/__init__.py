@@ -1,1 +1,1 @@
-"""The trained model as flat vectors: what cluster and simulation share of TensorFlow."""
+"""The trained model as flat vectors, for cluster and simulation."""

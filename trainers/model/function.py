@@ -67,7 +67,7 @@ class ModelFunction:
             return decay_of(lambda statistics: move(tf.constant(statistics)).numpy(), start)
 
     def move(self, statistics: Any, contribution: Any) -> Any:
-        """What a batch makes of the statistics: `m s + c`, of arrays or tensors of shape [S].
+        """The statistics after a batch: `m s + c`, of arrays or tensors of shape [S].
 
         Args:
             statistics: s, as they are now, which need not be those of which `gradient` was told.

@@ -1,4 +1,4 @@
-"""All that changes while a model is trained."""
+"""The state of a training, and its checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One interface for all protocols: who may start the next step, and whose work is joined before."""
+"""The interface of protocols: who may start the next step, and whose work is joined first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Exchange(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a protocol answers to an event.
+    """A protocol's answer to an event.
 
     Attributes:
         workers: They may start their next step, in ascending order.

@@ -1,1 +1,1 @@
-"""Nothing is trained: recorded runs answer."""
+"""Replays recorded runs instead of training."""

@@ -1,4 +1,4 @@
-"""Recorded runs of one workload, and which of them stands for a run that is asked for."""
+"""Recorded runs of one workload, and which of them answers for a trial."""
 
 from __future__ import annotations
 

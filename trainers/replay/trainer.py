@@ -1,4 +1,4 @@
-"""The trainer that answers at once, from recorded runs."""
+"""The trainer that replays recorded runs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
 
 
 class _Replay:
-    """Tells an observer of a recorded run, from a checkpoint on where there is one. Used once."""
+    """Replays a recorded run to an observer, from a checkpoint if there is one."""
 
     def __init__(
         self, spec: TrialSpec, run: RecordedRun, start: ReplayCheckpoint | None, observer: Observer

@@ -1,1 +1,1 @@
-"""What is kept of a run while it trains."""
+"""The log and record of a run."""

@@ -1,4 +1,4 @@
-"""How people are told what happens to a run."""
+"""Events of a run as text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def event_line(event: RunEvent) -> str:
 
 
 def is_remarkable(event: RunEvent) -> bool:
-    """Whether it is more than the switch that was asked for."""
+    """Whether it is more than the requested switch."""
     # Only that one says its price.
     return event.kind != "switched" or event.seconds is None

@@ -248,7 +248,7 @@ class RunLog:
         return dropped
 
     def result(self) -> RunResult:
-        """What the run leaves behind."""
+        """The result of the run."""
         return RunResult(
             worker_steps=self.done,
             evaluations=tuple(self._evaluations),

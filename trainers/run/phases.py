@@ -1,4 +1,4 @@
-"""When a run did which worker-step, and parts of its phases; pure."""
+"""Times and phases of a run; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a run leaves behind to the record of its trial."""
+"""The record of a trial."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syncswitch.trainers.run.running_counts import StalenessCount
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run leaves behind; see `TrialRecord` for the fields."""
+    """The result of a run; see `TrialRecord` for the fields."""
 
     worker_steps: int
     evaluations: tuple[Evaluation, ...]
@@ -76,6 +76,6 @@ def phase_record(
 
 
 def is_after_first_decay(spec: TrialSpec, worker_step: int) -> bool:
-    """Whether it is late enough that a model at chance has diverged."""
+    """Whether a model that is still at chance has diverged."""
     boundaries = spec.identity.learning_rate_boundaries
     return worker_step > boundaries[0][0] if boundaries else False

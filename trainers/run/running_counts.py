@@ -1,4 +1,4 @@
-"""What a run counts between two of its reports."""
+"""Counts of staleness and loss."""
 
 from __future__ import annotations
 

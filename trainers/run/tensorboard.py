@@ -50,7 +50,7 @@ def run_folder_name(spec: TrialSpec) -> str:
 
 
 def logged(trainer: Trainer, folder: Path | None, name: str) -> Trainer:
-    """The trainer, which writes logs where there is a folder for them.
+    """The trainer; with a folder, one that writes TensorBoard logs there.
 
     Args:
         trainer: Trains.
@@ -61,7 +61,7 @@ def logged(trainer: Trainer, folder: Path | None, name: str) -> Trainer:
 
 
 class TensorBoardTrainer(Trainer):
-    """Any trainer, whose runs each write a log into a folder of their own.
+    """Wraps a trainer so that each run writes a log into a folder of its own.
 
     A run that is made again, or goes on from a checkpoint, adds a file to its folder; TensorBoard
     then shows none of its steps twice. A log that cannot be written costs no run.
@@ -91,7 +91,7 @@ class TensorBoardTrainer(Trainer):
 
 
 class _Watcher:
-    """Writes down what it learns, and passes it on."""
+    """Logs what it observes, and passes it on."""
 
     def __init__(self, log: _RunLog, observer: Observer) -> None:
         self._log = log
@@ -110,7 +110,7 @@ class _Watcher:
 
 
 class _RunLog:
-    """What is said of one run, and at which worker-step."""
+    """The TensorBoard log of one run."""
 
     def __init__(self, folder: Path, spec: TrialSpec) -> None:
         self._spec = spec
@@ -181,7 +181,7 @@ class _RunLog:
         self._file.close()
 
     def _begin(self, step: int) -> None:
-        """From this worker-step on, what files of before say counts no more."""
+        """Begins a log that replaces what earlier files hold from this worker-step on."""
         self._has_begun = True
         self._file.begin_session(step, _parameters(self._spec))
         if step == 0:

@@ -108,7 +108,7 @@ class GradientSource:
         return self._threads.submit(call, wanted, seed)
 
     def move(self, statistics: Vector, contribution: Vector) -> Vector:
-        """What a batch makes of the statistics; see `ModelFunction.move`."""
+        """The statistics after a batch; see `ModelFunction.move`."""
         moved: Vector = self._function.move(statistics, contribution)
         return moved
 

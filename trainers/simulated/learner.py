@@ -1,4 +1,4 @@
-"""The parameters of a simulated training: who has which, and what a gradient does to them."""
+"""Trains with real gradients on the virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part in a simulated run, and what slows them down."""
+"""Which workers take part in a simulated run, and how slow they are."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Membership:
         return self._active.next_seconds
 
     def begin(self, done: int, now_seconds: float, switch_worker_step: float) -> float:
-        """A segment begins as soon as somebody is there.
+        """Begins a segment as soon as a worker is there.
 
         Args:
             done: Worker-steps done.
@@ -92,7 +92,7 @@ class Membership:
         return now_seconds
 
     def wait(self, now_seconds: float) -> float:
-        """Nobody can do anything: the training time at which that changes."""
+        """The training time at which there is a worker again."""
         if math.isinf(self.next_seconds):
             raise UserError(
                 "the injections take all workers away at once until more of the job is done, which"
@@ -124,7 +124,7 @@ class Membership:
         return seconds * active.slowdown(worker) + active.delay_seconds(worker)
 
     def decide(self, worker: int, busy_seconds: float, done: int, now_seconds: float) -> Decision:
-        """The online policy sees a step.
+        """Observes a step and asks the online policy.
 
         Args:
             worker: Whose.

@@ -1,4 +1,4 @@
-"""What a simulated cluster is like: how long computing, sending and waiting take."""
+"""Profiles of simulated clusters: how long computing, sending and waiting take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One training run on a simulated cluster: its course, with tests and checkpoints."""
+"""One training run on a simulated cluster, with evaluations and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of a run on a virtual clock, from segment to segment."""
+"""Plays a run on a virtual clock, segment by segment."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from syncswitch.trainers.trainer import SilentObserver
 
 @dataclass(frozen=True, slots=True)
 class TimedJob:
-    """What of a job matters to its time.
+    """What determines the time of a job.
 
     Attributes:
         workers: n.
@@ -62,7 +62,7 @@ def simulate_phases(
 
 
 def _identity(job: TimedJob) -> WorkloadIdentity:
-    """Of a workload of which the time alone is asked."""
+    """The identity of a job of which only the time is asked."""
     return WorkloadIdentity(
         name="timed",
         model=None,

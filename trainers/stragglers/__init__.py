@@ -1,1 +1,1 @@
-"""Who is slow, and what is done about it; pure."""
+"""Detects stragglers and decides what to do about them; pure."""

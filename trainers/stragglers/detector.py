@@ -1,4 +1,4 @@
-"""Who is a straggler, judged by the throughput of the workers; pure, single-threaded.
+"""Detects stragglers by the throughput of the workers; pure, single-threaded.
 
 Sync-Switch paper, section IV-B: a worker whose throughput is below mean - std of the cluster in
 several windows running. With k equally slow workers among n that holds if and only if k < n/2,
@@ -44,7 +44,7 @@ class DetectorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Something new about a worker.
+    """A change in what is known of a worker.
 
     Attributes:
         kind: `detected`, `cleared` or `permanent`.
@@ -208,7 +208,7 @@ class StragglerDetector:
     def _findings(
         self, worker: int, rate: float, comparison: Comparison, now_seconds: float
     ) -> list[Diagnosis]:
-        """Moves on what is known of a worker that has just been judged."""
+        """Updates what is known of a worker that has just been judged."""
         known, settings = self._known[worker], self.settings
         figures = f"worker {worker} does {rate:.3g} worker-steps/s, the median is "
         figures += f"{comparison.median:.3g}"

@@ -1,4 +1,4 @@
-"""What is done about stragglers while a run trains: the online policies; pure.
+"""The online policies: what to do about stragglers during a run; pure.
 
 Sync-Switch paper, section IV-B. Both act before the switch alone. Greedy leaves the first protocol
 as long as there is a straggler; what the second one does meanwhile counts towards the job, not
@@ -45,7 +45,7 @@ NO_DECISION = Decision()
 
 
 class OnlineController:
-    """Watches one run and decides; it expects that its decisions are carried out.
+    """Watches one run and decides; its decisions have to be carried out.
 
     Single-threaded: the caller has a lock, or no threads.
 
@@ -111,7 +111,7 @@ class OnlineController:
         return self._elastic(findings, done, now_seconds)
 
     def at_switch(self, done: int, now_seconds: float) -> Decision:
-        """Brings everybody back whom elastic has removed; called once, before the second protocol.
+        """Restores the workers that elastic removed; called once, before the second protocol.
 
         A worker that was lost meanwhile is not restored: it is active again when it has returned.
         """
@@ -126,12 +126,12 @@ class OnlineController:
         return Decision(tuple(events), restore=tuple(back))
 
     def lost(self, worker: int) -> None:
-        """A failure took the worker away."""
+        """Records that the worker was lost."""
         self._lost.add(worker)
         self._detector.leave(worker)
 
     def returned(self, worker: int) -> None:
-        """The worker is there again, but active only if it was not removed before it was lost."""
+        """Records that the worker is back; it is active unless it was removed before."""
         self._lost.discard(worker)
         if worker not in self._removed_seconds:
             self._detector.join(worker)

@@ -1,4 +1,4 @@
-"""What the pictures of CIFAR go through before they are trained on.
+"""Preprocessing of the pictures of CIFAR.
 
 Shifts by up to 4 pixels and mirror images, as in He et al., "Deep Residual Learning for Image
 Recognition" (CVPR 2016), section 4.2; each picture to mean 0 and standard deviation 1, as in

@@ -1,4 +1,4 @@
-"""The time that a run trains."""
+"""The training time of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class TrainingClock:
-    """Runs while the cluster trains, without what the training waits for tests."""
+    """Runs while the cluster trains, and stands still while the training waits for evaluations."""
 
     def __init__(self, elapsed_seconds: float) -> None:
         self._elapsed_seconds = elapsed_seconds
@@ -38,34 +38,34 @@ class TrainingClock:
         return time.perf_counter() - self._last_update
 
     def add(self, seconds: float) -> None:
-        """Counts what was not training, but is its price. The clock stands still."""
+        """Adds time that was not training but is part of its price; the clock stands still."""
         self._elapsed_seconds += seconds
 
     def start(self) -> None:
-        """Goes on: a segment begins."""
+        """Starts the clock for a segment."""
         self._start = time.perf_counter()
         self._waited_seconds = self._waited_before_update_seconds = 0.0
 
     def mark_update(self) -> None:
-        """Records that an update was made; what is waited for from here on is not in it."""
+        """Records an update; time waited after it is not part of it."""
         self._last_update = time.perf_counter()
         self._waited_before_update_seconds = self._waited_seconds
 
     def wait(self, seconds: float) -> None:
-        """Leaves out what the training waited for a test."""
+        """Leaves out time in which the training waited for an evaluation."""
         self._waited_seconds += seconds
 
     def leave_out(self, seconds: float) -> None:
-        """Leaves out of `idle_seconds` what was done between two segments for another purpose."""
+        """Leaves out of `idle_seconds` time spent on other things between two segments."""
         self._last_update += seconds
 
     def lose(self) -> None:
-        """Stands still now: all that went by since the last update was lost."""
+        """Stops now: all time since the last update was lost."""
         self._elapsed_seconds = self.last_update_seconds + self.idle_seconds
         self._start = None
         self._last_update = time.perf_counter()
 
     def stop(self) -> None:
-        """Stands still at the last update: a segment is over."""
+        """Stops at the last update, when a segment is over."""
         self._elapsed_seconds = self.last_update_seconds
         self._start = None

@@ -37,7 +37,7 @@ def _all_prepared(workers: Sequence[int]) -> Iterable[int]:
 
 @dataclass
 class Coordinator:
-    """The worker-steps of a segment behind a lock.
+    """Shares the worker-steps of a segment among threads.
 
     Attributes:
         workers: Numbers of the workers.
@@ -158,7 +158,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def recall(self) -> None:
-        """Lets those who rest take part again, because nobody else is left."""
+        """Lets resting workers take part again because no others are left."""
         with self._lock:
             if self.members:
                 return
@@ -189,7 +189,7 @@ class Coordinator:
         return self._stopping
 
     def wait_until_drained(self, timeout_seconds: float) -> bool:
-        """Waits until the segment is over and no ticket is out, at most so long; says whether."""
+        """Waits, at most so long, until the segment is over and no ticket is out; whether it is."""
         with self._changed:
             return self._changed.wait_for(self._is_drained, timeout_seconds)
 

@@ -1,4 +1,4 @@
-"""Tests the model beside the training, on copies of the parameters."""
+"""Evaluates the model while it trains, on copies of the parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EvaluationRequest:
 
 
 class Evaluator:
-    """Takes requests from the training threads and answers them, in order, in a thread of its own.
+    """Evaluates copies of the model, in order, in a thread of its own.
 
     Args:
         tester: Computes the accuracy.
@@ -50,7 +50,7 @@ class Evaluator:
         self._thread.start()
 
     def submit(self, request: EvaluationRequest) -> float:
-        """Asks for a test.
+        """Requests an evaluation.
 
         Returns:
             Seconds that it had to wait because tests take longer than the training between them.
@@ -64,7 +64,7 @@ class Evaluator:
         return time.perf_counter() - start
 
     def catch_up(self) -> None:
-        """Waits until what was asked for so far is answered, or a test has failed."""
+        """Waits until all requests so far are answered, or an evaluation has failed."""
         self._requests.join()
 
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
@@ -81,7 +81,7 @@ class Evaluator:
             raise self._error
 
     def abandon(self) -> None:
-        """Answers nothing any longer, and ends with the test that is under way."""
+        """Ends after the evaluation that is under way."""
         self._abandoned = True
         with contextlib.suppress(queue.Full):
             self._requests.put(None, timeout=_LEAVE_SECONDS)

@@ -1,4 +1,4 @@
-"""Makes the injected stragglers and failures of a run happen on a real cluster."""
+"""Carries out injected stragglers and failures on a real cluster."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class FaultInjector:
         return self._active.has_threads
 
     def hold_up_of(self, worker: int) -> Callable[[float], None] | None:
-        """What makes a straggler's step take longer; None for who is no straggler now."""
+        """Delays the step of a straggler; None for a worker that is none now."""
         if self._active.delay_seconds(worker) or self._active.slowdown(worker) != 1.0:
             return partial(self._hold_up, worker)
         return None
 
     def maybe_lose(self, worker: int, *, is_done: bool) -> None:
-        """Ends a worker without a process where it is to be killed; in its own thread.
+        """Loses a worker that has no process of its own, when it is due; called in its thread.
 
         Turn by turn it dies before its step, and after, when nobody knows that it was done.
         """

@@ -1,4 +1,4 @@
-"""What is learnt on a cluster: what steps, groups and losses do to the parameters."""
+"""Trains on a cluster: what steps, groups and losses do to the parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Read = TypeVar("_Read")
 
 
 class ClusterLearner:
-    """Does the steps of a run, as the exchange of a segment's protocol has it.
+    """Does the steps of a run as the protocol of the segment exchanges gradients.
 
     Workers' threads call `step`; the rest is called by whoever hands out the steps, one call at a
     time.
@@ -55,7 +55,7 @@ class ClusterLearner:
         return self._program.replicas.scatter(self._start, members)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:
-        """Before they begin a step: gives a replica, the mean of the others, to who has none.
+        """Gives workers without a replica the mean of the others, before they begin a step.
 
         Returns:
             Those that could not be reached.
@@ -112,7 +112,7 @@ class ClusterLearner:
         return []
 
     def leave(self, worker: int) -> None:
-        """Records that `worker` rests: what it holds is of no use when it comes back."""
+        """Discards the replica of a worker that rests from now on."""
         if self.exchange is Exchange.REPLICA:
             self._program.replicas.forget(worker)
 
@@ -143,7 +143,7 @@ class ClusterLearner:
         return self._configuration.momentum(worker_step, self._second_since)
 
     def _holders(self) -> list[int]:
-        """Members with a replica: who is there again has none before its first step."""
+        """Members with a replica; a worker that has just come back has none."""
         return [one for one in self._members() if self._program.replicas.holds(one)]
 
     def _read(self, read: Callable[[list[int]], _Read]) -> _Read:

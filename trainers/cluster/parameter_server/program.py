@@ -1,4 +1,4 @@
-"""The traced functions of a training job, and calls of them.
+"""The traced functions of a training job, and how they are called.
 
 The state lives on the parameter server. One function computes a worker-step; it is traced once and
 executed under the device of whichever worker calls it.
@@ -76,11 +76,11 @@ class Program:
         return self._replicas
 
     def prepare_replicas(self) -> None:
-        """Makes the replicas now: not in the middle of a run."""
+        """Makes the replicas before a run needs them."""
         _ = self.replicas
 
     def prepare_hold_ups(self) -> None:
-        """Traces steps that can be held up now: not in the middle of a run."""
+        """Traces steps that can be delayed before a run needs them."""
         for worker in range(len(self._steps.gradient_slots)):
             self.push_update(worker, 0, 0, 0.0, 0.0, lambda _: None)
             self.push_gradient(worker, 0, 0, lambda _: None)
@@ -160,7 +160,7 @@ class Program:
         self._acknowledged[worker] += 1
 
     def was_applied(self, worker: int) -> bool:
-        """Whether an update came from a worker of which the chief does not know.
+        """Whether an update of this worker was applied without the chief knowing (fencing).
 
         Raises:
             Exception: One of TensorFlow's, where the parameter server is lost.
@@ -173,14 +173,14 @@ class Program:
         return is_news
 
     def place(self, worker: int) -> None:
-        """Puts onto the new server of a worker what belongs there; a replica is still empty."""
+        """Copies the data to the new server of a worker; its replica is still empty."""
         self._kept_hyper_parameters.pop(worker, None)
         self._worker_data[worker] = _placed(self._data, self._devices.workers[worker])
         if self._replicas is not None:
             self._replicas.renew(worker)
 
     def answers(self, worker: int | None) -> bool:
-        """Whether the server of a worker, or the parameter server (None), does what it is told.
+        """Whether the server of a worker, or the parameter server (None), responds.
 
         Blocks for as long as it does nothing.
         """

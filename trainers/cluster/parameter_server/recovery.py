@@ -1,4 +1,4 @@
-"""What becomes of a run when a part of its cluster is lost."""
+"""Handles the loss of workers and of the parameter server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ServerLostError(Exception):
 
 
 class Recovery:
-    """Counts workers out and in again; used by their own threads.
+    """Takes lost workers out of the run and brings them back; called in their own threads.
 
     Args:
         program: On the cluster.
@@ -50,7 +50,7 @@ class Recovery:
         self._given_up: set[int] = set()
 
     def lose(self, worker: int, error: BaseException, *, counts_pushes: bool) -> bool:
-        """Finds out what an error in a worker's step means, and tells the coordinator.
+        """Decides what an error in a worker's step means, and tells the coordinator.
 
         Args:
             worker: Whose step; this is its thread.
@@ -78,7 +78,7 @@ class Recovery:
         return False
 
     def note_lost(self, worker: int, reason: str) -> None:
-        """Records that a worker, which the coordinator knows as lost, is lost."""
+        """Records the loss of a worker that the coordinator knows of already."""
         self._losses[worker] += 1
         self._lost_at[worker] = time.perf_counter()
         self._note("lost", f"worker {worker}: {reason}", worker)
@@ -124,7 +124,7 @@ class Recovery:
 
 @contextmanager
 def lost_servers_named(launcher: Launcher) -> Iterator[None]:
-    """Raises `ServerLostError` where an error means that.
+    """Raises `ServerLostError` where an error means that the parameter server is lost.
 
     Raises:
         ServerLostError: The parameter server is gone.

@@ -75,15 +75,15 @@ class Replicas:
         return self._filled.get(worker) is self._variables[worker]
 
     def forget(self, worker: int) -> None:
-        """The replica of a worker is of no use any more."""
+        """Discards the replica of a worker."""
         self._filled.pop(worker, None)
 
     def forget_all(self) -> None:
-        """No replica is of any use any more."""
+        """Discards all replicas."""
         self._filled.clear()
 
     def renew(self, worker: int) -> None:
-        """Makes room for the replica of a worker whose server is new; `scatter` has to follow."""
+        """Makes an empty replica on the new server of a worker, for `scatter` to fill."""
         self._variables[worker] = self._empty(worker)
         if not self._optimizers[worker].is_reentrant:
             with tf.device(self._devices.steps[worker]):

@@ -110,7 +110,7 @@ class TrainingRun:
         return True
 
     def _run_segments(self) -> bool:
-        """All of them; False where the cluster has to be restarted first."""
+        """Runs all segments; False where the cluster has to be restarted first."""
         log = self._log
         while (segment := log.next_segment(is_detour=log.is_detour)) is not None:
             if self._has_to_restart(segment):
@@ -160,7 +160,7 @@ class TrainingRun:
             self._clock.leave_out(time.perf_counter() - start)
 
     def _switch(self, protocol: str) -> None:
-        """Puts the time since the last update onto the clock; it is the price of the switch."""
+        """Adds the time since the last update to the clock, as the price of the switch."""
         seconds = max(0.0, self._clock.idle_seconds)
         self._clock.add(seconds)
         self._log.add_switch(protocol, seconds, self._clock.now_seconds)
@@ -257,14 +257,14 @@ class TrainingRun:
 
     @property
     def _is_before_switch(self) -> bool:
-        """Whether the first protocol still has something of its share to do."""
+        """Whether the first protocol has steps left."""
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
         return first < switch_worker_step(self._spec)
 
     def _disturb(self) -> None:
-        """In the watchdog's thread: what is to be disturbed by now."""
+        """Injects what is due; called in the watchdog's thread."""
         done, now_seconds = self._coordinator.done, self._clock.now_seconds
         self._fault_injector.advance(done, now_seconds, self._note)
 

@@ -1,4 +1,4 @@
-"""Updates of the parameter server's state of which none is lost among concurrent workers."""
+"""Atomic updates of the parameter server's state."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class SharedStatistics:
 
 
 def make_shared_update(optimizer: Optimizer, state: SharedState) -> SharedUpdate:
-    """The way to apply this optimizer that is atomic and fastest."""
+    """The fastest atomic update with this optimizer."""
     if isinstance(optimizer, MomentumSGD):
         return FusedMomentum(state)
     return CriticalUpdate(optimizer, state)

@@ -28,13 +28,13 @@ class StragglerControl:
             self.tell(worker, is_lost=False)
 
     def resting(self, workers: Iterable[int]) -> set[int]:
-        """Those of these workers that are not to train now."""
+        """Which of these workers are not to train now."""
         return set() if self._controller is None else set(workers) - self._controller.active
 
     def after_step(
         self, worker: int, busy_seconds: float, done: int, now_seconds: float, before_switch: bool
     ) -> Decision:
-        """What is to change before the next steps; see `OnlineController.judge`."""
+        """Observes a step and decides; see `OnlineController.judge`."""
         if self._controller is None:
             return NO_DECISION
         with self._lock:
@@ -46,7 +46,7 @@ class StragglerControl:
         return decision
 
     def at_switch(self, done: int, now_seconds: float) -> None:
-        """Everybody trains from now on."""
+        """Lets all workers train from now on."""
         self._log.is_detour = False
         if self._controller is not None:
             with self._lock:

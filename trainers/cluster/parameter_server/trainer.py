@@ -106,7 +106,7 @@ class ClusterTrainer(Trainer):
             trial.fault_injector.end()
 
     def _run(self, state: ModelState, trial: ClusterTrial) -> None:
-        """Runs until the end, on as many clusters as it takes."""
+        """Runs to the end, on as many clusters as that takes."""
         losses = 0
         restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
         is_new = True
@@ -142,7 +142,7 @@ class ClusterTrainer(Trainer):
         self._program.load(state)
 
     def _rebuild(self, trial: ClusterTrial, error: ServerLostError, losses: int) -> ModelState:
-        """New servers after a loss, and the state that they are to have."""
+        """Starts new servers after a loss, and restores their state."""
         if losses > _MOST_LOSSES:
             raise RetryableError(f"the parameter server was lost {losses} times ({error})")
         log, clock = trial.log, trial.clock
@@ -160,7 +160,7 @@ class ClusterTrainer(Trainer):
         return state
 
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """New servers for the second protocol; the state goes by way of a checkpoint."""
+        """Starts new servers for the second protocol; a checkpoint carries the state."""
         form = self._program.form
         state = self._program.state()
         try:
@@ -175,7 +175,7 @@ class ClusterTrainer(Trainer):
         return state
 
     def _renew_servers(self) -> None:
-        """Until they are there: others may be lost meanwhile."""
+        """Renews servers until all are there; others may be lost meanwhile."""
         for attempt in range(_MOST_ATTEMPTS):
             self._launcher.rebuild()
             try:

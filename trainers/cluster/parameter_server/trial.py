@@ -1,4 +1,4 @@
-"""What of a trial outlives the cluster that trains it."""
+"""What outlives the cluster that trains a trial."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClusterTrial:
 def cluster_trial(
     spec: TrialSpec, log: RunLog, configuration: Configuration, launcher: Launcher
 ) -> ClusterTrial:
-    """Puts it together, where its log is.
+    """The trial from where its log is.
 
     Raises:
         UserError: Something is to be injected that this launcher cannot do.

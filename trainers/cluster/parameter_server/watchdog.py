@@ -1,4 +1,4 @@
-"""Looks after a run from beside it: injects what is due, and finds servers that hang."""
+"""Watches a run: injects what is due and kills servers that hang."""
 
 from __future__ import annotations
 

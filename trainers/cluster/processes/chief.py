@@ -1,4 +1,4 @@
-"""The chief's end of the socket between a chief's process and the one that wants trials."""
+"""The chief's side of the connection to the process that asks for trials."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STANDARD_INPUT = 0
 def be_chief(
     connection: Connection, make_trainer: Callable[[], Trainer], *, private_network: bool
 ) -> None:
-    """Makes a trainer, says so, and trains what is asked for until the other end is gone.
+    """Makes a trainer, and trains what is asked for until the connection ends.
 
     Args:
         connection: To whoever wants trials; see `messages.py`.
@@ -51,7 +51,7 @@ def be_chief(
 
 
 def end_with_input() -> None:
-    """Lets this process end when its standard input does, whatever TensorFlow is doing then.
+    """Ends this process when its standard input ends, whatever TensorFlow is doing.
 
     Not by the kernel when its parent ends: a trainer may be opened in a thread that does not live
     as long.
@@ -66,7 +66,7 @@ def _await_end_of_input() -> None:
 
 
 class _Talker:
-    """Also the observer of the trials it is asked for."""
+    """Trains what is asked for, and reports on it as its observer."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -103,7 +103,7 @@ class _Talker:
 
 
 class _WarningTeller(logging.Handler):
-    """Passes this package's warnings on to whoever the user looks at."""
+    """Sends this package's warnings to the process that the user sees."""
 
     def __init__(self, talker: _Talker) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""What a process wrote before it died, as a part of one line."""
+"""The last lines of a log, for messages."""
 
 from __future__ import annotations
 

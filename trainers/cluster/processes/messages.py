@@ -1,4 +1,4 @@
-"""What the chief of an isolated cluster and the process that asked for it say to each other.
+"""Messages between the chief's process and the process that asks for trials.
 
 They are pickled over a pair of sockets between a process and its own child.
 """
@@ -34,7 +34,7 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An evaluation; the chief waits for a `Answered`."""
+    """An evaluation; the chief waits for an `Answered`."""
 
     evaluation: Evaluation
 

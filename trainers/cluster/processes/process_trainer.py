@@ -41,11 +41,11 @@ _STARTS = 3.0
 
 
 class _ClusterLostError(RetryableError):
-    """The chief is gone."""
+    """The chief's process has died or hangs."""
 
 
 class _Told:
-    """An observer that hears of each test once, whatever had to be made again.
+    """Passes each evaluation on once, also where a restarted cluster repeats it.
 
     Attributes:
         events: All that happened, on whatever cluster.

@@ -1,4 +1,4 @@
-"""Keeps the servers of a cluster: forks them, replaces them, disturbs them when asked to.
+"""A pool of forked servers: forks them, replaces them, disturbs them on request.
 
 The zygote is the pool. The chief, which cannot fork servers itself, asks it over a connection.
 """

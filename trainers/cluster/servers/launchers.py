@@ -1,4 +1,4 @@
-"""Where the parameter server, the workers and the chief run."""
+"""Launchers: where the parameter server, the workers and the chief run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_DEVICES = 33
 
 
 class Casualty(enum.Enum):
-    """What is lost when a step of a training raises."""
+    """What an error in a step shows to be lost."""
 
     WORKER = "worker"
     PARAMETER_SERVER = "parameter server"
@@ -30,7 +30,7 @@ class WorkerLostError(Exception):
 
 
 class Launcher(ABC):
-    """Starts a cluster, and brings back what of it is lost.
+    """Starts a cluster, and replaces what is lost.
 
     Attributes:
         has_servers: Whether workers and parameter server are processes, which can be lost, stopped

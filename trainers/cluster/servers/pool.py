@@ -1,4 +1,4 @@
-"""What a chief asks of whoever keeps the servers of its cluster."""
+"""The interface of server pools."""
 
 from __future__ import annotations
 
