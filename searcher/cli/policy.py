@@ -12,6 +12,7 @@ import click
 from syncswitch.searcher.cli.policy_files import export, import_policy_files, schema
 from syncswitch.searcher.cli.policy_selection import (
     Selection,
+    alias_option,
     existing,
     find,
     near_misses,
@@ -28,6 +29,7 @@ from syncswitch.searcher.cli.policy_text import (
     print_suggestion,
 )
 from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
+from syncswitch.searcher.cli.reference import optional_workload, selector_of
 from syncswitch.searcher.text.values import workers_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
@@ -37,7 +39,6 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.policies.similarity import JobFacts
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.trainers.cli.completion import complete_alias, complete_workload
 from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table
 from syncswitch.trainers.cli.options import common_options
 from syncswitch.trainers.cli.program import EXIT_FAILED
@@ -54,18 +55,10 @@ def policy() -> None:
 
 @policy.command()
 @selection_options
-@click.option(
-    "--alias",
-    default="current",
-    show_default=True,
-    shell_complete=complete_alias,
-    help="Which version, by its alias.",
-)
+@alias_option("Which version, by its alias.")
 @common_options
 def lookup(
-    reference: str,
-    workers: int | None,
-    protocols: str | None,
+    selection: Selection,
     alias: str,
     storage_url: str,
     as_json: bool,
@@ -74,7 +67,6 @@ def lookup(
 
     Then the policy of the nearest workload is suggested, with what differs.
     """
-    selection = Selection(reference, workers, protocols)
     if holds_nothing(storage_url):
         return _nothing(_none_found(selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
@@ -93,13 +85,12 @@ def lookup(
 
 
 @policy.command(name="list")
-@click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
+@optional_workload
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
     """Lists all versions, newest first."""
-    selector = None if reference is None else Selection(reference, None, None).selector
     with open_database(storage_url, create=False) as database:
-        found = PolicyRegistry(database).entries(workload=selector)
+        found = PolicyRegistry(database).entries(workload=selector_of(reference))
     if as_json:
         print_json([_as_json(entry) for entry in found])
     elif not found:
@@ -116,9 +107,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
 @version_option
 @common_options
 def show(
-    reference: str,
-    workers: int | None,
-    protocols: str | None,
+    selection: Selection,
     version: int | None,
     storage_url: str,
     as_json: bool,
@@ -129,7 +118,7 @@ def show(
     """
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        best = newest(registry, existing(registry, Selection(reference, workers, protocols)))
+        best = newest(registry, existing(registry, selection))
         chosen = version_of(registry, best, version)
         entry = registry.entry(chosen.fingerprint, chosen.version)
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)

@@ -35,9 +35,7 @@ from syncswitch.trainers.cli.options import common_options, debug_option
 )
 @common_options
 def export(
-    reference: str,
-    workers: int | None,
-    protocols: str | None,
+    selection: Selection,
     version: int | None,
     output: Path | None,
     storage_url: str,
@@ -49,7 +47,7 @@ def export(
     """
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        chosen = only(registry, existing(registry, Selection(reference, workers, protocols)))
+        chosen = only(registry, existing(registry, selection))
         found = version_of(registry, chosen, version)
         workload = registry.workload(found.fingerprint)
     assert workload is not None  # every policy refers to one

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.trainers.cli.completion import complete_version, complete_workload
+from syncswitch.trainers.cli.completion import (
+    complete_alias,
+    complete_version,
+    complete_workload,
+)
 from syncswitch.trainers.cli.console import print_note
-from syncswitch.trainers.cli.options import protocols_option, workers_option
+from syncswitch.trainers.cli.options import combined, protocols_option, workers_option
 from syncswitch.trainers.cli.policy import is_policy_file
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair
@@ -45,9 +50,6 @@ class Selection:
     workers: int | None
     protocols: str | None
 
-    def __post_init__(self) -> None:
-        _check_text("WORKLOAD", self.reference)
-
     @property
     def selector(self) -> str:
         """What the database knows the workload by."""
@@ -69,30 +71,39 @@ class Selection:
         return words
 
 
-def narrowing_options(function: _F) -> _F:
-    """`--workers` and `--protocols`."""
-    return workers_option(None)(protocols_option(None)(function))
+narrowing_options = combined(workers_option(None), protocols_option(None))
+
+version_option = click.option(
+    "--version", type=int, shell_complete=complete_version, help="Default: the current one."
+)
 
 
-def selection_options(function: _F) -> _F:
-    """WORKLOAD and what narrows it."""
-    return click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)(
-        narrowing_options(function)
+def alias_option(text: str) -> Callable[[_F], _F]:
+    """`--alias`."""
+    return click.option(
+        "--alias", default=CURRENT, show_default=True, shell_complete=complete_alias, help=text
     )
 
 
-def version_option(function: _F) -> _F:
-    """`--version`."""
-    return click.option(
-        "--version", type=int, shell_complete=complete_version, help="Default: the current one."
-    )(function)
+def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """WORKLOAD and what narrows it, as one argument `selection`."""
+
+    @functools.wraps(function)
+    def gathered(
+        *arguments: Any, reference: str, workers: int | None, protocols: str | None, **others: Any
+    ) -> Any:
+        selection = Selection(reference, workers, protocols)
+        return function(*arguments, selection=selection, **others)
+
+    workload = click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+    decorated: Callable[..., Any] = workload(narrowing_options(gathered))
+    return decorated
 
 
 def find(
     registry: PolicyRegistry, selection: Selection, alias: str = "current"
 ) -> list[TimingPolicy]:
     """The policies that fit, one per fingerprint, newest first."""
-    _check_text("the alias", alias)
     return registry.lookup(
         selection.selector, workers=selection.workers, protocols=selection.pair, alias=alias
     )
@@ -153,8 +164,7 @@ def policy_named(text: str, storage_url: str) -> TimingPolicy:
 
     # The last one: a folder may have this character in its name, too.
     reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)
-    selector = Selection(reference, None, None).selector
-    _check_text("the version or alias", choice)
+    selector = normal_reference(reference)
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         found = registry.choose(selector, choice)
@@ -231,13 +241,3 @@ def _identity(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentit
     workload = registry.workload(policy.fingerprint)
     assert workload is not None  # every policy refers to one
     return workload.identity
-
-
-def _check_text(what: str, text: str) -> None:
-    """Refuses what no database can be asked for: Python reads other bytes as surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{what} {text[:60]!r} is not UTF-8 text; see: syncswitch-search policy list"
-        ) from error

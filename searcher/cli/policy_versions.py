@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -11,11 +10,13 @@ import click
 
 from syncswitch.searcher.cli.policy_selection import (
     Selection,
+    alias_option,
     existing,
     find,
     narrowing_options,
     no_alias,
     only,
+    selection_options,
     version_of,
 )
 from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
@@ -30,7 +31,6 @@ from syncswitch.trainers.cli.completion import (
     complete_alias,
     complete_compared,
     complete_version,
-    complete_workload,
 )
 from syncswitch.trainers.cli.console import echo, print_json
 from syncswitch.trainers.cli.options import common_options
@@ -44,55 +44,24 @@ _MOST_DIGITS = 1000  # int() refuses a few thousand
 
 
 @click.command(name="alias")
-@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+@selection_options
 @click.argument("alias", shell_complete=complete_alias)
 @click.argument("version", type=int, shell_complete=complete_version)
-@narrowing_options
 @common_options
 def move_alias(
-    reference: str,
-    alias: str,
-    version: int,
-    workers: int | None,
-    protocols: str | None,
-    storage_url: str,
-    as_json: bool,
+    selection: Selection, alias: str, version: int, storage_url: str, as_json: bool
 ) -> None:
     """Points ALIAS at VERSION."""
-
-    def move(registry: PolicyRegistry, fingerprint: str) -> tuple[int | None, int]:
-        before = registry.aliases(fingerprint).get(alias)
-        registry.set_alias(fingerprint, alias, version)
-        return before, version
-
-    _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
+    _move(selection, alias, version, storage_url, as_json)
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
-@click.option(
-    "--alias",
-    default="current",
-    show_default=True,
-    shell_complete=complete_alias,
-    help="Which alias to move.",
-)
-@narrowing_options
+@selection_options
+@alias_option("Which alias to move.")
 @common_options
-def rollback(
-    reference: str,
-    alias: str,
-    workers: int | None,
-    protocols: str | None,
-    storage_url: str,
-    as_json: bool,
-) -> None:
+def rollback(selection: Selection, alias: str, storage_url: str, as_json: bool) -> None:
     """Points `current`, or another alias, at the next lower version."""
-
-    def move(registry: PolicyRegistry, fingerprint: str) -> tuple[int | None, int]:
-        return registry.roll_back(fingerprint, alias)
-
-    _moved(Selection(reference, workers, protocols), alias, move, storage_url, as_json)
+    _move(selection, alias, None, storage_url, as_json)
 
 
 @click.command()
@@ -125,18 +94,18 @@ def diff(
         print_diff(found, (a.name, a.policy), (b.name, b.policy))
 
 
-def _moved(
-    selection: Selection,
-    alias: str,
-    move: Callable[[PolicyRegistry, str], tuple[int | None, int]],
-    storage_url: str,
-    as_json: bool,
+def _move(
+    selection: Selection, alias: str, version: int | None, storage_url: str, as_json: bool
 ) -> None:
-    """Moves an alias of the one policy that fits, and says from which version to which."""
+    """Moves an alias of the one policy that fits; without a version, to the next lower one."""
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         found = only(registry, existing(registry, selection))
-        before, version = move(registry, found.fingerprint)
+        before = registry.aliases(found.fingerprint).get(alias)
+        if version is None:
+            _, version = registry.roll_back(found.fingerprint, alias)
+        else:
+            registry.set_alias(found.fingerprint, alias, version)
     if as_json:
         print_json(
             {
