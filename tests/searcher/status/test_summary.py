@@ -34,18 +34,7 @@ from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo, Store
 JOB = identity()
 RULE = AdaptiveStrategy(settings=3)
 STUDY = study_name(JOB, SearchPlan(RULE))
-SEARCH = SearchInfo(
-    STUDY,
-    JOB.fingerprint,
-    "adaptive",
-    3,
-    5,
-    0.01,
-    None,
-    "local",
-    0,
-    options={"criterion": "mean"},
-)
+SEARCH = SearchInfo(STUDY, JOB.fingerprint, "adaptive", 3, 5, 0.01, None, "local", 0)
 NOW = datetime.now(timezone.utc)
 
 
