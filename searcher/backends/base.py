@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
-__all__ = ["Job", "JobRequest", "OwnOption", "TrainerChoice", "plan_search"]
-
 
 @dataclass(frozen=True)
 class Job:

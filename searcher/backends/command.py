@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
@@ -16,8 +17,6 @@ from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEF
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cli.conditions import ConditionsChoice
-
-__all__ = ["UsersCommand"]
 
 
 @dataclass(frozen=True)
@@ -101,14 +100,16 @@ class UsersCommand(TrainerChoice):
                 "--trainer command needs the steps of a whole training: add --total-steps N"
             )
 
+    @override
     def pair(self, text: str | None) -> tuple[str, str]:
-        """See `TrainerChoice.pair`; what the command calls its two ways of training."""
+        """What the command calls its two ways of training."""
         from syncswitch.trainers.protocols import parse_named_pair
 
         return parse_named_pair(text or self.default_protocols)
 
+    @override
     def job(self, request: JobRequest) -> Job:
-        """See `TrainerChoice.job`; the workload is a name for the job."""
+        """The workload is a name for the job."""
         from syncswitch.trainers.command.job import CommandJob, command_with_policy
         from syncswitch.trainers.command.template import CommandTemplate
         from syncswitch.trainers.command.trainer import CommandTrainer
@@ -142,9 +143,9 @@ class UsersCommand(TrainerChoice):
             command_with=lambda policy: command_with_policy(job, policy.switch_percent),
         )
 
+    @override
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """See `TrainerChoice.conditions`."""
         chosen.check_nothing_chosen("--trainer command has no cluster of syncswitch's")
         return RunConditions()

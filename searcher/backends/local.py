@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cli.console import print_note
@@ -20,15 +22,13 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
     from syncswitch.trainers.cli.conditions import ConditionsChoice
 
-__all__ = ["GPUS_PER_WORKER", "LocalTrainer", "named"]
-
 GPUS_PER_WORKER = OwnOption("--gpus-per-worker", **CLUSTER_OPTIONS["--gpus-per-worker"])
 """Every kind that has GPUs shares it."""
 
 
 @dataclass(frozen=True)
 class LocalTrainer(TrainerChoice):
-    """Attributes: see `choose_cluster`."""
+    """The options of `choose_cluster`."""
 
     name = "local"
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
@@ -63,28 +63,28 @@ class LocalTrainer(TrainerChoice):
         )
 
     @property
+    @override
     def kind(self) -> str:
-        """See `TrainerChoice.kind`."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         return f"{self.name}/{self.cluster.launcher}{gpus}"
 
+    @override
     def take_part(self) -> bool:
-        """See `TrainerChoice.take_part`."""
         return self.cluster.take_part(print_note)
 
+    @override
     def check_jobs(self, jobs: int) -> None:
-        """See `TrainerChoice.check_jobs`."""
         has_one = self.cluster.config is not None
         if jobs > 1 and (has_one or self.gpus_per_worker):
             why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
             raise UserError(f"--jobs {jobs} needs a cluster for each, and {why}; leave out --jobs")
 
+    @override
     def workers(self, given: int | None) -> int | None:
-        """See `TrainerChoice.workers`."""
         return self.cluster.workers(given)
 
+    @override
     def job(self, request: JobRequest) -> Job:
-        """See `TrainerChoice.job`."""
         cluster, workers = self.cluster, request.size
         check_protocols(request.protocols, workers)
         if request.workload is None:
@@ -101,10 +101,10 @@ class LocalTrainer(TrainerChoice):
             open_trainer=lambda: cluster.open(workload, reference, workers),
         )
 
+    @override
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """See `TrainerChoice.conditions`."""
         return chosen.conditions(workers, switch_percent, first_protocol, self.cluster.launcher)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.backends.local import GPUS_PER_WORKER, named
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
     from syncswitch.trainers.cli.conditions import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
-
-__all__ = ["RayCluster"]
 
 _USUAL = RayOptions()
 
@@ -70,14 +69,15 @@ class RayCluster(TrainerChoice):
     ray_placement: str
 
     @property
+    @override
     def kind(self) -> str:
-        """See `TrainerChoice.kind`; what a worker has decides how long a run takes."""
+        """What a worker has decides how long a run takes."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         return f"{self.name}{'' if is_usual else f', {self.cpus_per_worker:g} CPU'}{gpus}"
 
+    @override
     def job(self, request: JobRequest) -> Job:
-        """See `TrainerChoice.job`."""
         reference, workers = named(request), request.size
         options = RayOptions(
             self.ray_address,
@@ -100,8 +100,8 @@ class RayCluster(TrainerChoice):
 
         return Job(identity=identity, open_trainer=open_trainer)
 
+    @override
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """See `TrainerChoice.conditions`."""
         return chosen.conditions(workers, switch_percent, first_protocol, self.name)

@@ -17,8 +17,6 @@ from syncswitch.searcher.backends.replay import RecordedRuns
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.storage.errors import UserError
 
-__all__ = ["TRAINERS", "is_given", "trainer_named", "trainer_options"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 TRAINERS: tuple[type[TrainerChoice], ...] = (

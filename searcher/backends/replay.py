@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.storage.errors import UserError
@@ -13,8 +15,6 @@ from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cli.conditions import ConditionsChoice
-
-__all__ = ["RecordedRuns"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class RecordedRuns(TrainerChoice):
 
     recordings_url: str | None
 
+    @override
     def measured_url(self, storage_url: str) -> str:
-        """See `TrainerChoice.measured_url`."""
         return self.recordings_url or storage_url
 
     def __post_init__(self) -> None:
@@ -45,8 +45,9 @@ class RecordedRuns(TrainerChoice):
                 "--trainer replay needs the database of the recorded runs: add --recordings URL"
             )
 
+    @override
     def job(self, request: JobRequest) -> Job:
-        """See `TrainerChoice.job`; nothing of the workload is loaded.
+        """Nothing of the workload is loaded.
 
         The reference is a name, a reference or the start of a fingerprint in that database.
         """
@@ -74,9 +75,9 @@ class RecordedRuns(TrainerChoice):
             switch_points=tuple(recording.switch_points),
         )
 
+    @override
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """See `TrainerChoice.conditions`."""
         chosen.check_nothing_chosen("--trainer replay trains nothing, its runs are recorded")
         return RunConditions()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.trainers.cli.completion import complete_profile
@@ -16,8 +18,6 @@ from syncswitch.trainers.simulated import DEFAULT_PROFILE
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
     from syncswitch.trainers.cli.conditions import ConditionsChoice
-
-__all__ = ["SimulatedCluster"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class SimulatedCluster(TrainerChoice):
 
     profile: str
 
+    @override
     def job(self, request: JobRequest) -> Job:
-        """See `TrainerChoice.job`."""
         from syncswitch.trainers.simulated.profile import load_profile
 
         workers = request.size
@@ -59,8 +59,8 @@ class SimulatedCluster(TrainerChoice):
             open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
         )
 
+    @override
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """See `TrainerChoice.conditions`."""
         return chosen.conditions(workers, switch_percent, first_protocol, self.name)
