@@ -122,9 +122,7 @@ class Strategy(ABC):
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
             if field.name not in _NO_OPTIONS
-            and (
-                (value := getattr(self, field.name)) != field.default or field.name in _ALWAYS_TOLD
-            )
+            and (value := getattr(self, field.name)) != field.default
         }
 
     @abstractmethod
@@ -193,8 +191,6 @@ class Strategy(ABC):
 
 
 _ANY_ACCURACY = 0.5
-# Searches that were begun before there was a choice looked for the mean.
-_ALWAYS_TOLD = {"criterion"}
 _NO_OPTIONS = {
     "settings",
     "runs",

@@ -29,28 +29,30 @@ class ComparisonStrategy(Strategy):
     wanted: tuple[tuple[float, int], ...] = ()
 
     @property
+    @override
     def name(self) -> str:
-        """What studies call this strategy."""
         return "comparison"
 
     @property
+    @override
     def most_runs(self) -> int:
-        """All that are wanted."""
         return len(self.wanted)
 
     @property
+    @override
     def repeats(self) -> int:
-        """R."""
         return self.runs
 
     @override
     def grid(self) -> tuple[float, ...]:
         return tuple(sorted(self.percents))
 
+    @override
     def replicates(self, percent: float) -> Sequence[int]:
         """Those that are wanted: others of the switch point were made elsewhere."""
         return [replicate for switch_point, replicate in self.wanted if switch_point == percent]
 
+    @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """The next run, or to wait where everything is made, for there is no answer.
 
