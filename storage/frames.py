@@ -28,8 +28,7 @@ from sqlalchemy import Select
 
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.queries import curves
-from syncswitch.storage.queries import events as event_table
+from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.columns import (
     FrameColumn,
     columns_of_record,
@@ -74,12 +73,12 @@ FrameName = Literal[
 
 COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
     "trials": columns_of_table(TRIAL_FACTS),
-    "evaluations": columns_of_record(curves.EvaluationFacts),
-    "events": columns_of_record(event_table.EventFacts),
+    "evaluations": columns_of_record(run_rows.EvaluationFacts),
+    "events": columns_of_record(run_rows.EventFacts),
     "switch_points": columns_of_record(SwitchPointStatistics),
     "policies": columns_of_record(PolicyVersion),
     "search_costs": columns_of_record(StudyCost),
-    "time_to_accuracy": columns_of_record(curves.AccuracyTime),
+    "time_to_accuracy": columns_of_record(run_rows.AccuracyTime),
 }
 """The columns of each table, by the name of its function."""
 
@@ -135,7 +134,7 @@ def evaluations(
     Raises:
         UserError: As in `trials`.
     """
-    query = curves.evaluations(choice)
+    query = run_rows.evaluations(choice)
     if chunk_rows is None:
         return _whole(database, "evaluations", query)
     if chunk_rows < 1:
@@ -156,7 +155,7 @@ def events(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
     Raises:
         UserError: As in `trials`.
     """
-    return _whole(database, "events", event_table.events(choice))
+    return _whole(database, "events", run_rows.events(choice))
 
 
 def switch_points(
@@ -239,7 +238,7 @@ def time_to_accuracy(
     Raises:
         UserError: As in `trials`.
     """
-    return _whole(database, "time_to_accuracy", curves.accuracy_times(choice, target_accuracy))
+    return _whole(database, "time_to_accuracy", run_rows.accuracy_times(choice, target_accuracy))
 
 
 def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame:

@@ -8,8 +8,8 @@ from typing import Any
 
 from syncswitch.searcher.text.values import conditions_text
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries.events import events
 from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.run_rows import events
 from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.trainers.cli.console import echo, print_table
 

@@ -20,8 +20,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import beginnings
 from syncswitch.storage.files import whole_file
-from syncswitch.storage.queries import curves
-from syncswitch.storage.queries import events as event_table
+from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice
@@ -146,8 +145,8 @@ def _export(
         _write(file, export.json_text(map(_document, details)))
         return
     queries = {
-        "evaluations": curves.evaluations,
-        "events": event_table.events,
+        "evaluations": run_rows.evaluations,
+        "events": run_rows.events,
         "trials": trial_facts,
     }
     blocks = row_blocks(database, queries[name](choice))

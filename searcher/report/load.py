@@ -21,8 +21,8 @@ from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
-from syncswitch.storage.queries.events import events
 from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.run_rows import events
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import (
     BASELINE_PERCENT,

@@ -57,18 +57,6 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
     return _dumped(PolicyContent, asdict(policy), "timing policy")
 
 
-def policy_from_dict(content: dict[str, Any]) -> TimingPolicy:
-    """The policy from JSON values.
-
-    Raises:
-        PolicyError: A value is missing, unknown or impossible.
-    """
-    try:
-        return _policy(PolicyContent.model_validate_json(json.dumps(content)).model_dump())
-    except ValidationError as error:
-        raise PolicyError(f"impossible timing policy: {_first(error)}") from error
-
-
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     """What a policy file holds.
 

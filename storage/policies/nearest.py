@@ -179,7 +179,7 @@ def _current_policies(database: Database, workers: int) -> list[_CurrentPolicy]:
 
 
 def _in_words(wanted: JobFacts, known: JobFacts) -> tuple[str, ...]:
-    words = [difference.text for difference in differences(wanted, known)]
+    words = differences(wanted, known)
     unknown = not_compared(wanted, known)
     if unknown:
         words.append(f"not known, so not compared: {', '.join(unknown)}")

@@ -105,19 +105,6 @@ class Distance(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One fact in which two jobs differ.
-
-    Attributes:
-        field: Name of the fact, as in JobFacts.
-        text: In words: what the second one has, instead of the first one's.
-    """
-
-    field: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Trait:
     """A fact that is compared: what people call it, what it weighs, and how it is put in words."""
 
@@ -240,20 +227,20 @@ def is_related(wanted: WorkloadIdentity, known: WorkloadIdentity) -> bool:
     )
 
 
-def differences(wanted: JobFacts, known: JobFacts) -> list[Difference]:
-    """In what two jobs differ, what matters most first; what one side does not know is left out."""
+def differences(wanted: JobFacts, known: JobFacts) -> list[str]:
+    """In what two jobs differ, in words, most important first; without what one does not know."""
     found = []
     if wanted.workers != known.workers:
-        found.append(Difference("workers", _size_words(wanted.workers, known.workers)))
+        found.append(_size_words(wanted.workers, known.workers))
     for name in ("first_protocol", "second_protocol"):
         one, other = getattr(wanted, name), getattr(known, name)
         if _differ(one, other):
             label = name.replace("_", " ")
-            found.append(Difference(name, f"{label} {other} instead of {one}"))
+            found.append(f"{label} {other} instead of {one}")
     for trait in _TRAITS:
         one, other = getattr(wanted, trait.field), getattr(known, trait.field)
         if _differ(one, other):
-            found.append(Difference(trait.field, trait.words(one, other)))
+            found.append(trait.words(one, other))
     return found
 
 

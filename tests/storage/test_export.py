@@ -17,18 +17,18 @@ from sqlalchemy import Select
 
 from syncswitch.storage import export, frames
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries import curves
+from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import trial_details, trial_facts
 from syncswitch.storage.trials.store import TrialStore
 
 QUERIES: dict[frames.FrameName, Select[Any]] = {
     "trials": trial_facts({}),
-    "evaluations": curves.evaluations({}),
+    "evaluations": run_rows.evaluations({}),
 }
 NOTHING: dict[frames.FrameName, Select[Any]] = {
     "trials": trial_facts({"trial_ids": []}),
-    "evaluations": curves.evaluations({"trial_ids": []}),
+    "evaluations": run_rows.evaluations({"trial_ids": []}),
 }
 both_tables = pytest.mark.parametrize("name", sorted(QUERIES))
 

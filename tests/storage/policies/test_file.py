@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import (
     SCHEMA_VERSION,
-    policy_from_dict,
     policy_text,
     policy_to_dict,
     read_policy_file,
@@ -146,12 +145,6 @@ def changed(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     document = json.loads(file.read_text())
     change(document)
     file.write_text(json.dumps(document))
-
-
-@given(policy=policies)
-def test_every_policy_survives_as_values(policy: TimingPolicy) -> None:
-    content = json.loads(json.dumps(policy_to_dict(policy)))
-    assert policy_from_dict(content) == policy
 
 
 @FIXTURES_STAY

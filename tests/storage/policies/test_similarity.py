@@ -100,7 +100,7 @@ def test_it_is_zero_if_and_only_if_everything_known_is_equal(
     differ = {name for name in known if getattr(one, name) != getattr(other, name)}
     is_zero = distance(one, other) == (0, 0)
     assert is_zero == (not differ - {"first_protocol", "second_protocol"})
-    assert {difference.field for difference in differences(one, other)} == differ
+    assert len(differences(one, other)) == len(differ)
 
 
 @given(wanted=jobs, near=jobs, far=jobs)
@@ -257,7 +257,7 @@ def test_differences_are_told_in_words_the_most_important_first(
         metric=None,
         evaluation_interval_worker_steps=100,
     )
-    assert [difference.text for difference in differences(wanted, known)] == [
+    assert differences(wanted, known) == [
         "1 worker instead of 4: a larger cluster needs a later switch",
         "second protocol ssp instead of asp",
         "64,000 worker-steps instead of 1,000",
@@ -272,7 +272,7 @@ def test_differences_are_told_in_words_the_most_important_first(
         "tested every 100 worker-steps instead of 50",
     ]
     assert not_compared(wanted, known) == ["metric"]
-    assert differences(known, wanted)[0].text == (
+    assert differences(known, wanted)[0] == (
         "4 workers instead of 1: a smaller cluster may switch earlier"
     )
 
@@ -294,7 +294,7 @@ def test_a_difference_too_small_to_print_is_one_all_the_same(
     field: str, one: Any, other: Any, text: str
 ) -> None:
     jobs = [JobFacts(workers=1, **{field: value}) for value in (one, other)]
-    assert [difference.text for difference in differences(*jobs)] == [text]
+    assert differences(*jobs) == [text]
     assert distance(*jobs) > (0, 0)
 
 
@@ -311,8 +311,8 @@ def test_a_simulated_job_and_a_real_one_are_two_jobs(
 ) -> None:
     jobs = [JobFacts.of(replace(identity, simulated_cluster=digest)) for digest in (one, other)]
     assert distance(*jobs) > (0, 0)
-    assert [difference.text for difference in differences(*jobs)] == [text]
-    assert [difference.text for difference in differences(jobs[0], jobs[0])] == []
+    assert differences(*jobs) == [text]
+    assert differences(jobs[0], jobs[0]) == []
 
 
 @given(changes=st.dictionaries(st.sampled_from(["model", "loss"]), st.just("other")))

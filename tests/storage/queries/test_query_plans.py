@@ -16,8 +16,7 @@ from sqlalchemy import Connection, Engine, event
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.queries import curves
-from syncswitch.storage.queries import events as event_table
+from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.evaluations import record_target
@@ -49,11 +48,11 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "switch points of a search": lambda database: switch_point_statistics(
         database, study="digits-1"
     ),
-    "curves": lambda database: read(database, curves.evaluations({"workload": "digits"})),
+    "curves": lambda database: read(database, run_rows.evaluations({"workload": "digits"})),
     "events of a workload": lambda database: read(
-        database, event_table.events({"workload": "digits"})
+        database, run_rows.events({"workload": "digits"})
     ),
-    "times": lambda database: read(database, curves.accuracy_times({"workload": "digits"}, 0.9)),
+    "times": lambda database: read(database, run_rows.accuracy_times({"workload": "digits"}, 0.9)),
 }
 
 

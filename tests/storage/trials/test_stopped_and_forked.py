@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import converged_accuracy, time_to_accuracy_seconds
-from syncswitch.storage.queries import curves
+from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_details
@@ -172,7 +172,7 @@ def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
 ) -> None:
     expected = {n: time_to_accuracy_seconds(whole_curve(n), target) for n in RUNS}
     with database.session(read_only=True) as session:
-        found = session.execute(curves.accuracy_times({}, target)).mappings().all()
+        found = session.execute(run_rows.accuracy_times({}, target)).mappings().all()
     ids = {number: row["trial_id"] for number, row in facts(database).items()}
     times = {row["trial_id"]: row for row in found}
     made.set_target(STUDY, target)
@@ -200,7 +200,7 @@ def test_a_target_is_chosen_for_one_trial_without_its_ancestors(
 ) -> None:
     (mine,) = [row["trial_id"] for number, row in facts(database).items() if number == 3]
     with database.session(read_only=True) as session:
-        (row,) = session.execute(curves.accuracy_times({"trial_ids": [mine]}, 0.2)).all()
+        (row,) = session.execute(run_rows.accuracy_times({"trial_ids": [mine]}, 0.2)).all()
     assert (row.trial_id, row.time_to_accuracy_seconds) == (mine, 1.5)
 
 

@@ -1,17 +1,18 @@
-"""How accuracy grew: every evaluation with what to group it by, and when a target was reached."""
+"""What runs did, row by row: their evaluations and events, and when they reached a target."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from sqlalchemy import Select, func, literal, select
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.types import Double
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import EvaluationRow
+from syncswitch.storage.tables.trials import EvaluationRow, EventRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
 _FACTS = TRIAL_FACTS.c
@@ -46,6 +47,20 @@ class EvaluationFacts(RunKeys):
     ]
 
 
+class EventFacts(RunKeys):
+    """The columns of `events`: one row per event of a complete run."""
+
+    study: Annotated[str | None, "search it belongs to; null if imported"]
+    trial_number: Annotated[int | None, "number in its search; null if imported"]
+    position: Annotated[int, "number of the event in its run, from 0"]
+    kind: Annotated[str, "what it was, for example detected, removed or lost"]
+    worker: Annotated[int | None, "number of the worker; null where it is about no single one"]
+    worker_step: Annotated[int, "worker-steps done at that moment"]
+    elapsed_seconds: Annotated[float, "training time at that moment"]
+    seconds: Annotated[float | None, "how long it took; null where that says nothing"]
+    reason: Annotated[str, "why, with figures, for people"]
+
+
 class AccuracyTime(RunKeys):
     """The columns of `accuracy_times`: one row per completed run."""
 
@@ -62,8 +77,7 @@ class AccuracyTime(RunKeys):
     ]
 
 
-RUN_KEYS = tuple(_FACTS[name] for name in RunKeys.__annotations__)
-"""The columns of `RunKeys`."""
+_RUN_KEYS = tuple(_FACTS[name] for name in RunKeys.__annotations__)
 
 
 def evaluations(choice: TrialChoice) -> Select[Any]:
@@ -72,18 +86,34 @@ def evaluations(choice: TrialChoice) -> Select[Any]:
     Raises:
         UserError: The choice is impossible.
     """
+    return _rows(EvaluationFacts, EvaluationRow, EvaluationRow.worker_step, choice)
+
+
+def events(choice: TrialChoice) -> Select[Any]:
+    """Selects the events of trials, those of each in their order.
+
+    Raises:
+        UserError: The choice is impossible.
+    """
+    return _rows(EventFacts, EventRow, EventRow.position, choice)
+
+
+def _rows(
+    keys: type[RunKeys],
+    table: type[EvaluationRow | EventRow],
+    order: InstrumentedAttribute[int],
+    choice: TrialChoice,
+) -> Select[Any]:
+    """Rows of a table with what is known of their trials, in the order of the trials."""
+    columns = [
+        _FACTS[name] if name in _FACTS else getattr(table, name) for name in get_type_hints(keys)
+    ]
     return (
-        select(
-            *RUN_KEYS,
-            EvaluationRow.worker_step,
-            EvaluationRow.elapsed_seconds,
-            EvaluationRow.accuracy,
-            EvaluationRow.training_loss,
-        )
+        select(*columns)
         .select_from(TRIAL_FACTS)
-        .join(EvaluationRow, EvaluationRow.trial_id == _FACTS.trial_id)
+        .join(table, table.trial_id == _FACTS.trial_id)
         .where(*conditions(choice))
-        .order_by(_FACTS.trial_id, EvaluationRow.worker_step)
+        .order_by(_FACTS.trial_id, order)
     )
 
 
@@ -114,7 +144,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     )
     reached = (
         select(
-            *RUN_KEYS,
+            *_RUN_KEYS,
             _FACTS.diverged,
             _FACTS.training_seconds,
             func.coalesce(inherited.c.seconds, own_seconds).label("seconds"),
@@ -127,7 +157,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
         .c
     )
     return select(
-        *(reached[column.name] for column in RUN_KEYS),
+        *(reached[column.name] for column in _RUN_KEYS),
         reached.diverged,
         literal(target_accuracy, Double).label("target_accuracy"),
         reached.seconds.label("time_to_accuracy_seconds"),
