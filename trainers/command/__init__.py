@@ -1,4 +1,4 @@
-"""Any training command of the user's, as a trainer: started, read while it runs, ended."""
+"""Any training command as a trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one command, and ends all that is left of it; a program of its own.
+"""A program that runs one command and ends all processes that it leaves.
 
 Whatever the command starts stays a descendant of this process, also what makes itself a session of
 its own or loses its parents, so that all of it can be found. All of it is ended when the command
@@ -31,7 +31,7 @@ _KILL_SECONDS = 30.0
 
 
 def main(grace_seconds: float, words: Sequence[str]) -> int:
-    """Runs the command to its end, or until nobody wants it any more.
+    """Runs the command to its end, or until the parent process has gone.
 
     Returns:
         Exit status.

@@ -1,4 +1,4 @@
-"""What a user says about a training command."""
+"""A training command and how its runs are read."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class CommandJob:
 
     @property
     def identity(self) -> WorkloadIdentity:
-        """What makes two jobs the same for a timing policy, as the user declares it.
+        """The identity of the job, as the user declares it.
 
         The name, the command with its placeholders, its steps, workers and protocols. The content
         of a script is left out: most changes of one change nothing about its training, and nobody

@@ -1,4 +1,4 @@
-"""A command as a process, with everything that it starts."""
+"""A command and the processes that it starts."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class ReportLog:
 
 
 def _phases(spec: TrialSpec, steps: list[int], seconds: list[float]) -> tuple[PhaseRecord, ...]:
-    """The two protocols, with the times that are known at some steps."""
+    """The phases of both protocols, interpolated between known times."""
 
     def at(step: int) -> float:
         return float(np.interp(step, steps, seconds))

@@ -1,4 +1,4 @@
-"""What a training command says about its training, line by line; pure."""
+"""Parses what a training command reports, line by line; pure."""
 
 from __future__ import annotations
 

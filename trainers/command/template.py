@@ -85,7 +85,7 @@ class CommandTemplate:
 
     @property
     def what(self) -> tuple[str, ...]:
-        """The words that make two jobs the same; where the program lies is no part of them."""
+        """The words that identify a job; the program's folder does not matter."""
         return (PurePath(self.words[0]).name, *self.words[1:])
 
     def filled(self, values: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class CommandTemplate:
 
 
 def run_values(spec: TrialSpec, output_folder: Path) -> dict[str, str]:
-    """What stands in the place of each placeholder in one run.
+    """The values of the placeholders in one run.
 
     Args:
         spec: The trial. Its worker-steps are the steps of the command.

@@ -1,4 +1,4 @@
-"""Any training command of the user's, as a trainer."""
+"""The trainer that runs a user's command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+
+from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
@@ -53,13 +55,8 @@ class CommandTrainer(Trainer):
     def __init__(self, job: CommandJob) -> None:
         self._job = job
 
+    @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`.
-
-        Raises:
-            UserError: The trial is none of this job, or what the command reports cannot be read.
-            RetryableError: The command failed, did not end in time, or fell silent.
-        """
         self._check(spec)
         folder = make_run_folder(self._job.runs_folder, spec)
         return _CommandRun(self._job, spec, folder, observer or SilentObserver()).to_its_end()
@@ -166,7 +163,7 @@ class _CommandRun:
         )
 
     def _listen(self) -> None:
-        """Records when it last wrote anything."""
+        """Notes when the command last wrote anything."""
         found = sum(size_bytes(path) for path in {self._log, self._source})
         if found != self._heard_bytes:
             self._heard, self._heard_bytes = time.monotonic(), found
@@ -229,7 +226,7 @@ def _tail(log: Path) -> str:
 
 
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
-    """Makes a folder that nobody else has, not even an earlier attempt at the same run.
+    """Makes a new folder, also for another attempt at the same run.
 
     Args:
         parent: Of all runs of the job.

@@ -23,7 +23,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What has started is over; a real kill or a hang does not end by itself."""
+    """An injection ends; a real kill or a hang does not end by itself."""
 
     injection: Injection
 
@@ -92,7 +92,7 @@ class ActiveInjections:
 
     @property
     def next_seconds(self) -> float:
-        """Training time at which something begins or ends by itself; infinite for never."""
+        """Training time of the next beginning or end; infinite for none."""
         return self._next_seconds
 
     def advance(self, done: int, now_seconds: float) -> list[Started | Ended]:
@@ -120,15 +120,15 @@ class ActiveInjections:
         return changes
 
     def delay_seconds(self, worker: int) -> float:
-        """What is added now to each worker-step of a worker."""
+        """Seconds added now to each worker-step of a worker."""
         return self._delays.get(worker, 0.0)
 
     def slowdown(self, worker: int) -> float:
-        """So many times as long each worker-step of a worker takes now, before the delay."""
+        """Factor on the time of a worker's steps now, before the delay."""
         return self._slowdowns.get(worker, 1.0)
 
     def message_delay_seconds(self, worker: int) -> float:
-        """What a proxy adds now to each message of a worker, one way."""
+        """Seconds that a proxy adds now to each message of a worker, one way."""
         return math.fsum(
             one.injection.delay_seconds
             for one in self._active

@@ -1,4 +1,4 @@
-"""TCP proxies on this machine that keep every byte for a while, as a slow network does."""
+"""TCP proxies that delay every byte, as a slow network does."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
 
 
 def check_position(spec: TrialSpec, worker_step: int, first_protocol_worker_steps: int) -> None:
-    """A fork may only go on with what its own trial would have done up to there.
+    """Refuses a checkpoint that the fork's own trial would not have passed.
 
     Args:
         spec: The fork.

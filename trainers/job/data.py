@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Data:
-    """Examples held in arrays, and what is done to a batch before it is trained on.
+    """Examples in arrays, and the transformation of a batch.
 
     The order of the training examples is a function of the seed and the worker-step alone: batch k
     of the job is the same whoever computes it, every epoch holds each example exactly once across
@@ -108,7 +108,7 @@ class Data:
 
 
 def _array(field: str, given: Any) -> Array:
-    """What is given as one array."""
+    """The given value as one array."""
     try:
         array = np.asarray(given)
     except ValueError as error:

@@ -140,7 +140,7 @@ def _describe_layer(layer: Any) -> list[Any]:
 
 
 def _describe_function(function: FunctionType) -> list[Any]:
-    """What a function uses, without where it stands and how this Python compiles it."""
+    """The names and constants that a function uses."""
     constants = [value for value in function.__code__.co_consts if isinstance(value, float | int)]
     return [function.__name__, sorted(function.__code__.co_names), sorted(constants)]
 
@@ -167,7 +167,7 @@ def _sources(value: Any, numbers: dict[str, int]) -> list[Any]:
 
 
 def _settings(config: Any) -> Any:
-    """Leaves out what differs between processes, and what is off.
+    """The settings without those that differ between processes or are off.
 
     Later versions of Keras add settings that are off by default; with those left out a fingerprint
     outlives an upgrade.

@@ -181,7 +181,7 @@ def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], 
 
 
 def _plain_ratio(rate: float, first: float) -> float:
-    """The factor that people mean: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
+    """The factor as people write it: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
 
     The same job said in rates and in factors has to have the same fingerprint.
     """

@@ -21,7 +21,7 @@ _FEW = 2
 
 
 class ModelFunction:
-    """What a worker computes; it keeps no state of the training.
+    """Computes batches, gradients and predictions; keeps no state of the training.
 
     Args:
         workload: What is trained.
@@ -192,7 +192,7 @@ def _takes_training(model: Any) -> bool:
 
 
 def _check_unbatched(workload: Workload, data: Data, model: Any) -> None:
-    """Says what a kernel would not: that every example is a batch of them."""
+    """Refuses data whose examples are batches."""
     inputs = getattr(model, "inputs", None) or []
     if not inputs or data.transform is not None:
         return

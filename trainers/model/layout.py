@@ -1,4 +1,4 @@
-"""How a model's variables lie in flat vectors, and what they are called in a checkpoint.
+"""Layout of a model's variables in flat vectors, and their names in checkpoints.
 
 All parameters of a parameter server in one vector: one read and one update a step instead of one
 for each variable, and one traced function for every replica.

@@ -41,9 +41,11 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
     unknown = np.ones(start.size, bool)
     random = np.random.default_rng(0)
     while unknown.any():
-        # Each value up and down; one way twice, so that chance does not agree.
-        way = unknown * random.choice([-1.0, 1.0], start.size)
-        slopes = np.stack([_slope(move, start, moved, one, random) for one in (way, -way, way)])
+        # Each value up and down; one of the two twice, so that chance does not agree.
+        direction = unknown * random.choice([-1.0, 1.0], start.size)
+        slopes = np.stack(
+            [_slope(move, start, moved, one, random) for one in (direction, -direction, direction)]
+        )
         with np.errstate(invalid="ignore"):
             found = unknown & (np.ptp(slopes, axis=0) < _TOLERANCE)
         if not found.any():
@@ -58,13 +60,13 @@ def _slope(
     move: Callable[[Vector], Vector],
     start: Vector,
     moved: npt.NDArray[np.float64],
-    way: npt.NDArray[np.float64],
+    direction: npt.NDArray[np.float64],
     random: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """How much farther each value ends, over how much farther it began, where `way` is not 0."""
+    """Change of each value's end over the change of its start, where `direction` is not 0."""
     # So far that rounding does not matter, and no two as far.
     factors = random.uniform(*_FACTORS, start.size)
-    values = (start + way * factors * (1 + np.abs(start) + np.abs(moved))).astype(np.float32)
+    values = (start + direction * factors * (1 + np.abs(start) + np.abs(moved))).astype(np.float32)
     with np.errstate(all="ignore"):
         slope: npt.NDArray[np.float64] = (move(values) - moved) / (values.astype(float) - start)
     return slope

@@ -62,14 +62,15 @@ class MomentumSGD(Optimizer):
     def __init__(self, layout: FlatLayout) -> None:
         self.layout = FlatLayout(tuple(f"momentum/{name}" for name in layout.names), layout.shapes)
 
+    @override
     def initial_slots(self) -> Vector:
-        """Zeros."""
         return np.zeros(self.layout.size, np.float32)
 
+    @override
     def apply(
         self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
     ) -> tuple[Any, Any]:
-        """See `Optimizer.apply`; takes numpy arrays as well."""
+        # Of numpy arrays as well.
         accumulator = momentum * slots + gradient
         return parameters - rate * accumulator, accumulator
 
@@ -108,8 +109,8 @@ class KerasOptimizer(Optimizer):
         self.layout = FlatLayout(names, layout.shapes)
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
 
+    @override
     def initial_slots(self) -> Vector:
-        """As the optimizer builds them."""
         return self._initial.copy()
 
     @override

@@ -48,7 +48,7 @@ class ModelState:
 
 
 class StateForm:
-    """How the state of one workload is made, and what it is called in a checkpoint."""
+    """Creates, saves and restores the state of one workload."""
 
     def __init__(self, workload: Workload, function: ModelFunction, optimizer: Optimizer) -> None:
         self._workload = workload

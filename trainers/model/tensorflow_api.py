@@ -13,7 +13,7 @@ from syncswitch.storage.errors import UserError
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences the notes that TensorFlow's libraries write while they are loaded.
+    """Silences what TensorFlow's libraries print while they are loaded.
 
     They go to file descriptor 2 past every setting. Whoever sets TF_CPP_MIN_LOG_LEVEL sees them.
     """
@@ -99,7 +99,7 @@ def quiet_log() -> Iterator[None]:
 
 @contextmanager
 def own_executor() -> Iterator[None]:
-    """Runs what this thread executes on a private eager executor.
+    """Gives this thread a private eager executor.
 
     The default one is shared: an operation that fails on a dead worker would fail every thread.
     """

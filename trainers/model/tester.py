@@ -65,7 +65,7 @@ class ModelTester:
             return self._checked(np.asarray(self._metric.result()))
 
     def _checked(self, result: Any) -> float:
-        """What the metric gives as an accuracy; infinite is as good as none."""
+        """The metric's result as an accuracy; NaN where it is not finite."""
         value = float(result) if result.size == 1 else math.nan
         if result.size == 1 and not math.isfinite(value):
             return math.nan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
 
@@ -12,8 +14,8 @@ class ASP(SyncProtocol):
     usage = "asp"
     exchange = Exchange.PUSH
 
+    @override
     def start(self) -> Release:
-        """Releases all workers."""
         return Release(tuple(sorted(self.active)))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:

@@ -114,4 +114,4 @@ class SyncProtocol(ABC):
 
     @abstractmethod
     def remove(self, worker: int) -> Release:
-        """Lets nobody wait for `worker` any longer."""
+        """Stops waiting for `worker`."""

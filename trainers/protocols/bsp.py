@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
 
@@ -18,40 +20,50 @@ class BSP(SyncProtocol):
     usage = "bsp"
     exchange = Exchange.ROUND
 
+    _round_steps = 1
+    _least_joined = 1
+
     def __init__(self, workers: Iterable[int]) -> None:
         super().__init__(workers)
-        self._outstanding: set[int] = set()
+        # Of the members of this round: how many steps each of the others has to do, and who has.
+        self._left: dict[int, int] = {}
         self._arrived: set[int] = set()
 
+    @override
     def start(self) -> Release:
-        """Starts the first round with all workers."""
         return self._next_round()
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
         """Joins the round's gradients and releases everybody when `worker` was the last one."""
         if worker not in self.active:
             return NOBODY
-        if worker not in self._outstanding:
+        if worker not in self._left:
             raise ValueError(f"worker {worker} has no step under way in this round")
-        self._outstanding.discard(worker)
+        self._left[worker] -= 1
+        if self._left[worker] > 0:
+            return Release((worker,))
+        del self._left[worker]
         self._arrived.add(worker)
-        return NOBODY if self._outstanding else self._next_round()
+        return self._next_round_if_over()
 
     def add(self, worker: int) -> Release:
         """Admits `worker` to the next round, which starts now if nobody is at work."""
         self.active.add(worker)
-        return NOBODY if self._outstanding else self._next_round()
+        return self._next_round_if_over()
 
     def remove(self, worker: int) -> Release:
         """Releases the others when only `worker` was missing."""
         self.active.discard(worker)
-        if worker not in self._outstanding:
+        if self._left.pop(worker, None) is None:
             return NOBODY
-        self._outstanding.discard(worker)
-        return NOBODY if self._outstanding else self._next_round()
+        return self._next_round_if_over()
+
+    def _next_round_if_over(self) -> Release:
+        return NOBODY if self._left else self._next_round()
 
     def _next_round(self) -> Release:
-        groups = (tuple(sorted(self._arrived)),) if self._arrived else ()
+        is_joined = len(self._arrived) >= self._least_joined
+        groups = (tuple(sorted(self._arrived)),) if is_joined else ()
         self._arrived = set()
-        self._outstanding = set(self.active)
+        self._left = dict.fromkeys(self.active, self._round_steps)
         return Release(tuple(sorted(self.active)), groups)

@@ -1,4 +1,4 @@
-"""Which protocol, with which options: what people write as `ssp:3`."""
+"""Parses protocols with their options, such as `ssp:3`."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from typing_extensions import override
+
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 from syncswitch.trainers.protocols.options import whole_number
 
@@ -67,14 +69,14 @@ class DSSync(SyncProtocol):
         self._round = dict.fromkeys(self.active, 0)
         self._arrived: set[int] = set()
 
+    @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        """Reads m."""
         return {"group_size": whole_number(text, "GROUP_SIZE", 1)}
 
+    @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        """Writes m."""
         return str(options["group_size"])
 
     @classmethod
@@ -87,8 +89,8 @@ class DSSync(SyncProtocol):
                 f"GROUP_SIZE must divide the number of workers; give one of {', '.join(sizes)}"
             )
 
+    @override
     def start(self) -> Release:
-        """Starts the first round of everybody."""
         return Release(tuple(sorted(self.active)))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:

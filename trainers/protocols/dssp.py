@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from syncswitch.trainers.protocols.base import NOBODY, Release
 from syncswitch.trainers.protocols.options import whole_number
 from syncswitch.trainers.protocols.ssp import SSP
@@ -102,9 +104,9 @@ class DSSP(SSP):
         self._bounded = bounded
         self._pushes: dict[int, LastPushes] = {}
 
+    @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        """Reads both limits and whether they hold; nothing means the paper's limits, and held."""
         if not text:
             return {"low_steps": _DEFAULT_LOW, "high_steps": _DEFAULT_HIGH, "bounded": True}
         limits, colon, mode = (part.strip() for part in text.partition(":"))
@@ -117,9 +119,9 @@ class DSSP(SSP):
             raise ValueError("LOW must not be above HIGH")
         return {"low_steps": low_steps, "high_steps": high_steps, "bounded": mode != "unbounded"}
 
+    @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        """Writes the limits, and `unbounded` where they do not hold."""
         limits = f"{options['low_steps']}-{options['high_steps']}"
         return limits if options["bounded"] else f"{limits}:unbounded"
 

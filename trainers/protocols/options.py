@@ -1,4 +1,4 @@
-"""What protocols share in reading their options."""
+"""Parses options of protocols."""
 
 from __future__ import annotations
 

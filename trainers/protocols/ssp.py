@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 from syncswitch.trainers.protocols.options import whole_number
 
@@ -35,18 +37,18 @@ class SSP(SyncProtocol):
         self._steps = dict.fromkeys(self.active, 0)
         self._waiting: set[int] = set()
 
+    @override
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        """Reads s."""
         return {"lead_steps": whole_number(text, "LEAD", 0)}
 
+    @override
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        """Writes s."""
         return str(options["lead_steps"])
 
+    @override
     def start(self) -> Release:
-        """Releases all workers."""
         return Release(tuple(sorted(self.active)))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:

@@ -31,7 +31,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How it goes on.
+    """What follows: groups to join and steps to start.
 
     Attributes:
         groups: Their work is to be joined, before anybody goes on: they are complete because
@@ -176,7 +176,7 @@ class SegmentSteps:
         return self._take(self._protocol.remove(worker))
 
     def _call_back(self) -> Groups:
-        """There is something to do again for those that had nothing left."""
+        """Gives idle workers something to do again."""
         groups: Groups = ()
         for worker in sorted(self._idle):
             groups += self.join(worker)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.trial import (
@@ -55,13 +57,8 @@ class ReplayTrainer(Trainer):
         self._recordings = recordings
         self._deck_seed = deck_seed
 
+    @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`; virtual time, so it answers at once.
-
-        Raises:
-            UserError: No run is recorded at this switch point, the trial is of another workload or
-                is to be disturbed, or its checkpoint cannot be used.
-        """
         recording = self._recording_of(spec)
         check_trial(spec, recording.identity)
         if not spec.conditions.is_undisturbed:

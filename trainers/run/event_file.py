@@ -44,7 +44,7 @@ class EventFile:
         self._write(event_pb2.Event(file_version="brain.Event:2"))
 
     def begin_session(self, step: int, parameters: Mapping[str, bool | float | str]) -> None:
-        """Takes back what earlier files say of this step and later ones."""
+        """Discards what earlier files say of this step and later ones."""
         from tensorboard.plugins.hparams import summary_v2
 
         started = self._events.SessionLog(status=self._events.SessionLog.START)

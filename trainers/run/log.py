@@ -1,4 +1,4 @@
-"""The log of a run that a trainer keeps: what was measured, decided and left behind."""
+"""The log of a run: what was measured, decided and written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syncswitch.trainers.trainer import Observer, Verdict
 
 
 def run_identity(spec: TrialSpec) -> dict[str, Any]:
-    """What tells a run from others that may write checkpoints in the same folder, as JSON."""
+    """What identifies a run among those with checkpoints in the same folder, as JSON."""
     identity, conditions = spec.identity, spec.conditions
     return {
         "job": identity.fingerprint,
@@ -32,7 +32,7 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
 
 
 class Position(Protocol):
-    """Where a run was when it wrote a checkpoint, which is one."""
+    """The position of a run at a checkpoint; a checkpoint is one."""
 
     @property
     def worker_step(self) -> int:
@@ -52,7 +52,7 @@ class Position(Protocol):
 
 
 class RunLog:
-    """Of one run, on whatever trains it; outlives a cluster that has to be built anew.
+    """The log of one run; outlives a cluster that has to be rebuilt.
 
     Evaluations may come from another thread than the rest.
 
@@ -109,7 +109,7 @@ class RunLog:
         return self.first_protocol_done < switch_worker_step(self._spec)
 
     def fork(self, start: Position) -> None:
-        """Begins where another run was when it wrote a checkpoint."""
+        """Starts from another run's checkpoint."""
         self.done = start.worker_step
         self.first_protocol_done = start.first_protocol_worker_steps
         self.elapsed_seconds = self.inherited_seconds = start.elapsed_seconds
@@ -117,7 +117,7 @@ class RunLog:
         self._protocol_before = self._protocol_at(self.done)
 
     def go_back(self, start: Position) -> None:
-        """Begins where this very run was when it wrote a checkpoint.
+        """Goes back to a checkpoint of this run.
 
         Events since then are kept, as they did happen; evaluations are not, as they will be made
         again.
@@ -132,14 +132,14 @@ class RunLog:
         self.switch_overhead_seconds = known["switch_overhead_seconds"]
 
     def start_over(self) -> None:
-        """Begins with nothing done. What happened is kept."""
+        """Starts again from the beginning; events are kept."""
         self.done = self.first_protocol_done = 0
         self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
         self._evaluations, self._phases, self._protocol_before = [], (), None
         self._next_evaluation = self._evaluation_after(0)
 
     def history(self) -> str:
-        """What has to be known beside the state to go on from here, as JSON."""
+        """What a run needs besides its state to go on from here, as JSON."""
         content = {
             "run": run_identity(self._spec),
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],

@@ -70,12 +70,12 @@ def merge_phases(phases: Sequence[PhaseRecord]) -> tuple[PhaseRecord, ...]:
     found: list[PhaseRecord] = []
     for phase in phases:
         if found and found[-1].protocol == phase.protocol:
-            phase = _joined(found.pop(), phase)
+            phase = _merged(found.pop(), phase)
         found.append(phase)
     return tuple(found)
 
 
-def _joined(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
+def _merged(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
     means = (first.mean_staleness, second.mean_staleness)
     mean = None
     if means[0] is not None and means[1] is not None:

@@ -25,7 +25,7 @@ class Note(Protocol):
     def __call__(
         self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
     ) -> None:
-        """See `RunEvent`."""
+        """The fields are those of `RunEvent`."""
 
 
 class FaultInjector:

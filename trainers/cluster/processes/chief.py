@@ -10,17 +10,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
-from syncswitch.storage.records.trial import Evaluation, RunEvent
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.cluster.processes.messages import (
-    Answered,
-    Evaluated,
     Failed,
-    Finished,
     Message,
-    Occurred,
     Progressed,
     Ready,
-    Train,
     Warned,
 )
 from syncswitch.trainers.trainer import Trainer, Verdict
@@ -29,7 +24,7 @@ _PACKAGE = "syncswitch"
 _STANDARD_INPUT = 0
 
 
-def be_chief(
+def serve_trials(
     connection: Connection, make_trainer: Callable[[], Trainer], *, private_network: bool
 ) -> None:
     """Makes a trainer, and trains what is asked for until the connection ends.
@@ -39,15 +34,15 @@ def be_chief(
         make_trainer: Starts or joins the cluster; what it raises is sent, and raised again.
         private_network: Whether nobody else can reach the cluster, or has been warned already.
     """
-    talker = _Talker(connection)
-    logging.getLogger(_PACKAGE).addHandler(_WarningTeller(talker))
+    reporter = _Reporter(connection)
+    logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
     try:
         trainer = make_trainer()
     except Exception as error:
-        talker.send(_failure(error))
+        reporter.send(_failure(error))
         raise
-    talker.send(Ready(private_network))
-    talker.serve(trainer)
+    reporter.send(Ready(private_network))
+    reporter.serve(trainer)
 
 
 def end_with_input() -> None:
@@ -65,7 +60,7 @@ def _await_end_of_input() -> None:
     os._exit(0)
 
 
-class _Talker:
+class _Reporter:
     """Trains what is asked for, and reports on it as its observer."""
 
     def __init__(self, connection: Connection) -> None:
@@ -83,9 +78,9 @@ class _Talker:
                 request = self._connection.recv()
             except EOFError:
                 return
-            assert isinstance(request, Train)
+            assert isinstance(request, TrialSpec)
             try:
-                self.send(Finished(trainer.train(request.spec, self)))
+                self.send(trainer.train(request, self))
             except SyncSwitchError as error:
                 self.send(_failure(error))
 
@@ -93,25 +88,25 @@ class _Talker:
         self.send(Progressed(worker_step))
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        self.send(Evaluated(evaluation))
-        answer = self._connection.recv()
-        assert isinstance(answer, Answered)
-        return answer.verdict
+        self.send(evaluation)
+        verdict = self._connection.recv()
+        assert isinstance(verdict, Verdict)
+        return verdict
 
     def on_event(self, event: RunEvent) -> None:
-        self.send(Occurred(event))
+        self.send(event)
 
 
-class _WarningTeller(logging.Handler):
+class _WarningSender(logging.Handler):
     """Sends this package's warnings to the process that the user sees."""
 
-    def __init__(self, talker: _Talker) -> None:
+    def __init__(self, reporter: _Reporter) -> None:
         super().__init__(logging.WARNING)
-        self._talker = talker
+        self._reporter = reporter
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # nobody is there any more
-            self._talker.send(Warned(record.getMessage()))
+            self._reporter.send(Warned(record.getMessage()))
 
 
 def _failure(error: Exception) -> Failed:

@@ -9,7 +9,7 @@ _LINES = 5
 _LONGEST_LINE = 200
 
 
-def last_words(log: IO[bytes]) -> str:
+def tail_of_log(log: IO[bytes]) -> str:
     """The last lines of a log, shortened; ends with neither line nor full stop."""
     size = log.seek(0, os.SEEK_END)
     # Enough for lines of the longest letters.

@@ -1,14 +1,14 @@
 """Messages between the chief's process and the process that asks for trials.
 
-They are pickled over a pair of sockets between a process and its own child.
+They are pickled over a pair of sockets between a process and its own child. The one that asks sends
+a `TrialSpec` for each trial, and a `Verdict` for each `Evaluation`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.trainer import Verdict
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -19,38 +19,10 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Train:
-    """Asks for one trial."""
-
-    spec: TrialSpec
-
-
-@dataclass(frozen=True)
 class Progressed:
-    """Worker-steps done."""
+    """So many worker-steps are done."""
 
     worker_step: int
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """An evaluation; the chief waits for an `Answered`."""
-
-    evaluation: Evaluation
-
-
-@dataclass(frozen=True)
-class Occurred:
-    """Something happened to the run."""
-
-    event: RunEvent
-
-
-@dataclass(frozen=True)
-class Answered:
-    """Answer to `Evaluated`."""
-
-    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -61,13 +33,6 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """The trial is over."""
-
-    record: TrialRecord
-
-
-@dataclass(frozen=True)
 class Failed:
     """The cluster or the trial failed; `kind` is the name of a class of `storage.errors`."""
 
@@ -75,4 +40,5 @@ class Failed:
     text: str
 
 
-Message = Ready | Train | Progressed | Evaluated | Occurred | Answered | Warned | Finished | Failed
+Message = Ready | Progressed | Evaluation | RunEvent | Warned | TrialRecord | Failed
+"""What the chief sends; the record ends a trial."""

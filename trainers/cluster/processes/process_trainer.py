@@ -14,20 +14,17 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import IO
 
+from typing_extensions import override
+
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.processes.log_tail import last_words
+from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
 from syncswitch.trainers.cluster.processes.messages import (
-    Answered,
-    Evaluated,
     Failed,
-    Finished,
     Message,
-    Occurred,
     Progressed,
     Ready,
-    Train,
     Warned,
 )
 from syncswitch.trainers.cluster.servers.placement import Placement, place_on_cpus
@@ -44,7 +41,7 @@ class _ClusterLostError(RetryableError):
     """The chief's process has died or hangs."""
 
 
-class _Told:
+class _OnceObserver:
     """Passes each evaluation on once, also where a restarted cluster repeats it.
 
     Attributes:
@@ -113,18 +110,16 @@ class ProcessTrainer(Trainer):
         self._warnings: set[str] = set()
         self._start()
 
+    @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """See `Trainer.train`.
-
-        When the chief is lost or hangs, a run that writes checkpoints goes on from the last one on
-        another cluster, or from its start where there is none yet.
-        """
-        told = _Told(observer or SilentObserver())
+        # When the chief is lost or hangs, a run that writes checkpoints goes on from the last one,
+        # on another cluster, or from its start where there is none yet.
+        once = _OnceObserver(observer or SilentObserver())
         current = spec
         for _ in range(_MOST_CLUSTERS):
             try:
-                record = self._train(current, told)
-                return replace(record, spec=spec, events=tuple(told.events))
+                record = self._train(current, once)
+                return replace(record, spec=spec, events=tuple(once.events))
             except _ClusterLostError as error:
                 if not spec.checkpoint_percents:
                     raise RetryableError(str(error)) from error
@@ -141,25 +136,25 @@ class ProcessTrainer(Trainer):
             self._start()
         is_refused = False
         try:
-            self._send(Train(spec))
+            self._send(spec)
             reached, since = -1, time.monotonic()
             while True:
-                message = self._receive()
-                if isinstance(message, Progressed):
-                    if message.worker_step != reached:
-                        reached, since = message.worker_step, time.monotonic()
-                    self._check_patience(time.monotonic() - since)
-                    observer.on_progress(message.worker_step)
-                elif isinstance(message, Evaluated):
-                    self._send(Answered(observer.on_evaluation(message.evaluation)))
-                elif isinstance(message, Occurred):
-                    observer.on_event(message.event)
-                elif isinstance(message, Finished):
-                    return message.record
-                elif isinstance(message, Failed):
-                    # A trial that does not fit does no harm to the cluster.
-                    is_refused = isinstance(error := _error_of(message), UserError)
-                    raise error
+                match self._receive():
+                    case Progressed(worker_step):
+                        if worker_step != reached:
+                            reached, since = worker_step, time.monotonic()
+                        self._check_patience(time.monotonic() - since)
+                        observer.on_progress(worker_step)
+                    case Evaluation() as evaluation:
+                        self._send(observer.on_evaluation(evaluation))
+                    case RunEvent() as event:
+                        observer.on_event(event)
+                    case TrialRecord() as record:
+                        return record
+                    case Failed() as failed:
+                        # A trial that does not fit does no harm to the cluster.
+                        is_refused = isinstance(error := _error_of(failed), UserError)
+                        raise error
         except BaseException:
             if not is_refused:
                 self.close()
@@ -229,19 +224,19 @@ class ProcessTrainer(Trainer):
             )
 
     def _check_patience(self, seconds: float) -> None:
-        """A chief that only says that it waits, waits for something that does not come."""
+        """A chief that reports no progress for too long is taken for hanging."""
         if self._patience_seconds is not None and seconds > self._patience_seconds:
             raise self._hanging(f"it has got no further for {seconds:.0f} s")
 
     def _hanging(self, how: str) -> _ClusterLostError:
         return _ClusterLostError(f"the cluster of {self._workers} workers hangs: {how}")
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: TrialSpec | Verdict) -> None:
         assert self._connection is not None
         try:
             self._connection.send(message)
         except OSError as error:
-            raise _ClusterLostError(self._obituary()) from error
+            raise _ClusterLostError(self._death_report()) from error
 
     def _receive(self) -> Message:
         while isinstance(message := self._next_message(), Warned):
@@ -258,16 +253,16 @@ class ProcessTrainer(Trainer):
                 raise self._hanging(f"it has said nothing for {self._patience_seconds:.0f} s")
             message: Message = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise _ClusterLostError(self._obituary()) from error
+            raise _ClusterLostError(self._death_report()) from error
         return message
 
-    def _obituary(self) -> str:
+    def _death_report(self) -> str:
         assert self._process is not None
         assert self._log is not None
         cause = ""
         with suppress(subprocess.TimeoutExpired):
             cause = _cause_of_death(self._process.wait(_STOP_SECONDS))
-        return f"the cluster of {self._workers} workers died{cause}; {last_words(self._log)}"
+        return f"the cluster of {self._workers} workers died{cause}; {tail_of_log(self._log)}"
 
 
 def _cause_of_death(status: int) -> str:

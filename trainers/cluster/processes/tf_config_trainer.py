@@ -1,4 +1,4 @@
-"""A trainer on a cluster that TF_CONFIG describes, whose servers somebody else has started.
+"""A trainer on a cluster that TF_CONFIG describes and somebody else has started.
 
     python -m syncswitch.trainers.cluster.processes.tf_config_trainer \
         SOCKET_FD WORKLOAD LIMIT_SECONDS STEP_DEVICE
@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.processes.chief import be_chief, end_with_input
+from syncswitch.trainers.cluster.processes.chief import end_with_input, serve_trials
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.cluster.servers.static_pool import StaticPool
@@ -88,7 +88,7 @@ def main() -> None:
         return ClusterTrainer(load_workload(reference), config.workers, launcher)
 
     # What is to be said about the network has been said by the process that started this one.
-    be_chief(Connection(int(socket_fd)), make_trainer, private_network=True)
+    serve_trials(Connection(int(socket_fd)), make_trainer, private_network=True)
 
 
 if __name__ == "__main__":

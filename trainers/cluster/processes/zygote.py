@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NoReturn
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.chief import be_chief
+from syncswitch.trainers.cluster.processes.chief import serve_trials
 from syncswitch.trainers.cluster.processes.messages import Failed
 from syncswitch.trainers.cluster.servers.forked_pool import ForkedPool, ForkedPoolClient, fork
 from syncswitch.trainers.cluster.servers.network import (
@@ -89,7 +89,7 @@ def main() -> None:
 
     def run_chief() -> None:
         control.close()
-        be_chief(Connection(socket_fd), make_trainer, private_network=private_network)
+        serve_trials(Connection(socket_fd), make_trainer, private_network=private_network)
 
     chief = fork(run_chief)
     os.close(socket_fd)

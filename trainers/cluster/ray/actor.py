@@ -1,4 +1,4 @@
-"""The actor that keeps one TensorFlow server as a process of its own, on whatever node it is.
+"""A Ray actor that runs one TensorFlow server as a process of its own.
 
 So a server can be stopped, killed and asked for its last words, and neither shares a process with
 Ray nor keeps its log.
@@ -17,7 +17,7 @@ from typing import IO
 
 import psutil
 
-from syncswitch.trainers.cluster.processes.log_tail import last_words
+from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
 
 RUNNING, STOPPED, DEAD = "running", "stopped", "dead"
 
@@ -77,7 +77,7 @@ class ServerActor:
             self._port = port
             return Start(f"{self._host}:{port}", self._host, before)
         self._process.wait()
-        return Start(None, self._host, self._obituary())
+        return Start(None, self._host, self._death_report())
 
     def state(self) -> str:
         """`RUNNING`, `STOPPED` or `DEAD`."""
@@ -87,18 +87,18 @@ class ServerActor:
         return STOPPED if status == psutil.STATUS_STOPPED else RUNNING
 
     def signal(self, number: int) -> None:
-        """Sends it a signal; returns when it is dead where that kills."""
+        """Sends it a signal; where that kills, returns when it is dead."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
             if number == signal.SIGKILL:
                 self._process.wait()
 
     def _end(self) -> str | None:
-        """Ends the server that there is; how it had ended where it was dead."""
+        """Ends the server; how it ended before, where it was dead already."""
         process, log = self._process, self._log
         if process is None or log is None:
             return None
-        obituary = None if process.poll() is None else self._obituary()
+        obituary = None if process.poll() is None else self._death_report()
         process.kill()
         process.wait()
         for file in (process.stdin, process.stdout, log):
@@ -106,7 +106,7 @@ class ServerActor:
             file.close()
         return obituary
 
-    def _obituary(self) -> str:
+    def _death_report(self) -> str:
         assert self._process is not None
         assert self._log is not None
-        return f"ended with status {self._process.returncode}; {last_words(self._log)}"
+        return f"ended with status {self._process.returncode}; {tail_of_log(self._log)}"

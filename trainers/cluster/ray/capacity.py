@@ -18,7 +18,7 @@ _TOLERANCE = 1e-6
 
 
 def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
-    """What the parameter server, and after it each worker, is to have for itself."""
+    """The resources of the parameter server and of each worker, in this order."""
     worker = {"CPU": options.cpus_per_worker}
     if options.gpus_per_worker:
         worker["GPU"] = options.gpus_per_worker
@@ -26,7 +26,7 @@ def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
 
 
 def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
-    """Refuses what would not fit though nobody else used the cluster."""
+    """Refuses what would not fit onto the empty cluster."""
     server, *others = bundles(options, workers)
     worker = others[0]
     rooms = [_times(node, worker) for node in nodes]

@@ -1,4 +1,4 @@
-"""The chief of a cluster on Ray: a driver of its own, so that all it has there ends with it.
+"""The chief of a cluster on Ray: a driver of its own, whose actors end with it.
 
     python -m syncswitch.trainers.cluster.ray.chief SOCKET_FD WORKLOAD WORKERS OPTIONS
 
@@ -11,7 +11,7 @@ import os
 import sys
 from multiprocessing.connection import Connection
 
-from syncswitch.trainers.cluster.processes.chief import be_chief, end_with_input
+from syncswitch.trainers.cluster.processes.chief import end_with_input, serve_trials
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
@@ -30,7 +30,7 @@ def main() -> None:
     end_with_input()
     status = 1
     try:
-        be_chief(
+        serve_trials(
             Connection(socket_fd),
             lambda: _make_trainer(reference, workers, options),
             private_network=True,  # `connect` warns where it is not

@@ -1,4 +1,4 @@
-"""What a trial is to have of a Ray cluster; needs no Ray."""
+"""The resources of a trial on a Ray cluster; needs no Ray."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLIENT = "ray://"
 
 @dataclass(frozen=True, slots=True)
 class RayOptions:
-    """What a trial is to have, and where.
+    """The resources of a trial, and where they are.
 
     Attributes:
         address: Of the cluster's head, `host:port`; `auto` for what runs on this machine, or what

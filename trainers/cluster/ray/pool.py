@@ -1,4 +1,4 @@
-"""Keeps the servers of a trial on a Ray cluster: places them, replaces them, stops them."""
+"""A pool of servers on a Ray cluster: places, replaces and stops them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Excepti
 
 
 @dataclass
-class _Held:
-    """A server, and what is known of it here.
+class _KnownServer:
+    """A server as this process knows it.
 
     Attributes:
         actor: Keeps it.
@@ -71,7 +71,7 @@ class RayPool(ServerPool):
         self._renewing = threading.Lock()
         servers = [("ps", 0), *(("worker", worker) for worker in range(workers))]
         self._held = {
-            server: _Held(self._new_actor(server, bundle), bundle)
+            server: _KnownServer(self._new_actor(server, bundle), bundle)
             for bundle, server in enumerate(servers)
         }
         for held in self._held.values():
@@ -82,8 +82,9 @@ class RayPool(ServerPool):
         with self._renewing:
             self._await(list(self._held))
 
+    @override
     def states(self) -> Mapping[Server, ServerState]:
-        """See `ServerPool.states`; who does not answer counts as stopped."""
+        # Whoever does not answer counts as stopped.
         asked = {
             server: held.actor.state.remote()
             for server, held in self._held.items()
@@ -112,8 +113,9 @@ class RayPool(ServerPool):
                 each.start = each.actor.start.remote()
             self._await(servers)
 
+    @override
     def renew_dead(self) -> bool:
-        """See `ServerPool.renew_dead`; whoever misses one asks for another."""
+        # Whoever misses one asks for another.
         return False
 
     @override
@@ -151,7 +153,7 @@ class RayPool(ServerPool):
         )
         return actor_class.remote(job, task, environment)
 
-    def _replace_actor(self, server: Server, held: _Held, error: Exception | None) -> None:
+    def _replace_actor(self, server: Server, held: _KnownServer, error: Exception | None) -> None:
         import ray
 
         how = "its node does not answer" if error is None else cause_of_death(str(error))
@@ -160,7 +162,7 @@ class RayPool(ServerPool):
         held.actor = self._new_actor(server, held.bundle)
 
     def _await(self, servers: Sequence[Server]) -> None:
-        """Returns when these listen that start."""
+        """Waits for the servers that start."""
         starts = {one: self._held[one].start for one in servers if self._held[one].start}
         answers = _answers(starts, _START_SECONDS)
         problems = []
@@ -179,7 +181,7 @@ class RayPool(ServerPool):
             raise RetryableError(f"a server does not start on the Ray cluster: {problems[0]}")
 
 
-def _state(held: _Held, answer: Any) -> ServerState:
+def _state(held: _KnownServer, answer: Any) -> ServerState:
     is_dead = held.is_given_up or answer == DEAD or isinstance(answer, Exception)
     return ServerState(not is_dead, not is_dead and answer == STOPPED, held.generation)
 
@@ -187,7 +189,7 @@ def _state(held: _Held, answer: Any) -> ServerState:
 def _answers(
     asked: Mapping[Server, Any], limit_seconds: float = _ANSWER_SECONDS
 ) -> dict[Server, Any]:
-    """What actors answer in time, or the error of those that are dead."""
+    """The answers of actors that come in time, or the errors of dead ones."""
     import ray
 
     if not asked:
@@ -216,7 +218,7 @@ def _problem(answer: Any) -> str:
 
 
 def cause_of_death(text: str) -> str:
-    """The telling sentence of what Ray says of an actor, which is a page."""
+    """The cause in Ray's page-long report on a dead actor."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
     # What the last one names has led to the others.
     line = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[0])
@@ -230,7 +232,7 @@ def is_not_installed(error: Exception) -> bool:
 
 
 def _end_this_process(server: Server) -> None:
-    """On a node that cannot be reached a server cannot be ended, nor TensorFlow's calls to it."""
+    """Ends this process: TensorFlow's calls to an unreachable node never return."""
     print(
         f"error: the node of {server[0]} {server[1]} does not answer", file=sys.stderr, flush=True
     )

@@ -30,7 +30,7 @@ _PAUSE_SECONDS = 0.01
 
 
 def fork(run: Callable[[], None]) -> int:
-    """Runs a function in a child that dies with this process; its process identifier."""
+    """Runs a function in a child that dies with this process; returns the child's process ID."""
     process_id = os.fork()
     if process_id:
         return process_id
@@ -50,7 +50,7 @@ def fork(run: Callable[[], None]) -> int:
 
 
 class ForkedPool(ServerPool):
-    """The servers of one cluster; its public methods, but `start`, are what a chief may ask for.
+    """The servers of one cluster; a chief may call its public methods, except `start`.
 
     Args:
         ports: At which each server listens itself.
@@ -82,7 +82,7 @@ class ForkedPool(ServerPool):
         self._proxy_control: int | None = None
 
     def start(self) -> None:
-        """Starts everything."""
+        """Starts servers and proxies."""
         for server in self._ports:
             self._fork(server)
         if self._proxies:
@@ -133,7 +133,7 @@ class ForkedPool(ServerPool):
             self._kill(server)
 
     def answer(self, connection: Connection) -> None:
-        """Does what the other end asks for, and says how it went.
+        """Answers one request from the other end.
 
         Raises:
             EOFError: The other end is gone.

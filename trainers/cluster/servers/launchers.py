@@ -149,7 +149,7 @@ class InProcessLauncher(Launcher):
         """Nothing to do: nothing dies."""
 
     def is_whole(self) -> bool:
-        """Always so."""
+        """Always true."""
         return True
 
 

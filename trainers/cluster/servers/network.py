@@ -1,4 +1,4 @@
-"""A network of one's own: TensorFlow's servers listen on all interfaces and trust everybody."""
+"""A private network, as TensorFlow's servers listen on all interfaces and trust everybody."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def allows_private_network() -> bool:
 
 
 def _can_isolate() -> bool:
-    """Tries it in a child: where a later step is refused, the first one cannot be taken back."""
+    """Tries it in a child process, as a half-made namespace cannot be left again."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -72,13 +72,13 @@ def _isolate() -> None:
 
 
 def die_with_parent() -> None:
-    """Lets the kernel kill this process when its parent dies, however that happens."""
+    """Has the kernel kill this process when its parent dies."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody uses now."""
+    """Free ports of the loopback interface."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

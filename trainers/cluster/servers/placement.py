@@ -1,4 +1,4 @@
-"""Which devices the parts of a cluster use, and what has to be set for that; pure.
+"""Which devices the parts of a cluster use, and the environment for that; pure.
 
 Only the steps of workers use GPUs, each step one of them. Parameters, acknowledgements, batches and
 evaluations stay on CPUs: they are small, and a GPU would have to be waited for. A process sees
@@ -74,7 +74,7 @@ class Placement:
         return server_devices(len(self.workers), self.step_device)
 
     def environment(self, job: str, task: int) -> Mapping[str, str]:
-        """What is to be set for one server."""
+        """The environment of one server."""
         return self.workers[task] if job == "worker" else self.others
 
     def as_json(self) -> str:
@@ -139,7 +139,7 @@ def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> 
 
 
 def gpu_worker_environment(gpus_per_worker: float) -> Mapping[str, str]:
-    """What a worker with a share of a GPU needs, besides seeing that GPU alone."""
+    """Environment of a worker with a share of a GPU, besides the GPU's number."""
     return _SHARED_GPU if _sharers(gpus_per_worker) > 1 else {}
 
 
@@ -154,7 +154,7 @@ def check_gpus_per_worker(gpus_per_worker: float) -> None:
 
 
 def visible_gpus(environment: Mapping[str, str], count: int) -> tuple[str, ...]:
-    """What `CUDA_VISIBLE_DEVICES` of a child has to name for each GPU that this process sees."""
+    """Names of the GPUs that this process sees, as `CUDA_VISIBLE_DEVICES` of a child needs them."""
     named = environment.get(VISIBLE_GPUS)
     if named is None:
         return tuple(map(str, range(count)))

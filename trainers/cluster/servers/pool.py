@@ -39,24 +39,24 @@ class ServerPool(Protocol):
         """All servers."""
 
     def renew(self, servers: Iterable[Server]) -> None:
-        """Sees to it that these servers are new ones; returns when they listen."""
+        """Replaces these servers by new ones; returns when they listen."""
 
     def renew_dead(self) -> bool:
-        """Replaces servers that are dead, as far as that takes no waiting; whether there are new.
+        """Replaces dead servers as far as that takes no waiting; whether there are new ones.
 
         Raises:
             RetryableError: A new one does not start.
         """
 
     def signal(self, server: Server, number: int) -> None:
-        """Sends a signal to a server, if it is there; returns when it is dead where that kills."""
+        """Sends a signal to a server, if it is there; where that kills, returns when it is dead."""
 
     def delay(self, worker: int, seconds: float) -> None:
         """Delays what passes through the proxy of a worker, one way."""
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether the port accepts connections."""
     with suppress(OSError), socket.create_connection((host, port), timeout=_PROBE_SECONDS):
         return True
     return False

@@ -19,7 +19,7 @@ _STANDARD_INPUT = 0
 
 
 def serve(addresses: Mapping[str, Sequence[str]], job: str, task: int, port: int) -> NoReturn:
-    """Is a TensorFlow server until the process is killed."""
+    """Runs a TensorFlow server until the process is killed."""
     own = {name: list(each) for name, each in addresses.items()}
     own[job][task] = f"127.0.0.1:{port}"
     # Kept in a variable: a server that nobody refers to is stopped.
@@ -50,7 +50,7 @@ def start_server(addresses: Mapping[str, Sequence[str]], job: str, task: int) ->
 
 
 def do_without_keras() -> None:
-    """Lets this process import TensorFlow without Keras, of which a server knows nothing.
+    """Has this process import TensorFlow without Keras, which a server does not need.
 
     Keras is 40 % of the time that the import takes, and 150 MB.
     """

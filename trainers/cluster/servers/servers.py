@@ -155,7 +155,7 @@ class ServersLauncher(Launcher):
         return not state.is_alive or state.generation != self._known[server]
 
     def _connect_again(self) -> None:
-        """Connects to what is new, unless somebody is about to."""
+        """Connects to new servers, unless another thread is about to."""
         if not self._renewing.acquire(blocking=False):
             return
         try:
@@ -170,7 +170,7 @@ class ServersLauncher(Launcher):
             reconnect(self._addresses)
 
     def _renew(self, servers: Sequence[Server]) -> None:
-        """Replaces servers unless that has happened already, and connects to what there is.
+        """Replaces servers unless that has happened already, and connects again.
 
         Others that have died meanwhile are replaced as well: TensorFlow connects to all or none.
         """

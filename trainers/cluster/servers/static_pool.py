@@ -1,4 +1,4 @@
-"""The servers of a cluster whose platform starts them, and starts them again where they were."""
+"""A pool of servers that a platform starts, and restarts at the same addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PROBES = 16
 
 
 class StaticPool(ServerPool):
-    """Starts and kills nothing: it looks, and waits.
+    """Starts and kills nothing: it only watches and waits.
 
     Args:
         addresses: Of the cluster, by job.
@@ -51,8 +51,9 @@ class StaticPool(ServerPool):
     def await_all(self) -> None:
         self._await(list(self._places))
 
+    @override
     def states(self) -> dict[Server, ServerState]:
-        """See `ServerPool.states`; one that is back again is another."""
+        # One that is back again counts as another.
         living = self._living(self._places)
         with self._lock:
             self._note(living)

@@ -38,7 +38,7 @@ _RESOLVERS = 16
 
 @dataclass(frozen=True)
 class TfConfig:
-    """A cluster, and which part of it this process is.
+    """A cluster and the role of this process in it.
 
     Attributes:
         addresses: By job: one `chief`, one `ps`, and the `worker`s in the order of their numbers;
@@ -117,7 +117,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def warnings_about(config: TfConfig, resolve: Callable[[str], Iterable[str]]) -> list[str]:
-    """What is to be said about who may reach the servers; nothing where all is on this machine.
+    """Warnings about who can reach the servers; none where all are on this machine.
 
     Args:
         config: The cluster.
@@ -144,7 +144,7 @@ def warnings_about(config: TfConfig, resolve: Callable[[str], Iterable[str]]) ->
 
 
 def resolve(host: str) -> list[str]:
-    """IP addresses of a host; none where that cannot be found out."""
+    """IP addresses of a host; none where they cannot be resolved."""
     try:
         return sorted({str(entry[4][0]).partition("%")[0] for entry in _entries(host)})
     except (OSError, UnicodeError):

@@ -19,7 +19,7 @@ _PAUSE_SECONDS = 0.25
 
 @dataclass
 class ChiefWatch:
-    """Decides when a server has nothing to wait for any more; pure.
+    """Decides when a server stops waiting for its chief; pure.
 
     A chief that dies is started again by its platform, and needs its servers then.
 
@@ -55,7 +55,7 @@ def serve_until_chief_is_gone(
     say: Callable[[str], None],
     gpus_per_worker: float = 0.0,
 ) -> None:
-    """Is the server that TF_CONFIG says, until its chief has gone; SIGTERM ends the process.
+    """Runs the server that TF_CONFIG names until its chief has gone; SIGTERM ends the process.
 
     Args:
         config: Of a parameter server or worker.

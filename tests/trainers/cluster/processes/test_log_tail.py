@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.processes.log_tail import last_words
+from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from syncswitch.trainers.cluster.processes.log_tail import last_words
     ],
 )
 def test_the_last_lines_are_kept(written: bytes, words: str) -> None:
-    assert last_words(io.BytesIO(written)) == f"its last words: {words}"
+    assert tail_of_log(io.BytesIO(written)) == f"its last words: {words}"
 
 
 @given(written=st.binary(max_size=200), times=st.integers(1, 100))
 def test_they_are_short_whatever_was_written(written: bytes, times: int) -> None:
-    assert len(last_words(io.BytesIO(written * times))) < 1100
+    assert len(tail_of_log(io.BytesIO(written * times))) < 1100
