@@ -98,9 +98,9 @@ class LineReporter(Reporter, AbstractContextManager["LineReporter"]):
             self._waiting_for = switch_percent
             self.tell(f"waiting for other searches, which measure {switch_percent:g} %")
 
-    def on_repaired(self, lost_runs: int) -> None:
+    def on_repaired(self, stale_trials: int) -> None:
         """How many."""
-        self.tell(f"{counted(lost_runs, 'run')} of a search that was killed will be repeated")
+        self.tell(f"{counted(stale_trials, 'run')} of a search that was killed will be repeated")
 
     def on_database_away(self, patience_seconds: float) -> None:
         """How long there is hope."""

@@ -24,8 +24,8 @@ class TrialObserver:
         self,
         run: ReportedTrial,
         reporter: Reporter,
-        beat: Callable[[int, Evaluation | None], None],
-        beat_seconds: float,
+        heartbeat: Callable[[int, Evaluation | None], None],
+        heartbeat_interval_seconds: float,
         *,
         stop: StopRule | None = None,
         inherited: Sequence[Evaluation] = (),
@@ -37,8 +37,8 @@ class TrialObserver:
         Args:
             run: For the reporter.
             reporter: Is told.
-            beat: Records the worker-step, and the last evaluation where there was one since.
-            beat_seconds: How often.
+            heartbeat: Records the worker-step, and the last evaluation where there was one since.
+            heartbeat_interval_seconds: How often.
             stop: Says when the run may end; None where it may not.
             inherited: Evaluations of the part before the run's own.
             switch_worker_step: Where the second protocol begins; 0 where it never does.
@@ -46,9 +46,9 @@ class TrialObserver:
         """
         self._run = run
         self._reporter = reporter
-        self._beat = beat
-        self._beat_seconds = beat_seconds
-        self._next_beat_at = self._next_look_at = time.monotonic() + beat_seconds
+        self._heartbeat = heartbeat
+        self._heartbeat_interval_seconds = heartbeat_interval_seconds
+        self._next_heartbeat_at = self._next_look_at = time.monotonic() + heartbeat_interval_seconds
         self._stop = stop
         self._evaluations = list(inherited)
         self._switch_worker_step = switch_worker_step
@@ -57,12 +57,12 @@ class TrialObserver:
         self.is_cancelled = False
 
     def on_progress(self, worker_step: int) -> None:
-        """Beats at most once per interval."""
+        """Sends a heartbeat at most once per interval."""
         now = time.monotonic()
-        if now >= self._next_beat_at:
-            self._next_beat_at = now + self._beat_seconds
+        if now >= self._next_heartbeat_at:
+            self._next_heartbeat_at = now + self._heartbeat_interval_seconds
             untold, self._untold = self._untold, None
-            self._beat(worker_step, untold)
+            self._heartbeat(worker_step, untold)
         self._reporter.on_progress(self._run, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
@@ -85,7 +85,7 @@ class TrialObserver:
         now = time.monotonic()
         if now < self._next_look_at:
             return False
-        self._next_look_at = now + self._beat_seconds
+        self._next_look_at = now + self._heartbeat_interval_seconds
         with contextlib.suppress(RetryableError):
             return self._is_decided()
         return False

@@ -64,7 +64,7 @@ class Reporter:
     def on_wait(self, switch_percent: float) -> None:
         """Other searchers make all the runs that are needed."""
 
-    def on_repaired(self, lost_runs: int) -> None:
+    def on_repaired(self, stale_trials: int) -> None:
         """Runs of searchers that ended before their time were given back."""
 
     def on_database_away(self, patience_seconds: float) -> None:

@@ -92,17 +92,7 @@ class RunLoop:
         self.study = SearchStudy.open(
             database.url, name, self.strategy, plan.base_seed, speculate=speculate
         )
-        digest = identity.simulated_cluster
-        self.study.describe(
-            {
-                **_unusual(plan.conditions),
-                **({} if digest is None else {"simulated_cluster": digest}),
-                "workload": identity.name,
-                "workers": identity.workers,
-                "protocols": f"{identity.first_protocol},{identity.second_protocol}",
-                "strategy": self.strategy.name,
-            }
-        )
+        self.study.describe(_description(identity, plan.conditions, self.strategy))
         # Equal studies of two databases have equal names.
         place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
         self.prefixes = Prefixes(
@@ -121,7 +111,7 @@ class RunLoop:
             self.store,
             self.prefixes,
             self._reporter,
-            self._patience.beat_seconds,
+            self._patience.heartbeat_interval_seconds,
             is_decided,
         )
         self._repairer = Repairer(self.study, self.store, self._patience)
@@ -214,9 +204,9 @@ class RunLoop:
         time.sleep(self._patience.retry_seconds)
 
     def _look(self) -> SearchState:
-        state, lost = self._repairer.repaired()
-        if lost:
-            self._reporter.on_repaired(lost)
+        state, stale = self._repairer.repaired()
+        if stale:
+            self._reporter.on_repaired(stale)
         return state
 
     def _look_again(self) -> SearchState:
@@ -229,11 +219,19 @@ class RunLoop:
             trainer.close()
 
 
-def _unusual(conditions: RunConditions) -> dict[str, str]:
-    """What Optuna's tools show of the conditions that are not the default."""
+def _description(
+    identity: WorkloadIdentity, conditions: RunConditions, strategy: Strategy
+) -> dict[str, str | int]:
+    """What Optuna's tools show of the search; of the conditions what is not usual."""
     usual = condition_values(RunConditions())
-    shown = condition_values(conditions)
-    return {name: text for name, text in shown.items() if text is not None and text != usual[name]}
+    shown = {**condition_values(conditions), "simulated_cluster": identity.simulated_cluster}
+    return {
+        **{name: text for name, text in shown.items() if text not in (None, usual.get(name))},
+        "workload": identity.name,
+        "workers": identity.workers,
+        "protocols": f"{identity.first_protocol},{identity.second_protocol}",
+        "strategy": strategy.name,
+    }
 
 
 def _info(

@@ -42,7 +42,7 @@ class TrialRunner:
         store: TrialStore,
         prefixes: Prefixes,
         reporter: Reporter,
-        beat_seconds: float,
+        heartbeat_interval_seconds: float,
         is_decided: Callable[[], bool],
     ) -> None:
         """Takes what it needs.
@@ -55,7 +55,7 @@ class TrialRunner:
             store: Records them.
             prefixes: The checkpoints of the search.
             reporter: Is told how it goes on.
-            beat_seconds: Least time between two heartbeats.
+            heartbeat_interval_seconds: Least time between two heartbeats.
             is_decided: Says that a run is needed no longer.
         """
         self._identity = identity
@@ -65,7 +65,7 @@ class TrialRunner:
         self._store = store
         self._prefixes = prefixes
         self._reporter = reporter
-        self._beat_seconds = beat_seconds
+        self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._is_decided = is_decided
         self._owner = Owner.current()
 
@@ -154,10 +154,10 @@ class TrialRunner:
     ) -> TrialObserver:
         """Watches a run of a search that knew these results when it was planned."""
 
-        def beat(worker_step: int, evaluation: Evaluation | None) -> None:
+        def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
             with contextlib.suppress(RetryableError):
-                self._store.beat(self._study.name, run.number, worker_step)
+                self._store.heartbeat(self._study.name, run.number, worker_step)
                 if evaluation is not None:
                     self._study.note_evaluation(run.number, evaluation)
 
@@ -171,8 +171,8 @@ class TrialRunner:
         return TrialObserver(
             run,
             self._reporter,
-            beat,
-            self._beat_seconds,
+            heartbeat,
+            self._heartbeat_interval_seconds,
             stop=stop,
             inherited=prefix.evaluations,
             switch_worker_step=_planned_switch_worker_step(spec),
@@ -200,7 +200,7 @@ class TrialRunner:
 
     def _give_back(self, number: int, error: BaseException) -> None:
         """Lets the run be made again; what cannot be written now, the next repair does."""
-        self._study.abandoned.add(number)
+        self._study.stale.add(number)
         with contextlib.suppress(SyncSwitchError):
             row = self._store.get(self._study.name, number)
             if row is not None and row.state == TrialState.COMPLETE:

@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from syncswitch.storage.intervals import half_width
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -46,6 +48,4 @@ def _half_width(values: Sequence[float]) -> float:
     n = len(values)
     if n < 2:
         return 0.0
-    from scipy.special import stdtrit
-
-    return float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)
+    return half_width(statistics.stdev(values) / math.sqrt(n), n - 1, 0.95)

@@ -52,7 +52,7 @@ def rest_of_search(strategy: Strategy, finished: Iterable[Observation]) -> RestO
 
     Args:
         strategy: Of the search.
-        finished: Its completed runs in any order; also such as were made in advance.
+        finished: Its completed runs in any order, speculative ones included.
 
     Raises:
         UserError: The baseline diverged.

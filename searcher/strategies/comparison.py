@@ -1,4 +1,4 @@
-"""Runs that are known in advance: to compare switch points, not to find one."""
+"""Trials that are given: to compare switch points, not to find one."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def course_of(strategy: Strategy, finished: Iterable[Observation]) -> SearchCour
 
     Args:
         strategy: Of the search.
-        finished: Completed runs in any order, also such as were made in advance.
+        finished: Completed runs in any order, speculative ones included.
 
     Raises:
         UserError: The baseline diverged.

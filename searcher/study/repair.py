@@ -27,7 +27,7 @@ class Patience:
     Attributes:
         heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
         stale_seconds: A trial that nobody has begun for longer has no owner.
-        beat_seconds: Least time between two heartbeats of a run.
+        heartbeat_interval_seconds: Least time between two heartbeats of a run.
         poll_seconds: Between two looks at the runs of others.
         retry_seconds: Between a failed run and the next attempt.
         attempts: Failed runs in a row before the search gives up.
@@ -36,7 +36,7 @@ class Patience:
 
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     stale_seconds: float = 15.0
-    beat_seconds: float = 1.0
+    heartbeat_interval_seconds: float = 1.0
     poll_seconds: float = 0.5
     retry_seconds: float = 2.0
     attempts: int = 3
@@ -69,17 +69,17 @@ class Repairer:
         self._first_seen: dict[int, float] = {}
 
     def repaired(self) -> tuple[SearchState, int]:
-        """The search once its running trials were looked at, and how many of them were lost."""
+        """The search once its running trials were looked at, and how many of them were stale."""
         state = self._study.read(self._store)
         running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
         settled = [self._settle(trial, state.rows.get(trial.number)) for trial in running]
         if not any(settled):
             return state, 0
-        return self._study.read(self._store), settled.count("lost")
+        return self._study.read(self._store), settled.count("stale")
 
     def _settle(
         self, trial: FrozenTrial, row: StoredTrial | None
-    ) -> Literal["told", "lost"] | None:
+    ) -> Literal["told", "stale"] | None:
         if (
             row is not None
             and row.state == TrialState.COMPLETE
@@ -88,23 +88,23 @@ class Repairer:
             self._study.note_result(trial.number, bool(row.diverged), row.training_seconds)
             self._study.complete(trial.number, row.converged_accuracy)
             return "told"
-        if not self._is_lost(trial, row) or self._store.get(self._study.name, trial.number) != row:
+        if not self._is_stale(trial, row) or self._store.get(self._study.name, trial.number) != row:
             return None  # the next look decides about what ended meanwhile
         # The store first: were this process killed in between, the next repair sees it.
         self._store.fail(self._study.name, trial.number, "its process ended")
         self._study.fail(trial.number)
-        return "lost"
+        return "stale"
 
-    def _is_lost(self, trial: FrozenTrial, row: StoredTrial | None) -> bool:
-        if trial.number in self._study.abandoned:
+    def _is_stale(self, trial: FrozenTrial, row: StoredTrial | None) -> bool:
+        if trial.number in self._study.stale:
             return True
         if row is None:
-            return self._is_stale(trial)
+            return self._is_never_begun(trial)
         return row.state == TrialState.FAILED or not is_run_by_anyone(
             row, self._patience.heartbeat_seconds
         )
 
-    def _is_stale(self, trial: FrozenTrial) -> bool:
+    def _is_never_begun(self, trial: FrozenTrial) -> bool:
         """Whether whoever asked for a trial is gone, or never began it."""
         owner = owner_of(trial)
         if owner is not None and owner.host == socket.gethostname():

@@ -84,7 +84,7 @@ class SearchStudy:
 
     Attributes:
         name: Of the study.
-        abandoned: Trials that this process gave up, perhaps without being able to say so.
+        stale: Trials that this process gave up, perhaps without being able to say so.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SearchStudy:
         self._speculate = speculate
         self._trial_ids: dict[int, int] = {}
         self.name = study.study_name
-        self.abandoned: set[int] = set()
+        self.stale: set[int] = set()
 
     @classmethod
     @_retryable
@@ -183,7 +183,7 @@ class SearchStudy:
                     return self._choose(trial, planned, state, base_seed)
             self.fail(number)
         except BaseException:
-            self.abandoned.add(number)
+            self.stale.add(number)
             self.fail(number)
             raise
         return None

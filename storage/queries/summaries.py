@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.intervals import half_width
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -130,14 +131,6 @@ def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
     return (*workload, *conditions, -switch_point.candidate_percent)
 
 
-def _half_width(runs: int, standard_deviation: float, confidence: float) -> float:
-    """Half of the confidence interval of a mean of two or more runs (Student's t)."""
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(runs - 1, (1 + confidence) / 2))
-    return quantile * standard_deviation / math.sqrt(runs)
-
-
 def _statistics(
     row: dict[str, Any],
     baseline_seconds: float | None,
@@ -149,7 +142,7 @@ def _statistics(
     sd_seconds = _deviation(
         row.pop("squared_seconds"), row.pop("surplus_seconds"), row.pop("timed_runs")
     )
-    half = None if sd is None else _half_width(measured, sd, confidence)
+    half = None if sd is None else half_width(sd / math.sqrt(measured), measured - 1, confidence)
     if row.pop("lowest_target_accuracy") != row["target_accuracy"]:
         row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
     if row["target_accuracy"] is None:

@@ -135,7 +135,7 @@ class TrialStore:
 
         self._database.write(operation)
 
-    def beat(self, study: str, trial_number: int, worker_step: int) -> None:
+    def heartbeat(self, study: str, trial_number: int, worker_step: int) -> None:
         """Records that a running trial lives and how far it is; other trials stay as they are."""
         self._update_running(study, trial_number, heartbeat_at=now(), worker_steps=worker_step)
 
@@ -308,7 +308,7 @@ class TrialStore:
         def operation(session: Session) -> None:
             session.execute(statement)
 
-        # A beat that is lost does no harm, and a failure that nobody wrote is found out later.
+        # A heartbeat that is lost does no harm, and a failure that nobody wrote is found out later.
         self._database.write(operation, patience_seconds=0)
 
     def _read(self, *conditions: ColumnElement[bool]) -> list[StoredTrial]:

@@ -83,7 +83,7 @@ def fill_all(
     store.begin(search.study, 3, record.spec, OWNER)
     store.fail(search.study, 3, 'lost: "the server",\nas it says')
     store.begin(search.study, 4, record.spec, OWNER)
-    store.beat(search.study, 4, 250)
+    store.heartbeat(search.study, 4, 250)
     import_runs(database, folder)
     add_simulated(database.url)
     add_disturbed(database.url)
@@ -146,7 +146,7 @@ def fill(url: str) -> None:
         store.begin("under-way", 0, TrialSpec(larger, 100.0, 7), owner)
         store.fail("under-way", 0, "the machine went away")
         store.begin("under-way", 1, TrialSpec(larger, 100.0, 7, fork_from=Path("start.npz")), owner)
-        store.beat("under-way", 1, 1234)
+        store.heartbeat("under-way", 1, 1234)
 
 
 def add_simulated(url: str) -> None:

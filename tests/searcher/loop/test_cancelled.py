@@ -22,7 +22,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer, Verdict
 
 PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
-QUICK = Patience(poll_seconds=0.01, beat_seconds=0.0)
+QUICK = Patience(poll_seconds=0.01, heartbeat_interval_seconds=0.0)
 
 
 def search(url: str, trainer: GeneratedTrainer) -> SearchResult:

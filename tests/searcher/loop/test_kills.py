@@ -28,7 +28,9 @@ from syncswitch.storage.trials.store import TrialStore
 
 PLAN = SearchPlan(PaperStrategy(settings=4, runs=3))
 SHORT = SearchPlan(PaperStrategy(settings=2, runs=2))
-PATIENCE = Patience(poll_seconds=0.02, retry_seconds=0.1, beat_seconds=0.01, stale_seconds=0.5)
+PATIENCE = Patience(
+    poll_seconds=0.02, retry_seconds=0.1, heartbeat_interval_seconds=0.01, stale_seconds=0.5
+)
 KILLS = 20
 RUN_SECONDS = 0.2
 

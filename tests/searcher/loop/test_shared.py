@@ -22,7 +22,7 @@ from syncswitch.storage.trials.store import TrialStore
 
 PLAN = SearchPlan(PaperStrategy(settings=3, runs=3))
 ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3, criterion="mean"))
-PATIENCE = Patience(poll_seconds=0.1, beat_seconds=0.05)
+PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
 
 
 def search(

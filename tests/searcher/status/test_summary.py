@@ -59,7 +59,7 @@ def begin(url: str) -> tuple[TrialStore, SearchStudy]:
             store.complete(STUDY, claim.number, record)
             study.note_result(claim.number, False, record.training_seconds)
             study.complete(claim.number, record.converged_accuracy)
-    store.beat(STUDY, 1, 1500)
+    store.heartbeat(STUDY, 1, 1500)
     study.note_evaluation(1, Evaluation(1000, 10.0, 0.5, 1.0))
     study.note_evaluation(1, Evaluation(1500, 15.0, 0.75, 1.0))
     return store, study

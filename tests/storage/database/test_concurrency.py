@@ -56,7 +56,7 @@ def write(database: Database, record: TrialRecord, policy: TimingPolicy, number:
     measured = record_of(record, number)
     store.begin(STUDY, number, measured.spec, Owner.current())
     with contextlib.suppress(RetryableError):  # as in a search: a beat may be lost
-        store.beat(STUDY, number, 10)
+        store.heartbeat(STUDY, number, 10)
     store.complete(STUDY, number, measured)
     version = registry.publish(policy_of(policy, number)).version
     registry.set_alias(policy.fingerprint, f"of-{number}", version)

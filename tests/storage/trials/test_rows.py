@@ -147,7 +147,7 @@ def test_telling_it_twice_changes_nothing(store: TrialStore, part: TrialRecord) 
     once = cancel(store, part)
     store.cancel(STUDY, 0, part, CANCELLED)
     store.fail(STUDY, 0, "late")
-    store.beat(STUDY, 0, 999)
+    store.heartbeat(STUDY, 0, 999)
     assert stored(store) == once
 
 

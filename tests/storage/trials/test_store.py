@@ -120,7 +120,7 @@ def test_a_trial_needs_a_registered_search(
 def test_a_beat_reports_progress(store: TrialStore, record: TrialRecord) -> None:
     store.begin(STUDY, 0, record.spec, OWNER)
     began = store.get(STUDY, 0)
-    store.beat(STUDY, 0, 250)
+    store.heartbeat(STUDY, 0, 250)
     now = store.get(STUDY, 0)
     assert began is not None
     assert now is not None
@@ -146,7 +146,7 @@ def test_complete_beat_and_fail_leave_a_complete_trial_alone(
     store.complete(STUDY, 0, record)
     expected = store.get(STUDY, 0)
     store.complete(STUDY, 0, replace(record, converged_accuracy=0.1, evaluations=()))
-    store.beat(STUDY, 0, 1)
+    store.heartbeat(STUDY, 0, 1)
     store.fail(STUDY, 0, "late")
     assert store.get(STUDY, 0) == expected
     assert store.evaluations(STUDY, 0) == list(record.evaluations)
@@ -324,7 +324,7 @@ def test_many_processes_share_a_store(
             store.register(identity, "digits", search)
             for trial_number in range(number * trials, (number + 1) * trials):
                 store.begin(STUDY, trial_number, record.spec, Owner.current())
-                store.beat(STUDY, trial_number, 10)
+                store.heartbeat(STUDY, trial_number, 10)
                 store.complete(STUDY, trial_number, record)
 
     at_once(work, 6)
