@@ -98,9 +98,6 @@ class ReportLog:
 
         It need not report the last one: what is missing has to be shorter than the longest way
         between two reports.
-
-        Raises:
-            UserError: It did not, or nothing was said of the accuracy.
         """
         W = self._spec.identity.total_worker_steps
         missing, longest = W - self.step, max(np.diff(self._steps), default=0)

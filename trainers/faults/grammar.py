@@ -123,12 +123,7 @@ def parse_injection(text: str) -> Injection:
 
 
 def parse_seconds(text: str, name: str) -> float:
-    """Reads a length of time that is not zero.
-
-    Args:
-        text: Such as `30ms` or `1.5s`.
-        name: Of the option, for the message.
-    """
+    """Reads a length of time that is not zero."""
     extent = _extent(text, name)
     if extent.is_percent:
         raise ValueError(f"{name}={text} must be a time such as 30ms or 1.5s")

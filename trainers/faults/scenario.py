@@ -68,9 +68,6 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
         texts: Each is an injection, a scenario, or the path of a JSON file.
         workers: n.
         switch_percent: The paper's scenarios disturb the part of the job before this.
-
-    Raises:
-        UserError: One cannot be read, or does not fit the cluster.
     """
     found = tuple(one for text in texts for one in _read(text.strip(), workers, switch_percent))
     _check_workers(found, workers)
@@ -88,9 +85,6 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
         text: A name in `SCENARIOS`, or one with options: `moderate:by=proxy,delay=100ms`.
         workers: n.
         switch_percent: Where the switch is.
-
-    Raises:
-        UserError: It is none, or the job has no part before the switch, or too few workers.
     """
     name, colon, rest = (part.strip() for part in text.lower().partition(":"))
     if name not in SCENARIOS:

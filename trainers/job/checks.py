@@ -40,16 +40,7 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
 
 
 def check_position(spec: TrialSpec, worker_step: int, first_protocol_worker_steps: int) -> None:
-    """Refuses a checkpoint that the fork's own trial would not have passed.
-
-    Args:
-        spec: The fork.
-        worker_step: Where its checkpoint was written.
-        first_protocol_worker_steps: How many of these were done before the switch.
-
-    Raises:
-        UserError: The checkpoint lies beyond the end of the job, or is of another switch.
-    """
+    """Refuses a checkpoint that the fork's own trial would not have passed."""
     W, switch = spec.identity.total_worker_steps, switch_worker_step(spec)
     if worker_step > W:
         raise UserError(

@@ -19,14 +19,7 @@ from syncswitch.trainers.job.workload import Momentum, Workload
 
 
 class Configuration:
-    """Hyper-parameters of one run.
-
-    Args:
-        workload: What is trained.
-        spec: The run.
-        examples: Size of the training set: an epoch is so many examples.
-        rate_at: What `rate_function` made of the workload.
-    """
+    """Hyper-parameters of one run."""
 
     def __init__(
         self,
@@ -86,11 +79,7 @@ def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stag
 
 
 def rate_function(workload: Workload) -> Callable[[int], float]:
-    """eta, of one worker, by worker-step; builds and keeps the workload's schedule.
-
-    Raises:
-        WorkloadError: The workload's schedule is no Keras schedule, or gives no rate.
-    """
+    """eta, of one worker, by worker-step; builds and keeps the workload's schedule."""
     schedule = build_schedule(workload)
     if schedule is None:
         eta, boundaries = workload.learning_rate, workload.learning_rate_boundaries

@@ -23,12 +23,7 @@ _NO_SHARES = {
 
 
 def build_model(workload: Workload) -> Any:
-    """Makes the model, with fresh initial values.
-
-    Raises:
-        WorkloadError: It is no Keras model, has no variables yet or several inputs, or computes in
-            float16.
-    """
+    """Makes the model, with fresh initial values."""
     import keras
 
     model = _built(workload, "model", keras.Model, "return a keras.Model")
@@ -49,11 +44,7 @@ def build_model(workload: Workload) -> Any:
 
 
 def check_precision(model: Any, whose: str) -> None:
-    """Refuses a model whose gradients would have to be scaled.
-
-    Raises:
-        WorkloadError: A layer computes in float16.
-    """
+    """Refuses a model whose gradients would have to be scaled."""
     for layer in model._flatten_layers():
         if layer.compute_dtype == "float16":
             raise WorkloadError(
@@ -86,11 +77,7 @@ def _built(workload: Workload, part: str, kind: Any, hint: str) -> Any:
 
 
 def build_loss(workload: Workload) -> Any:
-    """Makes the loss; its result for a batch is the mean over the examples.
-
-    Raises:
-        WorkloadError: No Keras loss has this name, or what the function makes is no loss.
-    """
+    """Makes the loss; its result for a batch is the mean over the examples."""
     from keras import losses
 
     hint = "give a name such as 'mse', or a function without arguments that builds a Keras loss"
@@ -106,12 +93,7 @@ def build_loss(workload: Workload) -> Any:
 
 
 def build_optimizer(workload: Workload) -> Any:
-    """Makes the optimizer; the workload must have one.
-
-    Raises:
-        WorkloadError: It is no Keras optimizer, scales the loss, or has a learning-rate schedule of
-            its own.
-    """
+    """Makes the optimizer; the workload must have one."""
     import keras
 
     assert workload.optimizer is not None
@@ -127,11 +109,7 @@ def build_optimizer(workload: Workload) -> Any:
 
 
 def build_schedule(workload: Workload) -> Any:
-    """Makes the learning-rate schedule; None where the workload's rate is a number.
-
-    Raises:
-        WorkloadError: It is no Keras schedule, or gives no rate above 0 at the start.
-    """
+    """Makes the learning-rate schedule; None where the workload's rate is a number."""
     if not callable(workload.learning_rate):
         return None
     import keras
@@ -193,12 +171,7 @@ def _plain_ratio(rate: float, first: float) -> float:
 
 
 def build_metric(workload: Workload) -> Any:
-    """Makes the metric; None where the workload leaves the choice to its labels.
-
-    Raises:
-        WorkloadError: It is no Keras metric, or Keras knows that it is no share of which more is
-            better.
-    """
+    """Makes the metric; None where the workload leaves the choice to its labels."""
     import keras
 
     if workload.metric is None:

@@ -59,12 +59,7 @@ def load_workload(reference: str) -> Workload:
 
 
 def find_module(reference: str) -> tuple[str, str]:
-    """Splits a reference into module (or file) and attribute, without importing anything.
-
-    Raises:
-        WorkloadError: It is neither a built-in name nor of the form `module:attribute`, or the
-            file does not exist.
-    """
+    """Splits a reference into module (or file) and attribute, without importing anything."""
     place, colon, attribute = BUILT_IN.get(reference, reference).rpartition(":")
     if not colon or not place or not attribute:
         raise WorkloadError(

@@ -59,10 +59,6 @@ def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size:
 def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
     """Cuts a trial at its switch and at its checkpoints.
 
-    Args:
-        spec: The trial.
-        start_worker_step: Worker-steps that a checkpoint brought along.
-
     Returns:
         Segments in order, without empty ones, from `start_worker_step` to W.
     """
@@ -82,12 +78,6 @@ def next_segment(
 
     The first protocol has its full share, wherever detours by way of the second one have put the
     switch: these count towards W, not towards the share.
-
-    Args:
-        spec: The trial.
-        done: Worker-steps done.
-        first_protocol_done: How many of them in the first protocol.
-        is_detour: An online policy wants the second protocol for now.
 
     Returns:
         A segment up to the next known cut, which may be made earlier; None at the end of the job.

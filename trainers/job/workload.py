@@ -135,9 +135,6 @@ def users_code(workload: Workload, part: str) -> Iterator[None]:
     """Runs a function that the user wrote.
 
     What it prints goes to standard error: standard output is for results.
-
-    Raises:
-        WorkloadError: It raised anything; the message names the function.
     """
     try:
         with redirect_stdout(sys.stderr):

@@ -203,11 +203,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
 
 def policy_of(policy: TimingPolicy | str | Path) -> TimingPolicy:
-    """The policy itself, read from its file where a path is given.
-
-    Raises:
-        PolicyError: The file cannot be read, or was altered.
-    """
+    """The policy itself, read from its file where a path is given."""
     return policy if isinstance(policy, TimingPolicy) else read_policy_file(policy).policy
 
 

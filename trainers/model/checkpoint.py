@@ -80,11 +80,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint.
-
-    Raises:
-        UserError: The file is missing, truncated, or no checkpoint.
-    """
+    """Reads a checkpoint."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

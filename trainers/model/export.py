@@ -14,11 +14,7 @@ _SUFFIX = ".keras"
 
 
 def check_model_path(path: Path) -> None:
-    """Finds out before the training whether the model can be saved after it.
-
-    Raises:
-        UserError: Not a `.keras` file, or in a folder that is not there or not writable.
-    """
+    """Finds out before the training whether the model can be saved after it."""
     if path.suffix != _SUFFIX:
         raise UserError(f"--output is {path}: give a name that ends in {_SUFFIX}")
     folder = path.parent

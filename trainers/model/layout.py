@@ -32,11 +32,7 @@ class FlatLayout:
 
     @classmethod
     def of(cls, variables: Sequence[Any], what: str) -> FlatLayout:
-        """Lays out Keras variables in their order.
-
-        Raises:
-            WorkloadError: A variable is not float32.
-        """
+        """Lays out Keras variables in their order."""
         for variable in variables:
             if str(variable.dtype) != "float32":
                 raise WorkloadError(

@@ -132,11 +132,7 @@ class KerasOptimizer(Optimizer):
 
 
 def make_optimizer(workload: Workload, layout: FlatLayout) -> Optimizer:
-    """The workload's optimizer, for parameters of this layout.
-
-    Raises:
-        WorkloadError: It is no Keras optimizer, or cannot be built for the model.
-    """
+    """The workload's optimizer, for parameters of this layout."""
     if workload.optimizer is None:
         return MomentumSGD(layout)
     return KerasOptimizer(workload, layout)

@@ -102,11 +102,7 @@ class StateForm:
                         dropped.unlink()
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """The state with which a trial begins: fresh, of another run, or where it was itself.
-
-        Raises:
-            UserError: The checkpoint cannot be read, or is of another job.
-        """
+        """The state with which a trial begins: fresh, of another run, or where it was itself."""
         if spec.resume:
             remove_unfinished(spec)
         own = latest_checkpoint(spec) if spec.resume else None
@@ -128,11 +124,7 @@ class StateForm:
         return self.restored(checkpoint, spec.fork_from)
 
     def begin_again(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """The state at the last whole checkpoint that this run has written; without any, `begin`.
-
-        Raises:
-            UserError: As by `begin`.
-        """
+        """The state at the last whole checkpoint of this run; without any, as `begin`."""
         for percent in sorted(log.checkpoints, reverse=True):
             path = log.checkpoints[percent]
             try:

@@ -49,11 +49,7 @@ class ModelTester:
         self.accuracy(*self._zeros())
 
     def accuracy(self, parameters: Any, statistics: Any) -> float:
-        """Test accuracy, 0 to 1; NaN where the parameters are not finite.
-
-        Raises:
-            WorkloadError: The workload's metric gives something else.
-        """
+        """Test accuracy, 0 to 1; NaN where the parameters are not finite."""
         with tf.device(self._device):
             parameters, statistics = tf.identity(parameters), tf.identity(statistics)
             finite = tf.reduce_all(tf.math.is_finite(parameters))

@@ -66,11 +66,7 @@ class ProtocolChoice:
 
 @cache
 def choose_protocol(text: str) -> ProtocolChoice:
-    """Reads `name` or `name:options`.
-
-    Raises:
-        UserError: There is no such protocol, or its options are not as they should be.
-    """
+    """Reads `name` or `name:options`."""
     name, colon, rest = text.strip().lower().partition(":")
     kind = PROTOCOLS.get(name) or _registered_elsewhere(name)
     if kind is None:

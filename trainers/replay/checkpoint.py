@@ -44,11 +44,7 @@ def write_replay_checkpoint(path: Path, checkpoint: ReplayCheckpoint) -> None:
 
 
 def read_replay_checkpoint(path: Path) -> ReplayCheckpoint:
-    """Reads a checkpoint.
-
-    Raises:
-        UserError: The file is missing, damaged, or no checkpoint of a replayed run.
-    """
+    """Reads a checkpoint."""
     try:
         return ReplayCheckpoint.model_validate_json(path.read_bytes())
     except (OSError, ValueError) as error:

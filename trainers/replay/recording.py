@@ -143,9 +143,6 @@ def read_recording(
         workload: Name, reference or start of the fingerprint.
         workers: Only runs on a cluster of this size.
         protocols: Only runs with these, before and after the switch.
-
-    Raises:
-        UserError: There are none, or they are of several workloads.
     """
     from syncswitch.storage.database.inspection import shown
     from syncswitch.storage.policies.registry import PolicyRegistry

@@ -15,12 +15,6 @@ class RunTimes:
 
     It is linear between what is known: the start, the evaluations and the ends of the phases.
     Before and after the run it stands still.
-
-    Args:
-        phases: Of a whole run, in order.
-        evaluations: Of the same run; their times count from its start.
-        training_seconds: Of the whole run.
-        worker_steps: Done at its end.
     """
 
     def __init__(

@@ -21,11 +21,7 @@ _BACK = frozenset({"restored", "returned"})
 
 
 def check_tensorboard(folder: Path) -> None:
-    """Checks that logs can be written, before anything is trained; makes no folder.
-
-    Raises:
-        UserError: The package is missing, or the folder cannot be made or written.
-    """
+    """Checks that logs can be written, before anything is trained; makes no folder."""
     if importlib.util.find_spec("tensorboard") is None:
         raise UserError(
             "--tensorboard needs the package tensorboard, which is missing; run:"

@@ -72,9 +72,6 @@ def calibrate(measured: Measured, variation: float, description: str = "") -> Cl
         variation: Standard deviation over mean of a worker's step, which pure BSP and ASP times
             cannot tell.
         description: For people.
-
-    Raises:
-        UserError: A round is faster than the slowest of n workers would be.
     """
     compute = measured.asp_seconds
     slowest = compute * slowest_of(measured.workers, variation)

@@ -102,11 +102,7 @@ class SegmentPlayer:
         self._scheduled = 0
 
     def play(self) -> Played:
-        """Plays all events.
-
-        Raises:
-            UserError: All workers were taken away, and none comes back.
-        """
+        """Plays all events."""
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
         while not self._steps.is_over:

@@ -62,17 +62,8 @@ class GradientSource:
     Models whose layers allow it are computed several at once, in one compiled call in which every
     place has parameters of its own; the others one at a time.
 
-    Args:
-        workload: What is trained.
-        data: Of the workload.
-        function: Its model.
-        at_once: At most so many in a call; 1 for one at a time.
-
     Attributes:
         at_once: So many are computed in a call.
-
-    Raises:
-        WorkloadError: Model, data and loss do not fit together.
     """
 
     def __init__(

@@ -67,11 +67,6 @@ class TrainingLearner(Learner):
 
     What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed
     several at once, while the events go on that do not need them.
-
-    Attributes:
-        state: Of the parameter server.
-        loss: Since it was last taken.
-        is_finite: Whether every loss was a number.
     """
 
     def __init__(

@@ -80,9 +80,6 @@ class Membership:
 
         Returns:
             Training time at which it begins.
-
-        Raises:
-            UserError: All workers were taken away, and none comes back.
         """
         self._switch_worker_step = switch_worker_step
         self.advance(done, now_seconds)
@@ -180,11 +177,7 @@ class Membership:
 
 
 def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
-    """Under the conditions of a trial, from where its run begins.
-
-    Raises:
-        UserError: A simulated cluster cannot have these conditions.
-    """
+    """Under the conditions of a trial, from where its run begins."""
     identity, conditions = spec.identity, spec.conditions
     workers: Sequence[int] = range(identity.workers)
     if conditions.switch_mechanism != "hot":

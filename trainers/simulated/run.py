@@ -16,11 +16,7 @@ from syncswitch.trainers.simulated.timing import StepTimes
 
 
 class SimulatedRun:
-    """Trains from the learner's state to the end of the job. Used once.
-
-    Raises:
-        UserError: A simulated cluster cannot have the trial's conditions.
-    """
+    """Trains from the learner's state to the end of the job. Used once."""
 
     def __init__(
         self,

@@ -25,9 +25,6 @@ class Timeline:
         learner: Told what happens to the parameters.
         switch_seconds: What a switch of protocols takes.
         on_done: `(worker-steps done, training time)`: called after each update.
-
-    Raises:
-        UserError: A simulated cluster cannot have the trial's conditions.
     """
 
     def __init__(

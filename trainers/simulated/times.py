@@ -40,18 +40,8 @@ def simulate_phases(
 ) -> tuple[PhaseRecord, ...]:
     """Plays a run on the virtual clock; nothing is computed.
 
-    Args:
-        profile: Of the cluster.
-        job: What runs there.
-        switch_percent: Percent of W in the first protocol.
-        seed: A training with the same seed has the same times.
-        conditions: Under which the run would train.
-
     Returns:
         The phases of the run, with their times and staleness.
-
-    Raises:
-        UserError: A simulated cluster cannot have these conditions.
     """
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
     log = RunLog(spec, SilentObserver(), lambda accuracy: False)

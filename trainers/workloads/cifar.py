@@ -102,9 +102,6 @@ def read_cifar(files: CifarFiles) -> tuple[Array, Array, Array, Array]:
     Returns:
         Training pictures (uint8, shape [pictures, 32, 32, 3]), training labels (int32, shape
         [pictures]), test pictures, test labels.
-
-    Raises:
-        WorkloadError: The files are missing, damaged, or not of this data set.
     """
     places, is_named = _places()
     source = _find(files, places)

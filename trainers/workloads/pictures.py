@@ -17,11 +17,7 @@ PADDING = 4
 
 
 def load_pictures(files: CifarFiles) -> Data:
-    """The data set in bytes; a batch becomes float32 on the worker that trains on it.
-
-    Raises:
-        WorkloadError: The files are missing, damaged, or not of this data set.
-    """
+    """The data set in bytes; a batch becomes float32 on the worker that trains on it."""
     return Data(*read_cifar(files), transform=augment, test_transform=standardize)
 
 

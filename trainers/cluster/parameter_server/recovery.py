@@ -29,14 +29,7 @@ class ServerLostError(Exception):
 
 
 class Recovery:
-    """Takes lost workers out of the run and brings them back; called in their own threads.
-
-    Args:
-        program: On the cluster.
-        launcher: Of the cluster.
-        coordinator: Hands the steps of lost workers to others.
-        note: Adds an event to the log of the run.
-    """
+    """Takes lost workers out of the run and brings them back; called in their own threads."""
 
     def __init__(
         self, program: Program, launcher: Launcher, coordinator: Coordinator, note: Note

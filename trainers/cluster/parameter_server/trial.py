@@ -40,11 +40,7 @@ class ClusterTrial:
 def cluster_trial(
     spec: TrialSpec, log: RunLog, configuration: Configuration, launcher: Launcher
 ) -> ClusterTrial:
-    """The trial from where its log is.
-
-    Raises:
-        UserError: Something is to be injected that this launcher cannot do.
-    """
+    """The trial from where its log is."""
     found = [parse_injection(text) for text in spec.conditions.injections]
     check_injections(found, launcher.kind)
     active = ActiveInjections(

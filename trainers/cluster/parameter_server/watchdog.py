@@ -22,13 +22,6 @@ class Watchdog(threading.Thread):
 
     A hung server raises nothing, so that everybody would wait for ever. What does not answer is
     killed, and from then on a loss like any other.
-
-    Args:
-        program: On the cluster.
-        launcher: Of the cluster.
-        coordinator: Of the run.
-        idle_seconds: Says how long nothing has been updated.
-        disturb: Called again and again; what it raises ends the run.
     """
 
     def __init__(

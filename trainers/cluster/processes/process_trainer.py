@@ -80,10 +80,6 @@ class ProcessTrainer(Trainer):
         placement: Devices of the servers; by default they use no GPUs.
         open_network: Go on where the system allows no private network namespace, and let the
             servers listen on all interfaces.
-
-    Raises:
-        UserError: The workload cannot be loaded, its parts do not fit together, or the network
-            would be open.
     """
 
     least_patience_seconds = 30.0

@@ -26,11 +26,7 @@ _QUIET = {
 
 
 def connect(options: RayOptions) -> None:
-    """Makes this process a driver of the cluster.
-
-    Raises:
-        UserError: There is no such cluster, or this machine is no node of it.
-    """
+    """Makes this process a driver of the cluster."""
     if options.address != AUTO and not listens(*options.host_and_port()):
         raise UserError(
             f"nobody listens at --ray-address {options.address}; start a cluster there with"

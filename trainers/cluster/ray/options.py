@@ -34,11 +34,7 @@ class RayOptions:
     placement: str = PLACEMENTS[0]
 
     def check(self) -> None:
-        """Refuses what can be known to fail without asking the cluster.
-
-        Raises:
-            UserError: Ray is not installed, or an option makes no sense.
-        """
+        """Refuses what can be known to fail without asking the cluster."""
         if importlib.util.find_spec("ray") is None:
             raise UserError(
                 "--trainer ray needs Ray, which is not installed: pip install 'syncswitch[ray]',"

@@ -89,12 +89,7 @@ class Placement:
 
 
 def server_devices(workers: int, step_device: str = CPU) -> Devices:
-    """Names of the devices of a chief, a parameter server and `workers` workers on servers.
-
-    Args:
-        workers: n.
-        step_device: `CPU` or `GPU`, as each worker itself calls it.
-    """
+    """Names of the devices of a chief, a parameter server and `workers` workers on servers."""
     return Devices(
         chief=_device("chief", 0, CPU),
         parameter_server=_device("ps", 0, CPU),
@@ -116,9 +111,6 @@ def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> 
         workers: n.
         gpus: Those that may be used, as `CUDA_VISIBLE_DEVICES` names them.
         gpus_per_worker: 0 for none; 1; or a fraction for workers that share one, 0.5 for two.
-
-    Raises:
-        UserError: No such share is possible, or there are not enough.
     """
     check_gpus_per_worker(gpus_per_worker)
     if not gpus_per_worker:

@@ -31,11 +31,7 @@ def serve(addresses: Mapping[str, Sequence[str]], job: str, task: int, port: int
 
 
 def start_server(addresses: Mapping[str, Sequence[str]], job: str, task: int) -> Any:
-    """Starts a TensorFlow server in this process, at its own address and all its interfaces.
-
-    Raises:
-        UserError: Somebody else listens at its port.
-    """
+    """Starts a TensorFlow server in this process, at its own address and all its interfaces."""
     from syncswitch.trainers.model.tensorflow_api import tf
 
     try:

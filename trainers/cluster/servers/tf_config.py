@@ -68,22 +68,14 @@ class TfConfig:
 
 
 def read_tf_config(environment: Mapping[str, str]) -> TfConfig:
-    """The cluster that an environment describes.
-
-    Raises:
-        UserError: It describes none, or not one that can be used.
-    """
+    """The cluster that an environment describes."""
     if TF_CONFIG not in environment:
         raise UserError(f"{TF_CONFIG} is not set, and --launcher tf-config needs it: {_USAGE}")
     return parse_tf_config(environment[TF_CONFIG])
 
 
 def parse_tf_config(text: str) -> TfConfig:
-    """Reads the value of TF_CONFIG.
-
-    Raises:
-        UserError: It cannot be read, or the cluster cannot be used.
-    """
+    """Reads the value of TF_CONFIG."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
