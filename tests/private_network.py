@@ -1,7 +1,6 @@
 """A network namespace for processes that the tests start: TensorFlow's servers trust everybody.
 
 python -m tests.private_network hold
-python -m tests.private_network enter PROCESS_ID PROGRAM [ARGUMENT ...]
 python -m tests.private_network last PROGRAM [ARGUMENT ...]
 """
 
@@ -42,8 +41,8 @@ def run_in_the_last(program: str) -> str:
 
 
 @contextmanager
-def private_network() -> Iterator[list[str]]:
-    """Words to put before a command that is to run in it; none where this system allows none."""
+def private_network() -> Iterator[int | None]:
+    """Identifier of a process in it, see `enter_network`; None where this system allows none."""
     holder = subprocess.Popen(
         [sys.executable, "-m", __name__, "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -51,8 +50,7 @@ def private_network() -> Iterator[list[str]]:
     assert holder.stdout is not None
     try:
         is_private = holder.stdout.readline() == b"True\n"
-        words = [sys.executable, "-m", __name__, "enter", str(holder.pid)]
-        yield words if is_private else []
+        yield holder.pid if is_private else None
     finally:
         holder.stdin.close()
         holder.wait()
@@ -64,7 +62,8 @@ def _hold() -> None:
     sys.stdin.read()
 
 
-def _enter(process_id: str, *command: str) -> None:
+def enter_network(process_id: int) -> None:
+    """Joins the user and network namespaces of a process; before any thread is started."""
     libc = ctypes.CDLL(None, use_errno=True)
     for kind in ("user", "net"):
         own, theirs = f"/proc/self/ns/{kind}", f"/proc/{process_id}/ns/{kind}"
@@ -72,7 +71,6 @@ def _enter(process_id: str, *command: str) -> None:
             with open(theirs) as namespace:
                 if libc.setns(namespace.fileno(), 0) != 0:
                     raise OSError(ctypes.get_errno(), f"cannot enter {theirs}")
-    os.execv(command[0], list(command))
 
 
 def _last(*command: str) -> None:
@@ -93,4 +91,4 @@ def _last(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    {"hold": _hold, "enter": _enter, "last": _last}[sys.argv[1]](*sys.argv[2:])
+    {"hold": _hold, "last": _last}[sys.argv[1]](*sys.argv[2:])

@@ -78,6 +78,17 @@ DENSE = Workload(
     evaluation_interval_worker_steps=40,
 )
 
+# As short as a job can be that learns enough to be told from one that does not.
+BRIEF = replace(
+    DENSE,
+    name="brief-digits",
+    total_worker_steps=163,
+    learning_rate=0.1,
+    momentum=0.5,
+    learning_rate_boundaries=((80, 0.1), (120, 0.01)),
+    evaluation_interval_worker_steps=20,
+)
+
 
 def mean_output(labels: Any, outputs: Any) -> Any:
     """A loss that does not look at the labels, for models that are linear in their parameters."""
@@ -166,11 +177,15 @@ def spec_of(
 ) -> TrialSpec:
     """A trial; builds the model for its identity, so TensorFlow must be ready."""
     return TrialSpec(
-        identity=workload_identity(workload, workers, *protocols),
+        identity=_identity(workload, workers, *protocols),
         switch_percent=switch_percent,
         seed=seed,
         **fields,
     )
+
+
+# To build a model takes longer than many a test.
+_identity = functools.cache(workload_identity)
 
 
 def first_workers(devices: Devices, workers: int) -> Devices:

@@ -142,7 +142,7 @@ def test_protocols(play: Play) -> None:
 
 
 def test_online_policies_under_stragglers(play: Play) -> None:
-    arguments = ("--workload", "tests.trainers.jobs:DENSE", "--workers", 3)
+    arguments = ("--workload", "tests.trainers.jobs:BRIEF", "--workers", 3)
     out = play(stragglers, *arguments, "--scenarios", "moderate", "--seeds", 1)
     assert all(f" moderate      {online}" in out for online in ("none", "greedy", "elastic"))
 

@@ -21,14 +21,14 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer, Verdict
-from tests.trainers.jobs import DENSE, RecordingObserver, idle_model, spec_of
+from tests.trainers.jobs import BRIEF, DENSE, RecordingObserver, idle_model, spec_of
 
 MakeTrainer = Callable[[Workload, int], Trainer]
 
 # Long enough that nobody mistakes a run that stopped for one that ended.
 LONG = replace(DENSE, name="long", total_worker_steps=20_000, learning_rate_boundaries=())
 # The last evaluation is due at the very end.
-EVEN = replace(DENSE, name="even", total_worker_steps=400)
+EVEN = replace(BRIEF, name="even", total_worker_steps=160)
 EXPLOSIVE = replace(LONG, name="explosive", learning_rate=1e25)
 HOPELESS = replace(
     LONG,
@@ -48,7 +48,7 @@ NOT_YET_HOPELESS = replace(
 class TrainerContract:
     """Args of a subclass: `only`, the tests that it takes over, where it is not all of them."""
 
-    workload: ClassVar[Workload] = DENSE
+    workload: ClassVar[Workload] = BRIEF
     workers: ClassVar[int] = 4
     # A trainer whose seconds are not those of the clock on the wall.
     virtual_time: ClassVar[bool] = False
@@ -79,7 +79,7 @@ class TrainerContract:
         """A trial as this trainer takes it."""
         return spec_of(workload, workers, switch_percent, **fields)  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("switch_percent", [0.0, 1.0, 37.5, 50.0, 99.0, 100.0])
+    @pytest.mark.parametrize("switch_percent", [0.0, 2.0, 37.5, 50.0, 99.0, 100.0])
     def test_a_run_does_w_worker_steps_and_no_more(
         self, make_trainer: MakeTrainer, switch_percent: float
     ) -> None:

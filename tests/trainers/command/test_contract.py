@@ -16,7 +16,7 @@ from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
 from tests.trainers.command.programs import TRAINS, command
-from tests.trainers.trainer_contract import DENSE, MakeTrainer, TrainerContract
+from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 
 
 def job_of(workload: Workload, workers: int, template: CommandTemplate, runs: Path) -> CommandJob:
@@ -98,7 +98,7 @@ class TestCommandTrainer(TrainerContract):
     def test_protocols_of_the_commands_own_are_names(self, make_trainer: MakeTrainer) -> None:
         record = self.train(make_trainer, 25.0, protocols=("ddp", "local-sgd"))
         assert [phase.protocol for phase in record.phases] == ["ddp", "local-sgd"]
-        assert record.phases[0].end_worker_step == round(0.25 * DENSE.total_worker_steps)
+        assert record.phases[0].end_worker_step == round(0.25 * self.workload.total_worker_steps)
 
     def test_a_run_of_another_trial_of_the_same_setting_has_a_folder_of_its_own(
         self, make_trainer: MakeTrainer, make_job: Callable[[Workload, int], CommandJob]

@@ -24,7 +24,7 @@ from tests.trainers.jobs import RecordingObserver
 from tests.trainers.trainer_contract import ForkContract
 
 PAIR = ("bsp", "asp")
-SETTINGS = (0.0, 1.0, 25.0, 37.5, 40.0, 50.0, 60.0, 99.0, 100.0)
+SETTINGS = (0.0, 2.0, 25.0, 37.5, 40.0, 50.0, 60.0, 99.0, 100.0)
 
 IDENTITY = WorkloadIdentity(
     name="generated",

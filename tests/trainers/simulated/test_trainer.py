@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from syncswitch.trainers.trainer import Trainer
 from tests.trainers import jobs
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (
+    BRIEF,
     CONSTANT,
     CONSTANT_GRADIENT,
     DENSE,
@@ -47,6 +49,14 @@ SHORT = replace(
     learning_rate_boundaries=((50, 0.1),),
     evaluation_interval_worker_steps=7,
 )
+AVERAGING = {
+    momentum: replace(
+        CONSTANT,
+        total_worker_steps=256,
+        model=functools.partial(averaging_model, momentum),
+    )
+    for momentum in (0.9, 0.99)
+}
 # Whatever the order of its steps, it ends with the same parameters.
 HASTE = replace(CONSTANT, name="haste", total_worker_steps=2048)
 
@@ -84,7 +94,7 @@ def measured(record: TrialRecord) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("rate", "percent", "is_told"), [(1e-9, 100.0, True), (1e-9, 50.0, False), (0.02, 100.0, False)]
+    ("rate", "percent", "is_told"), [(1e-9, 100.0, True), (1e-9, 50.0, False), (0.05, 100.0, False)]
 )
 def test_a_job_that_learns_next_to_nothing_is_no_secret(
     make_trainer: MakeTrainer,
@@ -94,7 +104,7 @@ def test_a_job_that_learns_next_to_nothing_is_no_secret(
     is_told: bool,
 ) -> None:
     # Without a decay nothing counts as diverged at chance.
-    workload = replace(DENSE, learning_rate=rate, learning_rate_boundaries=())
+    workload = replace(BRIEF, learning_rate=rate, learning_rate_boundaries=())
     make_trainer(workload, 2).train(spec_of(workload, 2, percent))
     assert any("BSP alone reached an accuracy of 0." in line for line in caplog.messages) == is_told
 
@@ -104,14 +114,14 @@ class TestEveryProtocol:
     def test_does_all_steps_and_learns(
         self, make_trainer: MakeTrainer, pair: tuple[str, str]
     ) -> None:
-        spec = spec_of(DENSE, 4, 50.0, protocols=pair)
-        record = make_trainer(DENSE, 4).train(spec)
-        assert record.worker_steps == DENSE.total_worker_steps
+        spec = spec_of(BRIEF, 4, 50.0, protocols=pair)
+        record = make_trainer(BRIEF, 4).train(spec)
+        assert record.worker_steps == BRIEF.total_worker_steps
         assert [phase.protocol for phase in record.phases] == list(pair)
         steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
-        assert sum(steps) == DENSE.total_worker_steps
+        assert sum(steps) == BRIEF.total_worker_steps
         assert abs(steps[0] - steps[1]) <= 5
-        assert record.final_accuracy > 0.8
+        assert record.final_accuracy > 0.75
 
     @pytest.mark.parametrize("pair", [("bsp", "asp"), *PAIRS[-4:]], ids=",".join)
     def test_measures_the_same_again_and_forks_end_bitwise_where_the_whole_run_does(
@@ -152,15 +162,15 @@ def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
     code = """
         from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
         InProcessLauncher().start(5)
-        from tests.trainers.jobs import DENSE
+        from tests.trainers.jobs import BRIEF
         from tests.trainers.simulated.clusters import VARIED, spec_of
         from tests.trainers.simulated.test_trainer import measured
         from syncswitch.trainers.simulated.trainer import SimulatedTrainer
-        spec = spec_of(DENSE, 4, 30.0, protocols=("dssp:1-3", "asp"))
-        print(measured(SimulatedTrainer(DENSE, 4, VARIED).train(spec)))
+        spec = spec_of(BRIEF, 4, 30.0, protocols=("dssp:1-3", "asp"))
+        print(measured(SimulatedTrainer(BRIEF, 4, VARIED).train(spec)))
     """
-    spec = spec_of(DENSE, 4, 30.0, protocols=("dssp:1-3", "asp"))
-    record = make_trainer(DENSE, 4, is_batched=True).train(spec)
+    spec = spec_of(BRIEF, 4, 30.0, protocols=("dssp:1-3", "asp"))
+    record = make_trainer(BRIEF, 4, is_batched=True).train(spec)
     result = run_code(textwrap.dedent(code), folder=Path(__file__).parents[3])
     assert result.stdout.strip() == str(measured(record)), result.stderr
 
@@ -221,10 +231,16 @@ class TestTheSameNumbers:
         found = final_state(make_trainer(FULL_ROUNDS, 2, EVEN), spec, tmp_path)
         assert_close(found, plain_stale_sgd(FULL_ROUNDS, seed=1))
 
-    @pytest.mark.parametrize("momentum", [0.9, 0.99])
     @pytest.mark.parametrize(
-        ("protocol", "workers"),
-        [("asp", 4), ("asp", 17), ("asp", 64), ("ssp:3", 32), ("bsp", 8), ("local-sgd:2", 8)],
+        ("protocol", "workers", "momentum"),
+        [
+            ("asp", 4, 0.99),
+            ("asp", 17, 0.9),
+            ("asp", 64, 0.99),
+            ("ssp:3", 32, 0.99),
+            ("bsp", 8, 0.99),
+            ("local-sgd:2", 8, 0.99),
+        ],
     )
     def test_moving_averages_do_not_depend_on_how_stale_a_gradient_is(
         self,
@@ -235,13 +251,11 @@ class TestTheSameNumbers:
         momentum: float,
     ) -> None:
         """Every batch has the same mean and no variance: k updates leave m^k of the start."""
-        workload = replace(
-            CONSTANT, total_worker_steps=256, model=lambda: averaging_model(momentum)
-        )
+        workload = AVERAGING[momentum]
         spec = spec_of(workload, workers, 100.0, protocols=(protocol, "asp"))
         found = final_state(make_trainer(workload, workers), spec, tmp_path)
         left = momentum**found.updates
-        mean, variance = found.statistics.values()
+        mean, variance = np.split(found.statistics, 2)
         np.testing.assert_allclose(mean, (1 - left) * CONSTANT_GRADIENT, rtol=1e-4)
         np.testing.assert_allclose(variance, left, rtol=1e-4)
 
@@ -377,25 +391,25 @@ class TestWhatIsRefused:
         assert "\n" not in str(error.value)
 
     def test_a_trial_of_the_real_cluster(self, make_trainer: MakeTrainer) -> None:
-        self.refused(make_trainer(DENSE, 4), jobs.spec_of(DENSE, 4, 50.0))
+        self.refused(make_trainer(BRIEF, 4), jobs.spec_of(BRIEF, 4, 50.0))
 
     def test_a_trial_of_another_profile(self, make_trainer: MakeTrainer) -> None:
-        self.refused(make_trainer(DENSE, 4), spec_of(DENSE, 4, 50.0, profile=EVEN))
+        self.refused(make_trainer(BRIEF, 4), spec_of(BRIEF, 4, 50.0, profile=EVEN))
 
     def test_a_simulated_trial_on_the_real_cluster(self, cluster_of: Any) -> None:
         self.refused(cluster_of(CONSTANT, 2), spec_of(CONSTANT, 2, 50.0))
 
     def test_a_protocol_that_so_many_workers_cannot_use(self, make_trainer: MakeTrainer) -> None:
         self.refused(
-            make_trainer(DENSE, 4), spec_of(DENSE, 4, 50.0, protocols=("bsp", "ds-sync:3"))
+            make_trainer(BRIEF, 4), spec_of(BRIEF, 4, 50.0, protocols=("bsp", "ds-sync:3"))
         )
 
 
 def test_the_identity_tells_the_clusters_apart(devices: Any) -> None:
-    real = workload_identity(DENSE, 4, "bsp", "asp")
+    real = workload_identity(BRIEF, 4, "bsp", "asp")
     prints = {real.fingerprint}
     for profile in (EVEN, VARIED, VARIED.model_copy(update={"description": "other words"})):
-        identity = simulated_identity(DENSE, 4, ("bsp", "asp"), profile)
+        identity = simulated_identity(BRIEF, 4, ("bsp", "asp"), profile)
         assert replace(identity, simulated_cluster=None) == real
         prints.add(identity.fingerprint)
     assert len(prints) == 3

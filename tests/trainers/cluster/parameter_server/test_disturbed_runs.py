@@ -24,9 +24,9 @@ from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (
+    BRIEF,
     CONSTANT,
     CONSTANT_GRADIENT,
-    DENSE,
     RecordingObserver,
     averaging_model,
     momentum_answer,
@@ -88,11 +88,11 @@ class TestKilledWorkers:
     def test_replicas_go_on_without_the_lost_one(
         self, make_trainer: MakeTrainer, pair: tuple[str, str]
     ) -> None:
-        workload = replace(DENSE, total_worker_steps=800, learning_rate_boundaries=())
+        workload = replace(BRIEF, total_worker_steps=300, learning_rate_boundaries=())
         conditions = RunConditions(injections=KILLS)
         spec = spec_of(workload, 4, 50.0, protocols=pair, conditions=conditions)
         record = make_trainer(workload, 4).train(spec)
-        assert record.worker_steps == 800
+        assert record.worker_steps == 300
         assert kinds(record)["lost"] > 0
         assert record.converged_accuracy > 0.7
 
@@ -175,9 +175,9 @@ class TestRestartAtTheSwitch:
     ) -> None:
         pair = ("bsp", "ds-sync:4")
         records = [
-            make_trainer(DENSE, 4).train(
+            make_trainer(BRIEF, 4).train(
                 spec_of(
-                    DENSE,
+                    BRIEF,
                     4,
                     50.0,
                     protocols=pair,
@@ -220,7 +220,7 @@ class TestResume:
     def spec(self, folder: Path, **fields: Any) -> Any:
         pair = ("bsp", "local-sgd:1")  # both repeatable
         return spec_of(
-            DENSE,
+            BRIEF,
             4,
             50.0,
             protocols=pair,
@@ -231,11 +231,11 @@ class TestResume:
 
     def interrupt(self, trainer: ClusterTrainer, folder: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
-            trainer.train(self.spec(folder), Interrupting(300))
+            trainer.train(self.spec(folder), Interrupting(120))
         assert len(list(folder.glob("*.npz"))) >= 2
 
     def test_it_ends_as_the_whole_run_does(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-        trainer = make_trainer(DENSE, 4)
+        trainer = make_trainer(BRIEF, 4)
         whole, state = train_to_end(trainer, self.spec(tmp_path / "whole"), tmp_path)
         self.interrupt(trainer, tmp_path / "broken")
         spec = self.spec(tmp_path / "broken", resume=True)
@@ -244,7 +244,7 @@ class TestResume:
         assert [(one.worker_step, one.accuracy) for one in resumed.evaluations] == [
             (one.worker_step, one.accuracy) for one in whole.evaluations
         ]
-        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert resumed.worker_steps == BRIEF.total_worker_steps
         assert resumed.inherited_seconds == 0, "it paid for all of it"
         assert sorted(resumed.checkpoints) == sorted(whole.checkpoints), "it wrote all of them"
         assert all(path.exists() for path in resumed.checkpoints.values())
@@ -255,30 +255,30 @@ class TestResume:
     def test_of_many_small_steps_the_newest_three_stay(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        trainer = make_trainer(DENSE, 4)
+        trainer = make_trainer(BRIEF, 4)
 
         def checkpoints(*, resume: bool) -> RunCheckpoints:
-            spec = spec_of(DENSE, 4, 50.0, protocols=("bsp", "local-sgd:1"), resume=resume)
+            spec = spec_of(BRIEF, 4, 50.0, protocols=("bsp", "local-sgd:1"), resume=resume)
             return RunCheckpoints(spec, tmp_path, 2.0)
 
         with pytest.raises(KeyboardInterrupt):
-            trainer.train(checkpoints(resume=False).spec, Interrupting(200))
+            trainer.train(checkpoints(resume=False).spec, Interrupting(80))
         assert len(list(tmp_path.glob("*.npz"))) == 3
         resumed = trainer.train(checkpoints(resume=True).spec)
         assert kinds(resumed)["resumed"] == 1
-        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert resumed.worker_steps == BRIEF.total_worker_steps
         assert sorted(resumed.checkpoints) == [96.0, 98.0, 100.0]
         assert set(tmp_path.iterdir()) == set(resumed.checkpoints.values())
 
     def test_a_damaged_checkpoint_is_passed_over(
         self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        trainer = make_trainer(DENSE, 4)
+        trainer = make_trainer(BRIEF, 4)
         self.interrupt(trainer, tmp_path)
         last = max(tmp_path.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
         last.write_bytes(last.read_bytes()[:-200])
         resumed = trainer.train(self.spec(tmp_path, resume=True))
-        assert resumed.worker_steps == DENSE.total_worker_steps
+        assert resumed.worker_steps == BRIEF.total_worker_steps
         assert str(last) in caplog.text
         assert "passing over it" in caplog.text
 
@@ -292,22 +292,22 @@ class TestResume:
         unfinished.write_bytes(b"PK")
         somebody_elses = tmp_path / ".profile"
         somebody_elses.touch()
-        make_trainer(DENSE, 4).train(spec)
+        make_trainer(BRIEF, 4).train(spec)
         assert not unfinished.exists()
         assert somebody_elses.exists()
 
     def test_without_a_checkpoint_it_starts_afresh(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        record = make_trainer(DENSE, 4).train(self.spec(tmp_path, resume=True))
-        assert record.worker_steps == DENSE.total_worker_steps
+        record = make_trainer(BRIEF, 4).train(self.spec(tmp_path, resume=True))
+        assert record.worker_steps == BRIEF.total_worker_steps
         assert kinds(record)["resumed"] == 0
 
     def test_a_checkpoint_of_another_job_is_refused(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        self.interrupt(make_trainer(DENSE, 4), tmp_path)
-        other = replace(DENSE, learning_rate=0.03)
+        self.interrupt(make_trainer(BRIEF, 4), tmp_path)
+        other = replace(BRIEF, learning_rate=0.03)
         identity = spec_of(other, 4, 50.0, protocols=("bsp", "local-sgd:1")).identity
         spec = replace(self.spec(tmp_path, resume=True), identity=identity)
         with pytest.raises(UserError, match="of another run: job was"):
@@ -321,10 +321,10 @@ class TestCheckpointsThatCannotBeWritten:
         obstacle = tmp_path / "file"
         obstacle.write_text("no folder")
         spec = spec_of(
-            DENSE, 2, 50.0, checkpoint_percents=(50.0, 100.0), checkpoint_directory=obstacle
+            BRIEF, 2, 50.0, checkpoint_percents=(50.0, 100.0), checkpoint_directory=obstacle
         )
-        record = make_trainer(DENSE, 2).train(spec)
-        assert record.worker_steps == DENSE.total_worker_steps
+        record = make_trainer(BRIEF, 2).train(spec)
+        assert record.worker_steps == BRIEF.total_worker_steps
         assert record.checkpoints == {}
         assert kinds(record)["unsaved"] == 2
         assert "goes on without it" in caplog.text

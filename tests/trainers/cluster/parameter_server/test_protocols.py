@@ -23,6 +23,7 @@ from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (
+    BRIEF,
     CONSTANT,
     CONSTANT_GRADIENT,
     DENSE,
@@ -66,12 +67,12 @@ def train(make_trainer: MakeTrainer, folder: Path, workload: Workload, protocol:
 def test_before_and_after_the_switch_all_steps_are_done_and_it_learns(
     make_trainer: MakeTrainer, pair: tuple[str, str]
 ) -> None:
-    record = make_trainer(DENSE, 4).train(spec_of(DENSE, 4, 50.0, protocols=pair))
-    assert record.worker_steps == DENSE.total_worker_steps
+    record = make_trainer(BRIEF, 4).train(spec_of(BRIEF, 4, 50.0, protocols=pair))
+    assert record.worker_steps == BRIEF.total_worker_steps
     assert [phase.protocol for phase in record.phases] == list(pair)
     assert record.phases[0].end_worker_step == record.phases[1].start_worker_step
-    assert record.phases[1].end_worker_step == DENSE.total_worker_steps
-    assert record.final_accuracy > 0.8
+    assert record.phases[1].end_worker_step == BRIEF.total_worker_steps
+    assert record.final_accuracy > 0.75
     assert not record.diverged
     for phase in record.phases:
         assert (phase.mean_staleness is None) == (phase.protocol in REPLICATED)

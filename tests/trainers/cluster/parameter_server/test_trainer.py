@@ -20,6 +20,7 @@ from syncswitch.trainers.model.state import ModelState
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (
+    BRIEF,
     CONSTANT,
     DENSE,
     RecordingObserver,
@@ -33,7 +34,7 @@ from tests.trainers.trainer_contract import LONG, ForkContract
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
-NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
+NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
 
 
 class TestClusterTrainer(ForkContract):
@@ -135,7 +136,7 @@ class TestBspIsSequentialSgd:
                 moved.append([value.numpy() for value in model.non_trainable_variables])
             for index, variable in enumerate(model.non_trainable_variables):
                 variable.assign(np.mean([values[index] for values in moved], axis=0))
-            accumulator = 0.9 * accumulator + np.mean(gradients, axis=0)
+            accumulator = workload.momentum * accumulator + np.mean(gradients, axis=0)
             change, position = workers * workload.learning_rate * accumulator, 0
             for variable in model.trainable_variables:
                 size = int(np.prod(variable.shape))
@@ -146,7 +147,7 @@ class TestBspIsSequentialSgd:
         assert relative_error(state.parameters, joined(model.trainable_variables)) < 1e-4
         assert relative_error(state.statistics, joined(model.non_trainable_variables)) < 1e-4
 
-    @pytest.mark.parametrize("workload", [DENSE, NORMALIZED], ids=["dense", "normalized"])
+    @pytest.mark.parametrize("workload", [BRIEF, NORMALIZED], ids=["dense", "normalized"])
     def test_and_bitwise_repeatable(
         self, make_trainer: MakeTrainer, tmp_path: Path, workload: Workload
     ) -> None:
@@ -267,7 +268,7 @@ class TestForks:
             )
 
         workload = replace(
-            DENSE, model=model, optimizer=lambda: keras.optimizers.Adam(), learning_rate=0.002
+            BRIEF, model=model, optimizer=lambda: keras.optimizers.Adam(), learning_rate=0.002
         )
         trainer = make_trainer(workload, 2)
         spec = spec_of(workload, 2, 100.0, checkpoint_percents=(50.0,))
@@ -312,34 +313,34 @@ class TestForks:
     def test_from_another_model_are_refused(
         self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path, model: Any
     ) -> None:
-        other = replace(DENSE, model=lambda: model(keras), total_worker_steps=40)
+        other = replace(BRIEF, model=lambda: model(keras), total_worker_steps=40)
         record = make_trainer(other, 1).train(
             spec_of(other, 1, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
         )
         with pytest.raises(UserError, match="another model"):
-            make_trainer(DENSE, 4).train(
-                spec_of(DENSE, 4, 100.0, fork_from=record.checkpoints[50.0])
+            make_trainer(BRIEF, 4).train(
+                spec_of(BRIEF, 4, 100.0, fork_from=record.checkpoints[50.0])
             )
 
     def test_from_another_optimizer_are_refused(
         self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        other = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(), total_worker_steps=40)
+        other = replace(BRIEF, optimizer=lambda: keras.optimizers.Adam(), total_worker_steps=40)
         record = make_trainer(other, 1).train(
             spec_of(other, 1, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
         )
         with pytest.raises(UserError, match="optimizer"):
-            make_trainer(DENSE, 4).train(
-                spec_of(DENSE, 4, 100.0, fork_from=record.checkpoints[50.0])
+            make_trainer(BRIEF, 4).train(
+                spec_of(BRIEF, 4, 100.0, fork_from=record.checkpoints[50.0])
             )
 
     def test_from_beyond_the_end_of_the_job_are_refused(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        record = make_trainer(DENSE, 4).train(
-            spec_of(DENSE, 4, 100.0, checkpoint_percents=(90.0,), checkpoint_directory=tmp_path)
+        record = make_trainer(BRIEF, 4).train(
+            spec_of(BRIEF, 4, 100.0, checkpoint_percents=(90.0,), checkpoint_directory=tmp_path)
         )
-        shorter = replace(DENSE, total_worker_steps=100, learning_rate_boundaries=((50, 0.1),))
+        shorter = replace(BRIEF, total_worker_steps=100, learning_rate_boundaries=((50, 0.1),))
         with pytest.raises(UserError):
             make_trainer(shorter, 4).train(
                 spec_of(shorter, 4, 100.0, fork_from=record.checkpoints[90.0])

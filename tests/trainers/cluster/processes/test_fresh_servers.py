@@ -17,7 +17,7 @@ from syncswitch.trainers.cluster.servers.placement import CPU, place_on_gpus
 from tests.private_network import needs_private_network
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
 from tests.trainers.cluster.servers.test_process_trainer import all_gone, family, reference_of
-from tests.trainers.jobs import DENSE, spec_of
+from tests.trainers.jobs import BRIEF, spec_of
 
 pytestmark = [pytest.mark.slow, needs_private_network()]
 
@@ -41,15 +41,15 @@ def test_each_server_begins_with_its_own_environment(
     # A third server would take as long again to import TensorFlow.
     placement = replace(place_on_gpus(1, ["7"], 0.5), step_device=CPU)
     expected = {("ps", "0"): "-1", ("worker", "0"): "7"}
-    trainer = ProcessTrainer(reference_of(DENSE), 1, placement)
+    trainer = ProcessTrainer(reference_of(BRIEF), 1, placement)
     processes = family(trainer)
     try:
         assert seen_gpus(trainer) == expected
         conditions = RunConditions(injections=("kill:worker=0,at=20%",))
         # Where TensorFlow does not get over a call to a dying server, another chief goes on.
         checkpoints = {"checkpoint_percents": (10.0, 100.0), "checkpoint_directory": tmp_path}
-        record = trainer.train(spec_of(DENSE, 1, 25.0, conditions=conditions, **checkpoints))
-        assert record.worker_steps == DENSE.total_worker_steps
+        record = trainer.train(spec_of(BRIEF, 1, 25.0, conditions=conditions, **checkpoints))
+        assert record.worker_steps == BRIEF.total_worker_steps
         kinds = {event.kind for event in record.events}
         if not aborted_chiefs(caplog):
             assert {"lost", "returned"} <= kinds or "resumed" in kinds

@@ -23,12 +23,12 @@ from syncswitch.trainers.trainer import Verdict
 from tests.private_network import needs_private_network, run_in_the_last
 from tests.trainers import jobs, trainer_contract
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
-from tests.trainers.jobs import DENSE, RecordingObserver, spec_of
+from tests.trainers.jobs import BRIEF, RecordingObserver, spec_of
 from tests.trainers.trainer_contract import LONG, ForkContract, MakeTrainer
 
 pytestmark = [pytest.mark.slow, needs_private_network()]
 
-BROKEN_METRIC = replace(DENSE, name="broken metric", metric=lambda: 3)
+BROKEN_METRIC = replace(BRIEF, name="broken metric", metric=lambda: 3)
 
 
 def reference_of(workload: Workload) -> str:
@@ -110,9 +110,9 @@ class StrikeAtStep(RecordingObserver):
 
 
 def test_replicas_train_on_servers(make_trainer: MakeTrainer) -> None:
-    spec = spec_of(DENSE, 2, 50.0, protocols=("ds-sync:2", "asp"))
-    record = make_trainer(DENSE, 2).train(spec)
-    assert record.worker_steps == DENSE.total_worker_steps
+    spec = spec_of(BRIEF, 2, 50.0, protocols=("ds-sync:2", "asp"))
+    record = make_trainer(BRIEF, 2).train(spec)
+    assert record.worker_steps == BRIEF.total_worker_steps
     assert [phase.protocol for phase in record.phases] == ["ds-sync:2", "asp"]
     assert record.final_accuracy > 0.8
     first, second = record.phases
@@ -123,19 +123,19 @@ def test_replicas_train_on_servers(make_trainer: MakeTrainer) -> None:
 def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
     make_trainer: MakeTrainer,
 ) -> None:
-    trainer = make_trainer(DENSE, 2)
-    trainer.train(spec_of(DENSE, 2, 50.0))
+    trainer = make_trainer(BRIEF, 2)
+    trainer.train(spec_of(BRIEF, 2, 50.0))
     assert isinstance(trainer, ProcessTrainer)
     processes = family(trainer)
     assert len(processes) == 5
     chief = 4  # forked last
     abort = partial(processes[chief].send_signal, signal.SIGABRT)
     with pytest.raises(RetryableError, match="2 workers died of SIGABRT; ") as error:
-        trainer.train(spec_of(DENSE, 2, 0.0), StrikeAtStep(abort))
+        trainer.train(spec_of(BRIEF, 2, 0.0), StrikeAtStep(abort))
     assert "\n" not in str(error.value)
     assert aborted_chiefs(str(error.value)) == 1
     assert all_gone(processes)
-    assert trainer.train(spec_of(DENSE, 2, 50.0)).worker_steps == DENSE.total_worker_steps
+    assert trainer.train(spec_of(BRIEF, 2, 50.0)).worker_steps == BRIEF.total_worker_steps
 
 
 def test_killed_itself_it_leaves_no_process_behind(devices: Any) -> None:
@@ -158,8 +158,8 @@ sys.stdin.read()
 
 
 def test_the_servers_cannot_be_reached_from_outside(make_trainer: MakeTrainer) -> None:
-    trainer = make_trainer(DENSE, 2)
-    trainer.train(spec_of(DENSE, 2, 100.0))
+    trainer = make_trainer(BRIEF, 2)
+    trainer.train(spec_of(BRIEF, 2, 100.0))
     assert isinstance(trainer, ProcessTrainer)
     own = psutil.Process().net_connections()
     listening = {
@@ -190,7 +190,7 @@ def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line(devices: Any) -
 
 def test_close_leaves_no_process_behind_and_may_come_twice(make_trainer: MakeTrainer) -> None:
     # The last one: those before it use this cluster.
-    trainer = make_trainer(DENSE, 2)
+    trainer = make_trainer(BRIEF, 2)
     assert isinstance(trainer, ProcessTrainer)
     processes = family(trainer)
     assert len(processes) == 5

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +13,9 @@ import pytest
 
 from syncswitch.trainers.cluster.servers.network import free_ports
 from tests.private_network import private_network
-from tests.program import PROGRAMS, TINY_WORKLOAD
+from tests.program import TINY_WORKLOAD, code
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
+from tests.warm_program import WarmProcess
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +24,9 @@ WORKLOAD = f"""{TINY_WORKLOAD}
 long = replace(
     tiny,
     name="long",
-    total_worker_steps=1000,
+    total_worker_steps=400,
     learning_rate_boundaries=(),
-    evaluation_interval_worker_steps=250,
+    evaluation_interval_worker_steps=100,
 )
 """
 
@@ -35,26 +34,22 @@ long = replace(
 class Cluster:
     """Starts the parts of one cluster; `close` ends those that are left."""
 
-    def __init__(self, folder: Path, enter: list[str]) -> None:
-        self._folder, self._enter = folder, enter
+    def __init__(self, folder: Path, inside: int | None) -> None:
+        self._folder, self._inside = folder, inside
         chief, ps, *workers = (f"127.0.0.1:{port}" for port in free_ports(4))
         self._addresses = {"chief": [chief], "ps": [ps], "worker": workers}
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[WarmProcess] = []
 
-    def start(self, job: str, task: int, program: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, job: str, task: int, program: str, *arguments: str) -> WarmProcess:
         task_config = {"cluster": self._addresses, "task": {"type": job, "index": task}}
-        environment = {**os.environ, "TF_CONFIG": json.dumps(task_config)}
-        environment["PYTHONPATH"] = os.getcwd()
-        code = f"from {PROGRAMS[program]} import main; main(prog_name={program!r})"
-        process = subprocess.Popen(
-            [*self._enter, sys.executable, "-c", code, *arguments],
-            cwd=self._folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        lines = [
+            "import os",
+            "from tests.private_network import enter_network",
+            f"if {self._inside}: enter_network({self._inside})",
+            f"os.environ['TF_CONFIG'] = {json.dumps(task_config)!r}",
+            code(program),
+        ]
+        process = WarmProcess("\n".join(lines), *arguments, folder=self._folder)
         self._processes.append(process)
         return process
 
@@ -67,17 +62,17 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "job.py").write_text(WORKLOAD)
-    with private_network() as enter:
-        cluster = Cluster(tmp_path, enter)
+    with private_network() as inside:
+        cluster = Cluster(tmp_path, inside)
         yield cluster
         cluster.close()
 
 
-def ended(process: subprocess.Popen[str]) -> str:
-    """Its standard error, once it has ended well; of a chief, its results follow."""
-    out, err = process.communicate(timeout=300)
+def ended(process: WarmProcess) -> str:
+    """Its standard error, once it has ended well."""
+    _, err = process.communicate()
     assert process.returncode == 0, err
-    return err + out
+    return err
 
 
 def test_a_search_and_a_run_on_servers_that_others_started(
@@ -88,7 +83,7 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     victim = cluster.start("worker", 1, "syncswitch-search", "run", JOB)
     easy = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
     chief = cluster.start("chief", 0, "syncswitch-search", "run", JOB, *easy, "--json")
-    out, err = chief.communicate(timeout=300)
+    out, err = chief.communicate()
     assert chief.returncode == 0, err
     policy = json.loads(out)["policy"]
     assert (policy["workers"], policy["switch_percent"]) == (2, 50.0)
@@ -104,15 +99,15 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     victim.kill()
     assert "worker 1 listens at 127.0.0.1:" in victim.communicate()[1]
     returned = cluster.start("worker", 1, *serve, "--server-grace", "1")
-    out, err = chief.communicate(timeout=300)
+    out, err = chief.communicate()
     assert chief.returncode == 0, err
     report: dict[str, Any] = json.loads(out)
-    assert report["worker_steps"] == 1000
+    assert report["worker_steps"] == 400
     assert "worker 1 is back" in err or aborted_chiefs(err)
     assert Path(tmp_path / "long.keras").exists()
 
     assert "has been gone for 1 s: worker 1 ends" in ended(returned)
     for process, name in ((ps, "ps"), (stayer, "worker 0")):
         assert process.poll() is None, "its chief may be started again"
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         assert ended(process).startswith(f"{name} listens at 127.0.0.1:")

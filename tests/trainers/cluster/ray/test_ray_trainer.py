@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests.trainers.cluster.ray.local_cluster import LocalCluster
 from tests.trainers.cluster.servers.test_process_trainer import StrikeAtStep
 from tests.trainers.jobs import CONSTANT, momentum_answer, spec_of
 from tests.trainers.trainer_contract import ForkContract, MakeTrainer
+from tests.warm_program import run_code
 
 pytest.importorskip("ray", reason="the extra syncswitch[ray] brings it")
 pytestmark = pytest.mark.slow
@@ -171,11 +170,10 @@ def test_closed_it_leaves_no_server_behind(cluster: LocalCluster, trainer: RayTr
 
 def test_the_benchmark_of_a_search_that_loses_a_node(cluster: LocalCluster, tmp_path: Path) -> None:
     cluster.ask("add")
-    found = search(cluster, tmp_path, "tests.trainers.jobs:DENSE", loses_a_node=True)
+    found = search(cluster, tmp_path, "tests.trainers.jobs:BRIEF", loses_a_node=True)
     assert found["policy"]["version"] == 1
 
 
-def test_ray_is_imported_by_the_chief_alone() -> None:
-    code = "import syncswitch.trainers.cluster.ray.trainer, sys; print('ray' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+def test_ray_is_imported_by_the_chief_alone(tmp_path: Path) -> None:
+    done = run_code("import sys; print('ray' in sys.modules)", folder=tmp_path)
+    assert done.stdout.strip() == "False", "of all that the fork server has imported"
