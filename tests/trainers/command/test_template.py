@@ -16,7 +16,7 @@ from syncswitch.trainers.command.template import (
     environment_of,
     run_values,
 )
-from tests.trainers.command.test_course import IDENTITY
+from tests.trainers.command.test_report_log import IDENTITY
 
 VALUES = run_values(TrialSpec(IDENTITY, 12.5, seed=7, replicate=2), Path("/a folder"))
 

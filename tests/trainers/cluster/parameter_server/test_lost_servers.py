@@ -18,7 +18,7 @@ from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.private_network import needs_private_network
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
-from tests.trainers.cluster.servers.test_process_trainer import all_gone, family
+from tests.trainers.cluster.processes.test_process_trainer import all_gone, family
 from tests.trainers.jobs import CONSTANT, momentum_answer, spec_of
 
 pytestmark = [pytest.mark.slow, needs_private_network()]

@@ -16,7 +16,7 @@ from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.servers.placement import CPU, place_on_gpus
 from tests.private_network import needs_private_network
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
-from tests.trainers.cluster.servers.test_process_trainer import all_gone, family, reference_of
+from tests.trainers.cluster.processes.test_process_trainer import all_gone, family, reference_of
 from tests.trainers.jobs import BRIEF, spec_of
 
 pytestmark = [pytest.mark.slow, needs_private_network()]

@@ -19,8 +19,8 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.benchmarks.ray_failover import search
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
+from tests.trainers.cluster.processes.test_process_trainer import StrikeAtStep
 from tests.trainers.cluster.ray.local_cluster import LocalCluster
-from tests.trainers.cluster.servers.test_process_trainer import StrikeAtStep
 from tests.trainers.jobs import CONSTANT, momentum_answer, spec_of
 from tests.trainers.trainer_contract import ForkContract, MakeTrainer
 from tests.warm_program import run_code
