@@ -13,7 +13,7 @@ from syncswitch.searcher.backends.base import JobRequest, TrainerChoice
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.jobs import jobs_option
 from syncswitch.searcher.cli.policy_selection import policy_named
-from syncswitch.searcher.cli.searching import evaluate_policy
+from syncswitch.searcher.cli.searching import opened_for
 from syncswitch.searcher.results.speed_up import SpeedUp
 from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.text.sentences import speed_up_text
@@ -35,6 +35,8 @@ from syncswitch.trainers.cli.options import (
     workers_option,
 )
 from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.run.tensorboard import logged
 
 
 @click.command()
@@ -90,7 +92,7 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.loop.transfer import check_switch
+    from syncswitch.searcher.loop.transfer import PolicyEvaluation, check_switch
 
     trainer.check_jobs(jobs)
     policy = policy_named(policy_text, storage_url)
@@ -105,18 +107,20 @@ def evaluate(
     job = trainer.job(request)
     check_switch(job.identity, policy)
     try:
-        result = evaluate_policy(
-            job,
-            reference,
-            policy,
-            runs,
-            trainer.kind,
-            seed,
-            storage_url,
-            conditions,
-            jobs,
-            tensorboard_folder,
-        )
+        with opened_for(job, storage_url, "evaluation", jobs) as (database, trainers, reporter):
+            evaluation = PolicyEvaluation(
+                database,
+                job.identity,
+                policy,
+                lambda: logged(trainers(), tensorboard_folder, evaluation.study_name),
+                runs=runs,
+                trainer=trainer.kind,
+                base_seed=seed,
+                conditions=conditions,
+                reference=job.reference or normal_reference(reference),
+                reporter=reporter,
+            )
+            result = evaluation.run()
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED

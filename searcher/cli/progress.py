@@ -5,11 +5,10 @@ Bars where somebody watches, else one line per finished run.
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.cli.jobs import is_further_job
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
@@ -18,6 +17,9 @@ from syncswitch.searcher.text.values import counted
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cli.console import print_note, progress_bars, rich_console
 from syncswitch.trainers.run.event_text import event_line, is_remarkable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def label_of(run: ReportedTrial) -> str:
@@ -28,7 +30,7 @@ def label_of(run: ReportedTrial) -> str:
     return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}{early}"
 
 
-class LineReporter(Reporter, AbstractContextManager["LineReporter"]):
+class LineReporter(Reporter):
     """One plain line for each thing that happened.
 
     Attributes:
@@ -61,12 +63,6 @@ class LineReporter(Reporter, AbstractContextManager["LineReporter"]):
         """Nothing yet."""
         self._waiting_for = None
 
-    def on_progress(self, run: ReportedTrial, worker_step: int) -> None:
-        """Nothing: a line for each would fill logs."""
-
-    def on_evaluation(self, run: ReportedTrial, evaluation: Evaluation) -> None:
-        """Nothing, as above."""
-
     def on_event(self, run: ReportedTrial, event: RunEvent) -> None:
         """The reason, unless it is only the switch that the switch point says."""
         if is_remarkable(event):
@@ -76,21 +72,21 @@ class LineReporter(Reporter, AbstractContextManager["LineReporter"]):
         """The result in one line."""
         outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
         of = "" if self._most_runs is None else f"/{self._most_runs}"
-        self.tell(
+        self._end(
             f"[{self._finished_runs + 1}{of}] {label_of(run)}: {outcome}"
             f" in {record.paid_seconds:.1f} s of training{_shortened(record)}"
         )
 
     def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
         """What it cost."""
-        self.tell(
+        self._end(
             f"{label_of(run)}: stopped as no longer needed, after"
             f" {record.paid_seconds:.1f} s of training"
         )
 
     def on_failed(self, run: ReportedTrial, reason: str) -> None:
         """The reason."""
-        self.tell(f"{label_of(run)} failed and will be repeated: {reason}")
+        self._end(f"{label_of(run)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
         """Once per switch point."""
@@ -106,28 +102,19 @@ class LineReporter(Reporter, AbstractContextManager["LineReporter"]):
         """How long there is hope."""
         self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Nothing to clear up."""
+    def _end(self, line: str) -> None:
+        """A run is over."""
+        self.tell(line)
 
 
 class BarReporter(LineReporter):
     """Adds two bars under these lines: the whole search, and the current run's worker-steps."""
 
-    def __init__(self, what: str = "search") -> None:
-        console = rich_console(stderr=True)
-        self._bars = progress_bars(console)
-        super().__init__(lambda line: self._bars.console.print(line, markup=False), what)
-        self._search_bar = self._bars.add_task(what, total=None)
+    def __init__(self, bars: Progress, what: str) -> None:
+        super().__init__(lambda line: bars.console.print(line, markup=False), what)
+        self._bars = bars
+        self._search_bar = bars.add_task(what, total=None)
         self._run_bar: Any = None
-
-    def __enter__(self) -> BarReporter:
-        self._bars.start()
-        return self
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Moves the bar of the search."""
@@ -153,34 +140,14 @@ class BarReporter(LineReporter):
             text = f"{label_of(run)}, accuracy {evaluation.accuracy:.4f}"
             self._bars.update(self._run_bar, description=text)
 
-    def on_finished(self, run: ReportedTrial, record: TrialRecord) -> None:
-        """Replaces the bar by a line."""
+    def _end(self, line: str) -> None:
         self._drop_run_bar()
-        super().on_finished(run, record)
-
-    def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
-        """Replaces the bar by a line."""
-        self._drop_run_bar()
-        super().on_cancelled(run, record)
-
-    def on_failed(self, run: ReportedTrial, reason: str) -> None:
-        """Replaces the bar by a line."""
-        self._drop_run_bar()
-        super().on_failed(run, reason)
+        super()._end(line)
 
     def _drop_run_bar(self) -> None:
         if self._run_bar is not None:
             self._bars.remove_task(self._run_bar)
             self._run_bar = None
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Leaves the lines and takes the bars away."""
-        self._bars.stop()
 
 
 def _shortened(record: TrialRecord) -> str:
@@ -194,8 +161,11 @@ def _shortened(record: TrialRecord) -> str:
     return f" ({', '.join(spared)})" if spared else ""
 
 
-def make_reporter(what: str = "search") -> LineReporter:
-    """Bars on a terminal, lines elsewhere."""
-    if sys.stderr.isatty():
-        return BarReporter(what)
-    return LineReporter(lambda line: print_note(line), what)
+@contextlib.contextmanager
+def reporting(what: str) -> Iterator[LineReporter]:
+    """Bars on a terminal, which are gone at the end; lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield LineReporter(print_note, what)
+        return
+    with progress_bars(rich_console(stderr=True)) as bars:
+        yield BarReporter(bars, what)

@@ -14,13 +14,16 @@ from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli import render
 from syncswitch.searcher.cli.dry_run import print_forecast
 from syncswitch.searcher.cli.jobs import jobs_option
-from syncswitch.searcher.cli.searching import search_for_policy
+from syncswitch.searcher.cli.searching import opened_for
 from syncswitch.searcher.cli.strategy_options import strategy_options
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.study.plan import study_name
 from syncswitch.searcher.text.command_lines import use_words
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options
@@ -33,6 +36,8 @@ from syncswitch.trainers.cli.options import (
     workers_option,
 )
 from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.run.tensorboard import logged
 
 
 @click.command()
@@ -140,6 +145,8 @@ def run(
     Repeat the command to continue an interrupted search; once the search is finished, it answers at
     once. Several processes on one database share the work.
     """
+    from syncswitch.searcher.loop.search import Search
+
     decides = make_strategy(
         strategy,
         settings=settings,
@@ -170,11 +177,19 @@ def run(
         return None
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
+    called, study = reference or job.identity.name, study_name(job.identity, plan)
     try:
-        called = reference or job.identity.name
-        result, current = search_for_policy(
-            job, called, plan, storage_url, checkpoint_folder, jobs, tensorboard_folder
-        )
+        with opened_for(job, storage_url, "search", jobs, study) as (database, trainers, reporter):
+            result = Search(
+                database,
+                job.identity,
+                plan,
+                lambda: logged(trainers(), tensorboard_folder, study),
+                reference=job.reference or normal_reference(called),
+                reporter=reporter,
+                checkpoints=checkpoint_folder,
+            ).run()
+            current = PolicyRegistry(database).aliases(job.identity.fingerprint).get(CURRENT)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED

@@ -84,7 +84,7 @@ def test_three_jobs_find_what_one_finds_and_say_so(
     assert len({row.process_id for row in rows}) == 3
     speculative = sum(row.speculative for row in rows)
     assert speculative
-    assert f"{speculative} run" in out
+    assert f"{speculative} speculative run" in out
     assert "job 2: " in err
     assert "job 3: " in err
     assert all(row.state == "complete" or row.is_cancelled for row in rows)

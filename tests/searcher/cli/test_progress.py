@@ -13,7 +13,7 @@ from syncswitch.searcher.loop.reporter import ReportedTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.cli.console import progress_bars
+from syncswitch.trainers.cli.console import progress_bars, rich_console
 
 RUN = ReportedTrial(
     number=4,
@@ -69,14 +69,13 @@ def test_label() -> None:
 
 def test_lines() -> None:
     lines: list[str] = []
-    with LineReporter(lines.append) as reporter:
-        play(reporter)
+    play(LineReporter(lines.append))
     assert [_rounded(line) for line in lines] == EXPECTED
 
 
 def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with BarReporter() as reporter:
-        play(reporter)
+    with progress_bars(rich_console(stderr=True)) as bars:
+        play(BarReporter(bars, "search"))
     captured = capsys.readouterr()
     assert captured.out == ""
     written = [_rounded(line.rstrip()) for line in captured.err.splitlines()]
