@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -119,10 +120,16 @@ def policy() -> TimingPolicy:
     return POLICY
 
 
+both_databases = pytest.mark.usefixtures("any_url")
+"""For tests of SQL that the two kinds may take differently, and of writers side by side."""
+
+
 @pytest.fixture
-def url(any_url: str) -> str:
-    """Every test of the storage runs on each kind of database, unless it takes `sqlite_url`."""
-    return any_url
+def url(request: pytest.FixtureRequest) -> str:
+    """A SQLite file; in tests that are marked `both_databases`, also a database on the server."""
+    is_any = "any_url" in request.fixturenames
+    url: str = request.getfixturevalue("any_url" if is_any else "sqlite_url")
+    return url
 
 
 @pytest.fixture
@@ -148,24 +155,38 @@ def store(database: Database) -> TrialStore:
     return store
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def filled_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database of each kind with runs of every kind (see `filled`); only to be read."""
+def fill(url: str, folder: Path) -> str:
     from tests.storage.filled import fill_all
 
-    folder = tmp_path_factory.mktemp("filled")
-    url = f"sqlite:///{folder}/filled.db"
-    if request.param == "postgresql":
-        url = make_database(request.getfixturevalue("administrator"), "filled")
     with open_database(url, create=True) as database:
         fill_all(database, IDENTITY, SEARCH, RECORD, folder)
     return url
+
+
+@pytest.fixture(scope="session")
+def filled_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with runs of every kind (see `filled`); only to be read."""
+    folder = tmp_path_factory.mktemp("filled")
+    return fill(f"sqlite:///{folder}/filled.db", folder)
+
+
+@pytest.fixture(scope="session")
+def filled_server_url(administrator: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same on the server."""
+    return fill(make_database(administrator, "filled"), tmp_path_factory.mktemp("filled"))
 
 
 @pytest.fixture
 def filled(filled_url: str) -> Iterator[Database]:
     """The same, open."""
     with open_database(filled_url, create=False) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["filled_url", "filled_server_url"])
+def any_filled(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """The same of each kind."""
+    with open_database(request.getfixturevalue(request.param), create=False) as opened:
         yield opened
 
 

@@ -24,6 +24,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import both_databases
 from tests.storage.filled import complete, copy_rows
 
 NO_FINGERPRINT = "0" * 64
@@ -73,16 +74,12 @@ def test_values_are_missing_only_where_it_is_described(
             assert frame[column.name].notna().all(), column.name
 
 
-def test_sqlite_and_postgresql_give_identical_tables(
-    filled_url: str, postgresql_url: str, folder: Path
-) -> None:
-    other = f"sqlite:///{folder}/copy.db" if "postgresql" in filled_url else postgresql_url
+def test_sqlite_and_postgresql_give_identical_tables(filled_url: str, postgresql_url: str) -> None:
     with (
         open_database(filled_url, create=False) as source,
-        open_database(other, create=True) as target,
+        open_database(postgresql_url, create=True) as target,
     ):
         copy_rows(source, target)
-        assert {source.engine.dialect.name, target.engine.dialect.name} == {"sqlite", "postgresql"}
         for name, make in MAKERS.items():
             is_sum = name in {"switch_points", "search_costs"}  # added up in another order
             pd.testing.assert_frame_equal(
@@ -224,17 +221,17 @@ def test_impossible_chunks_are_refused_at_once(filled: Database, rows: int) -> N
         frames.evaluations(filled, chunk_rows=rows)
 
 
-def test_a_server_sends_no_more_than_a_chunk(filled: Database) -> None:
+def test_a_server_sends_no_more_than_a_chunk(any_filled: Database) -> None:
     cursors: list[Any] = []
-    listener = (filled.engine, "after_cursor_execute", lambda *seen: cursors.append(seen[1]))
+    listener = (any_filled.engine, "after_cursor_execute", lambda *seen: cursors.append(seen[1]))
     event.listen(*listener)
     try:
-        chunks = frames.evaluations(filled, chunk_rows=3)
+        chunks = frames.evaluations(any_filled, chunk_rows=3)
         next(chunks)
-        if filled.engine.dialect.name == "postgresql":
+        if any_filled.engine.dialect.name == "postgresql":
             assert isinstance(cursors[-1], psycopg.ServerCursor)
         else:
-            assert len(cursors[-1].fetchall()) == len(frames.evaluations(filled)) - 3
+            assert len(cursors[-1].fetchall()) == len(frames.evaluations(any_filled)) - 3
     finally:
         event.remove(*listener)
 
@@ -247,6 +244,7 @@ def test_chunks_that_nobody_takes_give_the_connection_back(filled: Database) -> 
     assert filled.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
+@both_databases
 def test_chunks_are_all_of_one_moment(
     database: Database, store: TrialStore, record: TrialRecord
 ) -> None:

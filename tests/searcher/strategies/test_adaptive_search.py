@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import replace
+import shutil
+import sqlite3
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import optuna
@@ -38,6 +41,7 @@ pytestmark = pytest.mark.usefixtures("our_tables")
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 MeanStrategy = functools.partial(AdaptiveStrategy, criterion="mean")
 RULE = MeanStrategy()
+RECORDING = step_recording(12.5)
 
 
 @pytest.fixture
@@ -51,12 +55,13 @@ def search(
     recording: Recording,
     strategy: AdaptiveStrategy = RULE,
     trainer: ReplayTrainer | None = None,
+    warm_start: bool = False,
 ) -> SearchResult:
     with open_database(url, create=True) as database:
         return Search(
             database,
             recording.identity,
-            SearchPlan(strategy, trainer="replay"),
+            SearchPlan(strategy, trainer="replay", warm_start=warm_start),
             lambda: trainer or ReplayTrainer(recording),
             patience=QUICK,
             checkpoints=checkpoints,
@@ -83,34 +88,80 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
     return [(t.switch_percent, t.replicate, t.converged_accuracy) for t in completed(url)]
 
 
-@pytest.mark.parametrize("knee_percent", GRID)
-def test_it_finds_the_knee_as_the_simulation_says(
-    url: str, checkpoints: Path, knee_percent: float
-) -> None:
-    recording = step_recording(knee_percent)
-    result = search(url, checkpoints, recording)
+class Watching(ReplayTrainer):
+    """Remembers what it was asked for and what it left; may be interrupted, or damage that."""
+
+    def __init__(self, recording: Recording, most_runs: int = 1000, damages: bool = False) -> None:
+        super().__init__(recording)
+        self.specs: list[TrialSpec] = []
+        self.left: list[Path] = []
+        self._most_runs, self._damages = most_runs, damages
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        if len(self.specs) == self._most_runs:
+            raise KeyboardInterrupt
+        self.specs.append(spec)
+        record = super().train(spec, observer)
+        for path in record.checkpoints.values():
+            if self._damages:
+                path.unlink() if len(self.left) % 2 else path.write_text("{")
+            self.left.append(path)
+        return record
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A search of all options at their defaults."""
+
+    url: str
+    result: SearchResult
+    trainer: Watching
+    checkpoints: Path
+
+    @property
+    def trials(self) -> list[StoredTrial]:
+        return completed(self.url)
+
+    def copy(self, url: str) -> None:
+        """Into another database."""
+        files = (sqlite3.connect(one.removeprefix("sqlite:///")) for one in (self.url, url))
+        with ExitStack() as stack:
+            source, target = (stack.enter_context(closing(file)) for file in files)
+            source.backup(target)
+
+
+@pytest.fixture(scope="module")
+def finished(search_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """With its knee at 12.5 %; only to be looked at."""
+    folder = tmp_path_factory.mktemp("finished")
+    url = f"sqlite:///{shutil.copy(search_template, folder)}"
+    trainer, checkpoints = Watching(RECORDING), folder / "checkpoints"
+    return Finished(url, search(url, checkpoints, RECORDING, trainer=trainer), trainer, checkpoints)
+
+
+def check_as_simulated(recording: Recording, result: SearchResult) -> None:
     expected = simulated(recording)
-    assert result.policy.switch_percent == expected.switch_percent == knee_percent
+    assert result.policy.switch_percent == expected.switch_percent
     assert result.policy.confidence == pytest.approx(expected.confidence, abs=1e-6)
     assert result.cost.trials == expected.runs
     assert result.cost.paid_seconds == pytest.approx(expected.seconds, rel=0.03)
     assert result.policy.strategy == "adaptive"
 
 
-def test_a_known_target_needs_no_baseline(url: str, checkpoints: Path) -> None:
-    recording = step_recording(12.5)
-    strategy = MeanStrategy(target_accuracy=TARGET)
-    result = search(url, checkpoints, recording, strategy)
-    assert result.policy.switch_percent == 12.5
-    assert result.cost.trials == simulated(recording, strategy).runs
-    assert all(trial.switch_percent < 100 for trial in completed(url))
+@pytest.mark.parametrize("knee_percent", GRID)
+def test_the_knee_is_found_where_it_is(knee_percent: float) -> None:
+    assert simulated(step_recording(knee_percent)).switch_percent == knee_percent
 
 
-def test_candidates_pay_only_what_comes_after_their_fork(url: str, checkpoints: Path) -> None:
-    search(url, checkpoints, step_recording(12.5))
-    trials = completed(url)
-    (baseline,) = [t for t in trials if t.switch_percent == 100 and t.replicate == 0]
-    siblings = [t for t in trials if t.switch_percent < 100 and t.replicate == 0]
+def test_the_search_is_as_simulated(finished: Finished, url: str, checkpoints: Path) -> None:
+    check_as_simulated(RECORDING, finished.result)
+    other = step_recording(50.0)
+    check_as_simulated(other, search(url, checkpoints, other))
+
+
+def test_candidates_pay_only_what_comes_after_their_fork(finished: Finished) -> None:
+    (baseline,) = [t for t in finished.trials if t.switch_percent == 100 and t.replicate == 0]
+    siblings = [t for t in finished.trials if t.switch_percent < 100 and t.replicate == 0]
     assert siblings
     for trial in siblings:
         assert trial.parent_trial_id == baseline.trial_id
@@ -120,23 +171,113 @@ def test_candidates_pay_only_what_comes_after_their_fork(url: str, checkpoints: 
         assert trial.inherited_seconds == pytest.approx(inherited, rel=0.05)
 
 
-def test_a_fork_is_told_the_tests_that_it_inherits(url: str, checkpoints: Path) -> None:
-    recording = step_recording(12.5)
-    seen = []
+def test_a_fork_is_told_the_tests_that_it_inherits(finished: Finished) -> None:
+    forks = 0
+    for spec in finished.trainer.specs:
+        told = [evaluation.worker_step for evaluation in spec.inherited_evaluations]
+        # The baselines test every 100 of 3,000 worker-steps.
+        before = range(100, int(30 * spec.switch_percent) + 1, 100)
+        assert told == (list(before) if spec.fork_from else [])
+        forks += bool(told)
+    assert forks
 
-    class Looking(ReplayTrainer):
-        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-            told = [evaluation.worker_step for evaluation in spec.inherited_evaluations]
-            seen.append((spec.fork_from is not None, spec.switch_percent, told))
-            return super().train(spec, observer)
 
-    search(url, checkpoints, recording, trainer=Looking(recording))
-    # The baselines test every 100 of 3,000 worker-steps.
-    assert seen == [
-        (is_fork, percent, list(range(100, int(30 * percent) + 1, 100)) if is_fork else [])
-        for is_fork, percent, _ in seen
-    ]
-    assert any(is_fork and told for is_fork, _, told in seen)
+def test_runs_end_when_their_accuracy_is_known(finished: Finished) -> None:
+    baseline = next(t for t in finished.trials if t.switch_percent == 100)
+    assert baseline.stopped_early
+    assert baseline.worker_steps < 0.75 * baseline.total_worker_steps
+    candidates = [t for t in finished.trials if t.switch_percent < 100]
+    assert not candidates[0].stopped_early, "the first shows what stopping changes"
+    assert any(t.stopped_early for t in candidates[1:])
+    # The policy speaks of whole trainings all the same.
+    assert finished.result.policy.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
+    assert finished.result.cost.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
+
+
+def test_checkpoints_are_gone_when_the_search_is_done(finished: Finished) -> None:
+    assert finished.trainer.left
+    assert not any(path.exists() for path in finished.trainer.left)
+    assert not any(finished.checkpoints.iterdir()), "the folder was named by the user, and stays"
+    with open_database(finished.url, create=False) as database:
+        assert TrialStore(database).checkpoints(finished.result.policy.study) == []
+
+
+def test_a_lost_checkpoint_costs_its_prefix_and_nothing_else(url: str, checkpoints: Path) -> None:
+    careless = Watching(RECORDING, damages=True)
+    assert search(url, checkpoints, RECORDING, trainer=careless).policy.switch_percent == 12.5
+    assert all(trial.inherited_seconds == 0 for trial in completed(url))
+
+
+@pytest.mark.parametrize("runs_before", [0, 2])
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
+    url: str, checkpoints: Path, finished: Finished, runs_before: int
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        search(url, checkpoints, RECORDING, trainer=Watching(RECORDING, runs_before))
+    assert len(completed(url)) == runs_before
+    result = search(url, checkpoints, RECORDING)
+    assert runs_of(url) == runs_of(finished.url)
+    assert result.policy.confidence == finished.result.policy.confidence
+    assert result.cost.paid_seconds == pytest.approx(finished.result.cost.paid_seconds)
+
+
+def test_a_run_that_could_not_be_told_is_told_with_all_that_it_measured(
+    url: str, checkpoints: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = [True]
+    real = SearchStudy.note_result
+
+    def note_result(self: SearchStudy, *args: object) -> None:
+        if lost:
+            lost.pop()
+            raise RetryableError("database is locked")
+        real(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SearchStudy, "note_result", note_result)
+    search(url, checkpoints, RECORDING)
+    assert not lost
+    assert _attributes(url) == _attributes(finished.url)
+
+
+def test_a_warm_start_keeps_what_it_started_from(
+    url: str, checkpoints: Path, finished: Finished
+) -> None:
+    finished.copy(url)
+    related = replace(RECORDING, identity=replace(RECORDING.identity, learning_rate=0.2))
+    result = search(url, checkpoints, related, warm_start=True)
+    assert result.policy.switch_percent == 12.5
+    with open_database(url, create=False) as database:
+        searches = {info.study: info for info in TrialStore(database).searches()}
+    assert searches[result.policy.study].options["related"] == [12.5]
+    # Now there are two related policies; the search goes on from what it began with.
+    assert search(url, checkpoints, related, warm_start=True) == result
+
+
+def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
+    url: str, checkpoints: Path, finished: Finished
+) -> None:
+    finished.copy(url)
+    name = finished.result.policy.study
+    with open_database(url, create=False) as database:
+        study = SearchStudy.open(database.url, name, RULE, 0)
+        trial = optuna.load_study(study_name=name, storage=url).ask()
+        trial.suggest_float("switch_percent", 100.0, 100.0)
+        study.note_result(trial.number, True, 1.0)
+        study.complete(trial.number, 0.1)
+        spec = TrialSpec(RECORDING.identity, 100.0, 0, 1)
+        store = TrialStore(database)
+        store.begin(name, trial.number, spec, Owner.current())
+        record = ReplayTrainer(RECORDING).train(spec)
+        store.complete(name, trial.number, replace(record, diverged=True))
+    assert search(url, checkpoints, RECORDING).policy == finished.result.policy
+
+
+def test_a_known_target_needs_no_baseline(url: str, checkpoints: Path) -> None:
+    strategy = MeanStrategy(target_accuracy=TARGET)
+    result = search(url, checkpoints, RECORDING, strategy)
+    assert result.policy.switch_percent == 12.5
+    assert result.cost.trials == simulated(RECORDING, strategy).runs
+    assert all(trial.switch_percent < 100 for trial in completed(url))
 
 
 def test_without_a_baseline_a_later_switch_point_goes_on_from_an_earlier_one(
@@ -154,24 +295,10 @@ def test_without_a_baseline_a_later_switch_point_goes_on_from_an_earlier_one(
         assert trial.phases[0].protocol == "bsp"
 
 
-def test_runs_end_when_their_accuracy_is_known(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5))
-    trials = completed(url)
-    baseline = next(t for t in trials if t.switch_percent == 100)
-    assert baseline.stopped_early
-    assert baseline.worker_steps < 0.75 * baseline.total_worker_steps
-    candidates = [t for t in trials if t.switch_percent < 100]
-    assert not candidates[0].stopped_early, "the first shows what stopping changes"
-    assert any(t.stopped_early for t in candidates[1:])
-    # The policy speaks of whole trainings all the same.
-    assert result.policy.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
-    assert result.cost.baseline_seconds == pytest.approx(FIRST_SECONDS, rel=0.02)
-
-
 @pytest.mark.parametrize("part", ["share_prefix", "early_stop"])
 def test_each_part_can_be_switched_off(url: str, checkpoints: Path, part: str) -> None:
     strategy = replace(RULE, **{part: False})
-    result = search(url, checkpoints, step_recording(12.5), strategy)
+    result = search(url, checkpoints, RECORDING, strategy)
     trials = completed(url)
     assert result.policy.switch_percent == 12.5
     assert any(t.parent_trial_id for t in trials) == (part != "share_prefix")
@@ -184,126 +311,16 @@ def test_diverged_switch_points_are_rejected(url: str, checkpoints: Path) -> Non
 
 
 def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5), MeanStrategy(budget=1.2))
+    result = search(url, checkpoints, RECORDING, MeanStrategy(budget=1.2))
     assert result.cost.bsp_multiples is not None
     assert result.cost.bsp_multiples <= 1.25
     assert result.policy.confidence is not None
-
-
-def test_checkpoints_are_gone_when_the_search_is_done(url: str, checkpoints: Path) -> None:
-    recording = step_recording(12.5)
-    seen: set[Path] = set()
-
-    class Looking(ReplayTrainer):
-        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-            record = super().train(spec, observer)
-            seen.update(record.checkpoints.values())
-            return record
-
-    result = search(url, checkpoints, recording, trainer=Looking(recording))
-    assert seen
-    assert not any(path.exists() for path in seen)
-    assert not any(checkpoints.iterdir()), "the folder was named by the user, and stays"
-    with open_database(url, create=False) as database:
-        assert TrialStore(database).checkpoints(result.policy.study) == []
-
-
-@pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_a_lost_checkpoint_costs_its_prefix_and_nothing_else(
-    url: str, checkpoints: Path, damage: str
-) -> None:
-    recording = step_recording(12.5)
-
-    class Careless(ReplayTrainer):
-        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-            record = super().train(spec, observer)
-            for path in record.checkpoints.values():
-                path.unlink() if damage == "missing" else path.write_text("{")
-            return record
-
-    result = search(url, checkpoints, recording, trainer=Careless(recording))
-    assert result.policy.switch_percent == 12.5
-    assert all(trial.inherited_seconds == 0 for trial in completed(url))
-
-
-@pytest.mark.parametrize("runs_before", [0, 2])
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
-    url: str, checkpoints: Path, tmp_path: Path, runs_before: int
-) -> None:
-    recording = step_recording(12.5)
-
-    class Interrupted(ReplayTrainer):
-        left = runs_before
-
-        def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-            if not self.left:
-                raise KeyboardInterrupt
-            self.left -= 1
-            return super().train(spec, observer)
-
-    with pytest.raises(KeyboardInterrupt):
-        search(url, checkpoints, recording, trainer=Interrupted(recording))
-    assert len(completed(url)) == runs_before
-    whole = f"sqlite:///{tmp_path}/whole.db"
-    undisturbed = search(whole, tmp_path / "other", recording)
-    result = search(url, checkpoints, recording)
-    assert runs_of(url) == runs_of(whole)
-    assert result.policy.confidence == undisturbed.policy.confidence
-    assert result.cost.paid_seconds == pytest.approx(undisturbed.cost.paid_seconds)
-
-
-def test_a_run_that_could_not_be_told_is_told_with_all_that_it_measured(
-    url: str, checkpoints: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recording = step_recording(12.5)
-    lost = [True]
-    real = SearchStudy.note_result
-
-    def note_result(self: SearchStudy, *args: object) -> None:
-        if lost:
-            lost.pop()
-            raise RetryableError("database is locked")
-        real(self, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SearchStudy, "note_result", note_result)
-    search(url, checkpoints, recording)
-    whole = f"sqlite:///{tmp_path}/whole.db"
-    search(whole, tmp_path / "other", recording)
-    assert not lost
-    assert _attributes(url) == _attributes(whole)
 
 
 def _attributes(url: str) -> list[dict[str, object]]:
     (name,) = optuna.get_all_study_names(url)
     trials = optuna.load_study(study_name=name, storage=url).get_trials()
     return [{k: v for k, v in t.user_attrs.items() if k != "owner"} for t in trials]
-
-
-def test_a_warm_start_keeps_what_it_started_from(url: str, checkpoints: Path) -> None:
-    recording = step_recording(6.25)
-    search(url, checkpoints, recording)
-    other = replace(recording.identity, learning_rate=0.2)
-    related = replace(recording, identity=other)
-
-    def warm() -> SearchResult:
-        with open_database(url, create=True) as database:
-            plan = SearchPlan(RULE, trainer="replay", warm_start=True)
-            return Search(
-                database,
-                other,
-                plan,
-                lambda: ReplayTrainer(related),
-                patience=QUICK,
-                checkpoints=checkpoints,
-            ).run()
-
-    result = warm()
-    assert result.policy.switch_percent == 6.25
-    with open_database(url, create=False) as database:
-        searches = {info.study: info for info in TrialStore(database).searches()}
-    assert searches[result.policy.study].options["related"] == [6.25]
-    # Now there are two related policies; the search goes on from what it began with.
-    assert warm() == result
 
 
 @pytest.mark.parametrize("lost", [0.015, 0.03, 0.06, 0.3])
@@ -319,27 +336,6 @@ def test_a_loss_that_comes_in_one_step_is_not_explained_away(
     assert search_with(RULE, run_at).switch_percent == below_percent
 
 
-def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
-    url: str, checkpoints: Path
-) -> None:
-    recording = step_recording(12.5)
-    first = search(url, checkpoints, recording)
-    with open_database(url, create=False) as database:
-        study = SearchStudy.open(database.url, first.policy.study, RULE, 0)
-        trial = optuna.load_study(study_name=first.policy.study, storage=url).ask()
-        trial.suggest_float("switch_percent", 100.0, 100.0)
-        study.note_result(trial.number, True, 1.0)
-        study.complete(trial.number, 0.1)
-        spec = TrialSpec(recording.identity, 100.0, 0, 1)
-        store = TrialStore(database)
-        store.begin(first.policy.study, trial.number, spec, Owner.current())
-        run = recording.draw(100.0, 1)
-        assert run is not None
-        record = ReplayTrainer(recording).train(spec)
-        store.complete(first.policy.study, trial.number, replace(record, diverged=True))
-    assert search(url, checkpoints, recording).policy == first.policy
-
-
 def test_too_small_a_budget_answers_only_what_was_measured(url: str, checkpoints: Path) -> None:
-    result = search(url, checkpoints, step_recording(12.5), MeanStrategy(budget=0.3))
+    result = search(url, checkpoints, RECORDING, MeanStrategy(budget=0.3))
     assert result.policy.switch_percent == 100.0

@@ -24,8 +24,9 @@ from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
 from tests.conftest import postgresql, stop_server
+from tests.storage.conftest import both_databases
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, both_databases]
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 STUDY = "digits-1"

@@ -12,6 +12,9 @@ from syncswitch.storage.database.driver_errors import CollisionError, reason, tr
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalError, SyncSwitchError
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 only_sqlite = pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
 only_postgresql = pytest.mark.parametrize("any_url", ["postgresql"], indirect=True)

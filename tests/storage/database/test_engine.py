@@ -19,7 +19,9 @@ from syncswitch.storage.database.engine import Database, open_database, upgrade_
 from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
 from syncswitch.storage.tables.trials import PhaseRow, WorkloadRow
-from tests.storage.conftest import told_before_the_kill
+from tests.storage.conftest import both_databases, told_before_the_kill
+
+pytestmark = both_databases
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 

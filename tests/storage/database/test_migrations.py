@@ -28,6 +28,9 @@ from syncswitch.storage.tables.base import TABLE_PREFIX, Base
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 

@@ -29,6 +29,7 @@ from syncswitch.storage.tables.base import Base
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from tests.recordings import PAPER, log_rows, needs_paper, walls, write_log, write_manifest
+from tests.storage.conftest import both_databases
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
@@ -94,6 +95,7 @@ def content(database: Database) -> dict[str, list[str]]:
 
 
 class TestAdd:
+    @both_databases
     def test_a_run_is_added_with_everything_that_was_measured(
         self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
@@ -118,6 +120,7 @@ class TestAdd:
             rows = [tuple(row) for row in session.execute(query)]
         assert rows == [(500, 1.5, 0.8, 0.7), (1000, 2.5, 0.9, None)]
 
+    @both_databases
     def test_a_run_of_which_only_its_divergence_is_known(
         self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
@@ -183,6 +186,7 @@ class TestAdd:
         assert message in str(error)
         assert content(database) == before
 
+    @both_databases
     def test_the_order_in_which_a_database_sums_makes_no_difference(
         self, importer: RunImporter, run: ImportedRun
     ) -> None:
@@ -212,6 +216,7 @@ class TestAdd:
             importer.add([run, bad])
         assert TrialStore(database).trials() == []
 
+    @both_databases
     def test_importers_side_by_side_add_a_run_once(
         self, url: str, database: Database, run: ImportedRun, at_once: Any
     ) -> None:
@@ -226,6 +231,7 @@ class TestAdd:
 
 
 class TestTarget:
+    @both_databases
     def test_is_the_mean_of_the_first_protocol_alone(
         self, importer: RunImporter, database: Database, run: ImportedRun
     ) -> None:
@@ -255,6 +261,7 @@ class TestTarget:
         importer.set_target(run.identity.fingerprint)
         assert content(database) == before
 
+    @both_databases
     def test_of_importers_side_by_side_is_the_mean_of_the_runs_of_all(
         self, url: str, database: Database, run: ImportedRun, at_once: Any
     ) -> None:
@@ -313,6 +320,7 @@ class TestManifest:
             (42, "nowhere", "there is no folder nowhere; is --logs right?")
         ]
 
+    @both_databases
     def test_a_second_time_changes_nothing(self, url: str, recordings: Path) -> None:
         import_all(url, recordings)
         with open_database(url, create=False) as database:

@@ -19,6 +19,7 @@ from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
+from tests.storage.conftest import both_databases
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 Exported = Callable[..., PolicyFile]
@@ -52,6 +53,7 @@ def other_database(other_url: str) -> Iterator[Database]:
         yield opened
 
 
+@both_databases
 def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
     store: TrialStore,
     database: Database,
@@ -223,6 +225,7 @@ def test_a_workload_that_no_column_takes_is_refused(
         import_policies(database, [exported(replace(identity, data_set="a\0"))])
 
 
+@both_databases
 def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
     url: str,
     registry: PolicyRegistry,
@@ -263,6 +266,7 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
         assert CURRENT in registry.aliases(job.fingerprint)
 
 
+@both_databases
 def test_one_file_imported_by_many_is_one_version(
     url: str, registry: PolicyRegistry, at_once: Run, exported: Exported
 ) -> None:

@@ -21,6 +21,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
+from tests.storage.conftest import both_databases
 
 Add = Callable[..., WorkloadIdentity]
 
@@ -65,6 +66,7 @@ def publish(database: Database, register: Add, policy: TimingPolicy) -> Add:
     return add
 
 
+@both_databases
 def test_the_nearest_current_policy_is_suggested_with_what_differs(
     database: Database, publish: Add
 ) -> None:
@@ -195,6 +197,7 @@ def test_no_hint_is_no_error(url: str, database: Database, identity: WorkloadIde
         assert nearest_hint("nonsense", identity) == ""
 
 
+@both_databases
 def test_related_jobs_give_a_start_the_most_similar_first(
     database: Database, publish: Add, identity: WorkloadIdentity
 ) -> None:

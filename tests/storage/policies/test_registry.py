@@ -17,6 +17,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
+from tests.storage.conftest import both_databases
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
@@ -26,6 +27,7 @@ def registry(database: Database, store: TrialStore) -> PolicyRegistry:
     return PolicyRegistry(database)
 
 
+@both_databases
 def test_versions_count_from_1_whatever_the_policy_says(
     registry: PolicyRegistry, policy: TimingPolicy
 ) -> None:
@@ -64,6 +66,7 @@ def test_a_study_publishes_once(registry: PolicyRegistry, policy: TimingPolicy) 
     assert registry.aliases(policy.fingerprint) == {"current": 2}
 
 
+@both_databases
 def test_a_study_of_another_workload_is_not_taken_for_its_own(
     registry: PolicyRegistry,
     store: TrialStore,
@@ -78,6 +81,7 @@ def test_a_study_of_another_workload_is_not_taken_for_its_own(
         registry.publish(replace(policy, fingerprint=other))
 
 
+@both_databases
 def test_what_is_not_known_is_none_again(registry: PolicyRegistry, policy: TimingPolicy) -> None:
     unknown = replace(
         policy,
@@ -99,6 +103,7 @@ def test_a_policy_keeps_its_confidence(
     assert registry.lookup("digits") == registry.policies() == [sure]
 
 
+@both_databases
 def test_a_policy_keeps_what_it_promises(registry: PolicyRegistry, policy: TimingPolicy) -> None:
     promised = replace(
         policy,
@@ -150,6 +155,7 @@ def test_the_time_of_creation_is_given_in_utc(
     assert registry.lookup("digits") == [published]
 
 
+@both_databases
 def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
     registry: PolicyRegistry,
     store: TrialStore,
@@ -184,6 +190,7 @@ def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
     assert registry.policies(workload=large) == [newest]
 
 
+@both_databases
 def test_an_alias_moves_back_and_forth(registry: PolicyRegistry, policy: TimingPolicy) -> None:
     first = registry.publish(policy)
     second = registry.publish(replace(policy, study="digits-2"))
@@ -221,6 +228,7 @@ def test_an_alias_of_a_workload_without_policies_is_refused(registry: PolicyRegi
         registry.set_alias("f" * 64, "pinned", 1)
 
 
+@both_databases
 def test_a_very_large_version_is_one_that_is_not_there(
     registry: PolicyRegistry, policy: TimingPolicy
 ) -> None:
@@ -282,6 +290,7 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
     assert registry.aliases(policy.fingerprint) == {CURRENT: moved_to}
 
 
+@both_databases
 def test_several_who_roll_back_at_once_go_no_further_than_they_say(
     registry: PolicyRegistry, url: str, at_once: Run, policy: TimingPolicy
 ) -> None:
@@ -325,6 +334,7 @@ def test_the_workload_of_a_policy_is_known(
     assert registry.workload("f" * 64) is None
 
 
+@both_databases
 def test_the_evidence_leads_to_the_trials(
     registry: PolicyRegistry,
     store: TrialStore,
@@ -404,6 +414,7 @@ def _plan(database: Database, statement: str, values: Any) -> list[str]:
         return [str(row[3]) for row in rows]
 
 
+@both_databases
 def test_publishers_at_the_same_moment_lose_and_double_no_version(
     store: TrialStore, url: str, at_once: Run, policy: TimingPolicy
 ) -> None:
@@ -428,6 +439,7 @@ def test_publishers_at_the_same_moment_lose_and_double_no_version(
         assert registry.aliases(policy.fingerprint) == {CURRENT: 6 * each}
 
 
+@both_databases
 def test_one_study_published_by_many_has_one_policy(
     store: TrialStore, url: str, at_once: Run, policy: TimingPolicy
 ) -> None:

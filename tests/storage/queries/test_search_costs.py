@@ -14,7 +14,10 @@ from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo
+from tests.storage.conftest import both_databases
 from tests.storage.filled import OWNER, complete
+
+pytestmark = both_databases
 
 _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
 

@@ -25,6 +25,9 @@ from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PhaseRow, TrialRow
 from syncswitch.storage.trials.workloads import upsert_workload
 from tests.properties import FIXTURES_STAY
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 _names = itertools.count()
 _MOMENT = datetime(2026, 1, 31, tzinfo=timezone.utc)
@@ -390,8 +393,8 @@ def test_switch_points_are_chosen_by_no_switch_point(database: Database) -> None
         switch_point_statistics(database, state="complete")  # type: ignore[call-arg]
 
 
-def test_workloads_are_kept_apart(filled: Database) -> None:
-    found = switch_point_statistics(filled)
+def test_workloads_are_kept_apart(any_filled: Database) -> None:
+    found = switch_point_statistics(any_filled)
     assert len({one.fingerprint for one in found}) == 5
     # A simulated job and a real one are two, whatever else they share.
     simulated = [one for one in found if one.simulated_cluster is not None]
@@ -402,7 +405,7 @@ def test_workloads_are_kept_apart(filled: Database) -> None:
     keys = [(one.fingerprint, one.candidate_percent) for one in found]
     assert len(set(keys)) == len(keys)
     (recorded,) = {one.fingerprint for one in found if one.workload == "recorded"}
-    assert switch_point_statistics(filled, workload="recorded") == [
+    assert switch_point_statistics(any_filled, workload="recorded") == [
         one for one in found if one.fingerprint == recorded
     ]
     assert [

@@ -13,6 +13,9 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo, StoredCheckpoint
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 STUDY = "digits-1"
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)

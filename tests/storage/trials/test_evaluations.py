@@ -16,6 +16,9 @@ from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, read_evaluations
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 CURVE = [
     Evaluation(0, 0.0, 0.1, 2.3),
@@ -117,8 +120,8 @@ def test_the_curves_of_a_workload_are_those_of_its_complete_trials(
     assert of_one_search == {ids["digits-2", 0]: record.evaluations}
 
 
-def test_the_curves_of_imported_runs_are_among_them(filled: Database) -> None:
-    store = TrialStore(filled)
+def test_the_curves_of_imported_runs_are_among_them(any_filled: Database) -> None:
+    store = TrialStore(any_filled)
     (imported, *others) = [trial for trial in store.trials() if trial.source is not None]
     curves = store.curves(imported.fingerprint)
     assert list(curves) == [imported.trial_id, *(trial.trial_id for trial in others)]

@@ -19,6 +19,9 @@ from syncswitch.storage.tables.trials import EventRow
 from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 STUDY = "digits-1"
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)

@@ -18,6 +18,9 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from tests.properties import FIXTURES_STAY
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 

@@ -5,6 +5,9 @@ import pytest
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 
 @pytest.mark.parametrize("length", [8, 9, 63, 64])

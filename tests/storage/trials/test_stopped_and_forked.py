@@ -22,7 +22,10 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecor
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
+from tests.storage.conftest import both_databases
 from tests.storage.filled import OWNER, complete
+
+pytestmark = both_databases
 
 STUDY = "digits-1"
 W = 1000

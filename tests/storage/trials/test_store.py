@@ -24,7 +24,9 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, 
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
 from tests.properties import FIXTURES_STAY
-from tests.storage.conftest import told_before_the_kill
+from tests.storage.conftest import both_databases, told_before_the_kill
+
+pytestmark = both_databases
 
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 

@@ -10,6 +10,9 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.workloads import registered_workload, workload_row
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 
 @pytest.mark.parametrize(
