@@ -30,6 +30,7 @@ from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
+from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.database_content import (
     TRIALS_PER_SEARCH,
     fill,
@@ -56,16 +57,23 @@ class Question(NamedTuple):
 
 
 def main() -> None:
-    options = _options()
+    options = parser(
+        __doc__,
+        trials=100_000,
+        evaluations_per_trial=100,
+        imported_runs=5000,
+        storage=str,
+        postgresql=False,
+        plans=False,
+    ).parse_args()
     with at_most(1800 + options.trials / 10):
         measure(options)
 
 
 def measure(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name, _database_url(options, Path(name)) as url:
-        table = Table(title=f"{options.trials:,} trials on {url.partition(':')[0]}")
-        table.add_column("what")
-        table.add_column("figure", justify="right")
+        title = f"{options.trials:,} trials on {url.partition(':')[0]}"
+        table = new_table("what", "figure", title=title)
         _fill(table, url, options)
         with open_database(url, create=False) as database:
             questions = _questions(database, options.trials // TRIALS_PER_SEARCH)
@@ -82,17 +90,6 @@ def measure(options: argparse.Namespace) -> None:
         _programs(table, url, Path(name))
     Console(width=110).print(table)
     print(*plans, sep="\n")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=100_000)
-    parser.add_argument("--evaluations-per-trial", type=int, default=100)
-    parser.add_argument("--imported-runs", type=int, default=5000)
-    parser.add_argument("--storage", metavar="URL")
-    parser.add_argument("--postgresql", action="store_true")
-    parser.add_argument("--plans", action="store_true")
-    return parser.parse_args()
 
 
 @contextmanager

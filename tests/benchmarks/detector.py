@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
 from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector
+from tests.benchmarks.console import new_table
 from tests.benchmarks.limit import at_most
 from tests.trainers.stragglers.traces import NOISES, round_seconds
 
@@ -100,9 +100,10 @@ def score(case: Case, runs: int, rounds: int) -> Score:
 def show(console: Console, settings: DetectorSettings, scores: dict[Case, Score]) -> None:
     title = f"windows of {settings.window_steps} steps, {settings.consecutive_windows} running"
     for stragglers in (1, 2):
-        table = Table(box=SIMPLE, title=f"{title}; stragglers: {stragglers}")
-        for column in ("n", "noise", "floor", "false alarms", *(f"x{s:g}" for s in SLOWDOWNS)):
-            table.add_column(column, justify="right", no_wrap=True)
+        slowdowns = (f"x{slowdown:g}" for slowdown in SLOWDOWNS)
+        heading = f"{title}; stragglers: {stragglers}"
+        columns = ("n", "noise", "floor", "false alarms", *slowdowns)
+        table = new_table(*columns, left=0, title=heading, box=SIMPLE)
         for case, one in scores.items():
             table.add_row(
                 str(case.workers),

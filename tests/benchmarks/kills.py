@@ -5,7 +5,6 @@ python -m tests.benchmarks.kills [--kills 20] [--seed 0] [--runs 5] [--settings 
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sqlite3
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.console import parser
 from tests.benchmarks.limit import at_most
 from tests.program import TINY_WORKLOAD, run, start
 
@@ -25,7 +25,7 @@ SEARCH = (*JOB, "--criterion", "mean")
 
 
 def main() -> None:
-    options = _options()
+    options = parser(__doc__, kills=20, seed=0, runs=5, settings=5).parse_args()
     search = (*SEARCH, "--runs", options.runs, "--settings", options.settings)
     moments = random.Random(options.seed)
     with at_most(1200 + 60 * options.kills):
@@ -76,15 +76,6 @@ def finished_search(folder: Path, search: Sequence[object]) -> dict[str, Any]:
         "switch_percent": policy["switch_percent"],
         "target_accuracy": policy["target_accuracy"],
     }
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Kills a search with -9 at random moments.")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--settings", type=int, default=5)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

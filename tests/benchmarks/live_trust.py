@@ -10,7 +10,6 @@ An hour and a half on two cores.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import json
@@ -24,6 +23,7 @@ from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Workload
+from tests.benchmarks.console import parser
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA
 
@@ -63,21 +63,9 @@ def _trained(
         }
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--searches", type=int, default=20)
-    parser.add_argument("--uses", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--settings", type=int, default=6)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Prints how many of the later runs keep the accuracy."""
-    options = _options()
+    options = parser(__doc__, searches=20, uses=20, workers=4, settings=6, json=Path).parse_args()
     with at_most(4 * 3600), tempfile.TemporaryDirectory() as folder:
         found = [
             _searched(seed, options.workers, options.settings, folder)

@@ -8,13 +8,11 @@ the built-in digits workload shows what ASP costs, and what a switch saves of it
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rich.console import Console
-from rich.table import Table
 
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
@@ -22,6 +20,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workloads.digits import workload as digits
+from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.limit import at_most
 
 ALONE = ("bsp", "ssp:3", "dssp:3-15", "dssp:3-15:unbounded", "asp", "ds-sync:2", "local-sgd:8")
@@ -48,16 +47,9 @@ def measure(
 
 
 def show(title: str, records: dict[str, list[TrialRecord]]) -> None:
-    table = Table(title=title)
-    for column in (
-        "run",
-        "diverged",
-        "accuracy",
-        "seconds",
-        f"seconds to {TARGET_ACCURACY:g}",
-        "staleness",
-    ):
-        table.add_column(column, justify="left" if column == "run" else "right")
+    to_target = f"seconds to {TARGET_ACCURACY:g}"
+    columns = ("run", "diverged", "accuracy", "seconds", to_target, "staleness")
+    table = new_table(*columns, title=title)
     for name, runs in records.items():
         whole = [run for run in runs if not run.diverged]
         table.add_row(
@@ -84,7 +76,7 @@ def _mean(
 
 
 def main() -> None:
-    options = _options()
+    options = parser(__doc__, seeds=3, worker_steps=digits.total_worker_steps).parse_args()
     with at_most(1800 * (1 + options.seeds)):
         compare(replace(digits, total_worker_steps=options.worker_steps), options.seeds)
 
@@ -99,13 +91,6 @@ def compare(workload: Workload, seeds: int) -> None:
     pair = ("bsp", "asp")
     switched = [("BSP", pair, 100.0), ("BSP for 50 %, then ASP", pair, 50.0), ("ASP", pair, 0.0)]
     show("digits, 16 equal workers", measure(workload, 16, "uniform", switched, seeds))
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Protocols side by side on simulated clusters.")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--worker-steps", type=int, default=digits.total_worker_steps)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

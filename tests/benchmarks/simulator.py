@@ -7,13 +7,11 @@ The clusters take turns, so that a machine whose speed drifts does so for all of
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from dataclasses import replace
 
 from rich.console import Console
-from rich.table import Table
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
@@ -21,6 +19,7 @@ from syncswitch.trainers.simulated.gradients import GradientSource
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workloads.digits import workload as digits
+from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.limit import at_most
 
 ALONE = "8 workers, one at a time"
@@ -53,7 +52,7 @@ class Cluster:
 
 
 def main() -> None:
-    options = _options()
+    options = parser(__doc__, rounds=5, gradients=2048, workers=[8, 64, 1024]).parse_args()
     figures: dict[tuple[str, str], list[float]] = {}
     with at_most(600 * (1 + options.rounds)):
         gradients = options.gradients
@@ -65,22 +64,14 @@ def main() -> None:
                     figures.setdefault((name, protocol), []).append(
                         cluster.gradients_per_second(percent)
                     )
-    table = Table(title=f"digits, {options.rounds} rounds of {options.gradients:,} gradients")
-    for column in ("cluster", "protocol", "gradients/s (median)", "times one at a time (median)"):
-        table.add_column(column, justify="left" if column in ("cluster", "protocol") else "right")
+    columns = ("cluster", "protocol", "gradients/s (median)", "times one at a time (median)")
+    title = f"digits, {options.rounds} rounds of {options.gradients:,} gradients"
+    table = new_table(*columns, left=2, title=title)
     for (name, protocol), values in figures.items():
         pairs = zip(values, figures[ALONE, protocol], strict=True)
         ratio = statistics.median(value / alone for value, alone in pairs)
         table.add_row(name, protocol, f"{statistics.median(values):,.0f}", f"{ratio:.2f}")
     Console(width=100).print(table)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Gradients per second of simulated training.")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--gradients", type=int, default=2048, help="of each training")
-    parser.add_argument("--workers", type=int, nargs="+", default=[8, 64, 1024])
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 from scipy import stats
 
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -38,6 +37,7 @@ from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.stragglers.online import ONLINE
 from syncswitch.trainers.trainer import Trainer
+from tests.benchmarks.console import new_table
 from tests.benchmarks.limit import at_most
 
 PROTOCOLS = ("bsp", "asp")
@@ -159,10 +159,8 @@ def _points(run: TrialRecord) -> float:
 
 def show(title: str, found: Sequence[Row]) -> None:
     """A table for people."""
-    table = Table(title=title, box=SIMPLE)
     names = ("seconds", "times as fast", "accuracy %", "points", "bsp steps", "diverged", *COUNTED)
-    for name in ("scenario", "online", *names):
-        table.add_column(name, justify="right" if name in names else "left")
+    table = new_table("scenario", "online", *names, left=2, title=title, box=SIMPLE)
     for row in found:
         table.add_row(
             row.scenario,

@@ -28,6 +28,7 @@ from rich.progress import track
 from rich.table import Table
 
 from syncswitch.searcher.results.estimates import Estimate
+from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.contenders import ADAPTIVE, REFERENCE, Contender, Outcome, contenders, judged
 from tests.benchmarks.generated_problems import generated_problem
 from tests.benchmarks.limit import at_most
@@ -81,19 +82,13 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--problems", type=int, default=2000)
-    parser.add_argument("--first-problem", type=int, default=0)
-    parser.add_argument("--gp-problems", type=int, default=100)
-    parser.add_argument("--simulations", type=int, default=1000)
-    parser.add_argument("--logs", type=Path, default=PAPER, metavar="FOLDER")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    arguments = parser(
+        __doc__, problems=2000, first_problem=0, gp_problems=100, simulations=1000, logs=PAPER,
+        processes=2, json=Path,
+    )  # fmt: skip
+    options = arguments.parse_args()
     if options.json and not options.json.parent.is_dir():
-        parser.error(f"--json {options.json}: the folder does not exist; make it")
+        arguments.error(f"--json {options.json}: the folder does not exist; make it")
     return options
 
 
@@ -161,7 +156,7 @@ def _report(console: Console, heading: str, outcomes: Outcomes) -> dict[str, Any
 
 def _score_table(scores: Sequence[Score]) -> Table:
     columns = ("n", "runs", "cost", "ratio", "success %", "too early %", "regret", "policy time")
-    table = _table("strategy", columns)
+    table = new_table("strategy", *columns, box=SIMPLE)
     for one in scores:
         table.add_row(
             one.strategy,
@@ -178,7 +173,7 @@ def _score_table(scores: Sequence[Score]) -> Table:
 
 
 def _calibration_table(ranges: Sequence[Calibration]) -> Table:
-    table = _table("confidence", ("n", "reported %", "right %"))
+    table = new_table("confidence", "n", "reported %", "right %", box=SIMPLE)
     for one in ranges:
         table.add_row(
             "all" if one.is_total else f"{one.low:g} to {one.high:g}",
@@ -186,14 +181,6 @@ def _calibration_table(ranges: Sequence[Calibration]) -> Table:
             f"{one.confidence_percent:.1f}",
             _share_cell(one.right_percent),
         )
-    return table
-
-
-def _table(first: str, others: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE)
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from rich.console import Console
-from rich.table import Table
 
 from syncswitch.trainers.cluster.servers.network import isolate_network
+from tests.benchmarks.console import new_table
 from tests.benchmarks.engines import ENGINES, REFERENCE, WORKERS
 
 # For the start of an engine, or a round of it; usual are some seconds.
@@ -102,14 +102,14 @@ def main() -> None:
 
 def _show(figures: dict[str, list[float]], options: argparse.Namespace, network: str) -> None:
     reference = REFERENCE if REFERENCE in figures else next(iter(figures))
-    table = Table(
+    columns = ("engine", "worker-steps/s (min, median, max)", "ratio (min, median, max)")
+    table = new_table(
+        *columns,
         title=f"digits, {WORKERS} workers, {options.rounds} rounds of {options.worker_steps:,}"
         f" worker-steps{network}",
         caption=f"Ratio: to {reference}, in the same round. TensorFlow {version('tensorflow')},"
         f" Python {platform.python_version()}, {os.cpu_count()} cores.",
     )
-    for column in ("engine", "worker-steps/s (min, median, max)", "ratio (min, median, max)"):
-        table.add_column(column, justify="left" if column == "engine" else "right")
     for name, values in figures.items():
         ratios = [a / b for a, b in zip(values, figures[reference], strict=True)]
         table.add_row(name, _spread(values, ",.0f"), _spread(ratios, ".2f"))

@@ -15,12 +15,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.contenders import contenders
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BASELINE_PERCENT
@@ -102,7 +102,9 @@ def knowing_the_truth(job: TrustJob) -> Kept:
 
 def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
     """What users get, by strategy; and what was stated against what is true."""
-    table = _table("strategy", "searches", "cost", "kept %", "BSP %", "good %", "time", "all in")
+    table = new_table(
+        "strategy", "searches", "cost", "kept %", "BSP %", "good %", "time", "all in", box=SIMPLE
+    )
     for strategy in (*_SHOWN, "knows the truth"):
         rows = [one for one in found if one.strategy == strategy]
         if rows:
@@ -126,7 +128,7 @@ def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
 
 def _calibration(found: Sequence[Kept]) -> Table:
     """In parts of a tenth, the last ones finer; those with few searches are left out."""
-    table = _table("stated %", "searches", "stated, mean %", "true %")
+    table = new_table("stated %", "searches", "stated, mean %", "true %", box=SIMPLE)
     edges = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.01)
     for low, high in itertools.pairwise(edges):
         rows = [one for one in found if one.stated is not None and low <= one.stated < high]
@@ -140,25 +142,11 @@ def _calibration(found: Sequence[Kept]) -> Table:
     return table
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=SIMPLE)
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=Path, default=JOBS, metavar="FOLDER")
-    parser.add_argument("--searches", type=int, default=100)
-    parser.add_argument("--uses", type=int, default=30)
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
+    arguments = parser(__doc__, jobs=JOBS, searches=100, uses=30, processes=2)
+    options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
-        parser.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
+        arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
     return options
 
 

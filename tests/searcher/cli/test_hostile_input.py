@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from command_line import error_line
+
+from syncswitch.searcher.cli.main import main
 
 MODULES = {
     "odd.py": "class Odd(BaseException):\n    pass\nraise Odd('boo')\n",
@@ -43,30 +45,20 @@ MODULES = {
         (["profile", "show", "pipe"], "it is no plain file"),
     ],
 )
-def test_it_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+def test_it_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
     for name, content in MODULES.items():
         (tmp_path / name).write_text(content)
     os.mkfifo(tmp_path / "pipe")
-    done = subprocess.run(
-        [sys.executable, "-c", "from syncswitch.searcher.cli.main import main; main()", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert said in line
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert said in error_line(done)
 
 
-def test_not_even_a_traceback_shows_the_password(tmp_path: Path) -> None:
+def test_not_even_a_traceback_shows_the_password() -> None:
     words = ["status", "--debug", "--storage", "postgresql://me:hunter2/name"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from syncswitch.searcher.cli.main import main; main()", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = CliRunner().invoke(main, words)
     assert "Traceback" in done.stderr
-    assert "hunter2" not in done.stdout + done.stderr
+    assert "hunter2" not in done.output

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from command_line import error_line
 
+from syncswitch.searcher.cli.main import main
 from tests import program
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run
@@ -83,16 +86,14 @@ def test_what_is_said_at_the_end_tries_the_policy_on_the_real_job(
     ],
 )
 def test_what_a_user_gets_wrong_is_one_line(
-    arguments: tuple[str, ...], message: str, tmp_path: Path
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = start_folder(tmp_path)
-    (folder / "negative.json").write_text('{"compute_seconds": -1}')
-    (folder / "huge.json").write_text('{"compute_seconds": 1e308}')
+    monkeypatch.chdir(start_folder(tmp_path))
+    Path("negative.json").write_text('{"compute_seconds": -1}')
+    Path("huge.json").write_text('{"compute_seconds": 1e308}')
     straggler = {"worker": 9, "start_seconds": 0, "duration_seconds": 1}
-    (folder / "late.json").write_text(json.dumps({"compute_seconds": 1, "stragglers": [straggler]}))
-    done = run("syncswitch-search", *SEARCH, *arguments, folder=folder)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-    assert not (folder / "syncswitch.db").exists()
+    Path("late.json").write_text(json.dumps({"compute_seconds": 1, "stragglers": [straggler]}))
+    done = CliRunner().invoke(main, [*SEARCH, *arguments], prog_name="syncswitch-search")
+    assert done.exit_code == 2
+    assert message in error_line(done)
+    assert not Path("syncswitch.db").exists()
