@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("our_tables")
 
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
 PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
+SHORT = SearchPlan(PaperStrategy(settings=1, runs=2))  # 4 runs
 
 
 def search(
@@ -98,10 +99,10 @@ def test_the_same_command_answers_at_once(url: str) -> None:
 
 
 def test_another_plan_is_another_study_and_the_next_version(url: str) -> None:
-    search(url, GeneratedTrainer())
-    other = SearchPlan(PaperStrategy(settings=2, runs=2))
+    search(url, GeneratedTrainer(), SHORT)
+    other = SearchPlan(PaperStrategy(settings=1, runs=1))
     assert search(url, GeneratedTrainer(), other).policy.version == 2
-    names = {study_name(identity(), PLAN), study_name(identity(), other)}
+    names = {study_name(identity(), SHORT), study_name(identity(), other)}
     assert set(optuna.get_all_study_names(url)) == names
 
 
@@ -154,12 +155,12 @@ def test_a_diverged_baseline_is_a_user_error_also_the_next_time(url: str) -> Non
 
 def test_passing_failures_are_run_again(url: str) -> None:
     trainer = GeneratedTrainer(failures=2)
-    result = search(url, trainer)
+    result = search(url, trainer, SHORT)
     assert trainer.runs[:3] == [(100.0, 0)] * 3
     assert trainer.closed == 3  # a new trainer after each failure
-    assert (result.cost.trials, result.cost.failed_trials) == (8, 2)
-    assert states_of(url) == {"COMPLETE": 8, "FAIL": 2}
-    undisturbed = search(f"{url}-other", GeneratedTrainer())
+    assert (result.cost.trials, result.cost.failed_trials) == (4, 2)
+    assert states_of(url) == {"COMPLETE": 4, "FAIL": 2}
+    undisturbed = search(f"{url}-other", GeneratedTrainer(), SHORT)
     assert [e.converged_accuracy for e in result.policy.evidence] == [
         e.converged_accuracy for e in undisturbed.policy.evidence
     ]
@@ -175,11 +176,11 @@ def test_gives_up_after_three_failures_in_a_row(url: str) -> None:
 def test_an_interruption_gives_the_run_back(url: str, error: BaseException) -> None:
     trainer = GeneratedTrainer(error=error)
     with pytest.raises(type(error)):
-        search(url, trainer)
+        search(url, trainer, SHORT)
     assert trainer.closed == 1
     assert states_of(url) == {"FAIL": 1}
     assert rows_of(url) == [(100.0, 0, "failed")]
-    assert search(url, GeneratedTrainer()).cost.trials == 8
+    assert search(url, GeneratedTrainer(), SHORT).cost.trials == 4
 
 
 def test_an_accuracy_that_is_none_is_fatal(url: str) -> None:
@@ -207,10 +208,10 @@ def test_a_result_that_was_not_told_is_told_at_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr("syncswitch.searcher.study.study.SearchStudy.complete", killed)
         with pytest.raises(KeyboardInterrupt):
-            search(url, GeneratedTrainer())
+            search(url, GeneratedTrainer(), SHORT)
     assert states_of(url) == {"RUNNING": 1}
     trainer = GeneratedTrainer()
-    assert search(url, trainer).cost.trials == 8
+    assert search(url, trainer, SHORT).cost.trials == 4
     assert trainer.runs[0] == (100.0, 1)
 
 
@@ -237,7 +238,7 @@ def test_a_locked_database_costs_no_trainer(url: str, monkeypatch: pytest.Monkey
         return trainer
 
     with open_database(url, create=True) as database:
-        Search(database, identity(), PLAN, open_trainer, patience=QUICK).run()
+        Search(database, identity(), SHORT, open_trainer, patience=QUICK).run()
     assert (len(opened), trainer.closed) == (1, 1)
 
 
@@ -254,7 +255,7 @@ def test_failures_with_steps_between_them_are_not_in_a_row(
 
     idle = itertools.count()
     monkeypatch.setattr(SearchStudy, "claim", claim)
-    assert search(url, GeneratedTrainer()).cost.trials == 8
+    assert search(url, GeneratedTrainer(), SHORT).cost.trials == 4
 
 
 def test_a_diverged_run_that_was_not_told_stays_diverged(
@@ -277,11 +278,11 @@ def test_a_diverged_run_that_was_not_told_stays_diverged(
 
 
 def test_orphans_are_failed_after_a_while(url: str) -> None:
-    name = study_name(identity(), PLAN)
+    name = study_name(identity(), SHORT)
     study = optuna.create_study(storage=url, study_name=name, direction="maximize")
     study.ask()
-    assert search(url, GeneratedTrainer()).cost.trials == 8
-    assert states_of(url) == {"COMPLETE": 8, "FAIL": 1}
+    assert search(url, GeneratedTrainer(), SHORT).cost.trials == 4
+    assert states_of(url) == {"COMPLETE": 4, "FAIL": 1}
 
 
 def test_every_complete_trial_has_a_row(url: str) -> None:

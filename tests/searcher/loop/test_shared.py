@@ -20,7 +20,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
-PLAN = SearchPlan(PaperStrategy(settings=3, runs=3))
+PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3, criterion="mean"))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
 
@@ -91,19 +91,19 @@ def test_four_searchers_on_a_server_make_each_run_once(
 
 @pytest.mark.slow
 def test_four_adaptive_searchers_publish_one_answer_and_repeat_no_run(
-    postgresql_url: str, tmp_path: Path
+    sqlite_url: str, tmp_path: Path
 ) -> None:
     def work() -> None:
-        found = search(postgresql_url, 0.2, ADAPTIVE, tmp_path)
+        found = search(sqlite_url, 0.2, ADAPTIVE, tmp_path)
         assert (found.switch_percent, found.version) == (12.5, 1)
 
     together(work)
-    runs = [(percent, replicate) for percent, replicate, _ in runs_of(postgresql_url)]
+    runs = [(percent, replicate) for percent, replicate, _ in runs_of(sqlite_url)]
     assert len(runs) == len(set(runs))
-    with open_database(postgresql_url, create=False) as database:
+    with open_database(sqlite_url, create=False) as database:
         (policy,) = PolicyRegistry(database).policies()
     assert policy.confidence is not None
     # Whatever ended after the answer, the same search still gives it, and trains nothing.
-    assert search(postgresql_url, 0.0, ADAPTIVE, tmp_path) == policy
-    assert len(runs_of(postgresql_url)) == len(runs)
-    assert check_database(postgresql_url) == []
+    assert search(sqlite_url, 0.0, ADAPTIVE, tmp_path) == policy
+    assert len(runs_of(sqlite_url)) == len(runs)
+    assert check_database(sqlite_url) == []

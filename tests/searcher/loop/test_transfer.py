@@ -96,8 +96,8 @@ def test_a_job_without_a_policy_of_its_own(url: str) -> None:
     assert (idle.runs, idle.closed) == ([], 0)
 
 
+@pytest.mark.usefixtures("one_version")
 def test_only_what_is_not_recorded_is_made(url: str) -> None:
-    search(url)
     trainer = GeneratedTrainer()
     found = evaluate(url, EARLIER, trainer)
     # Of the search there are two runs each at 100 % and at its answer, 12.5 %.
@@ -118,7 +118,7 @@ def test_only_what_is_not_recorded_is_made(url: str) -> None:
     assert further.runs == [(100.0, 3), (EARLIER, 3), (12.5, 3)]
 
 
-def test_means_and_intervals_are_those_of_the_runs(url: str) -> None:
+def test_means_intervals_and_what_is_kept_are_those_of_the_runs(url: str) -> None:
     found = evaluate(url, 25.0, GeneratedTrainer(noise=0.01))
     with open_database(url, create=False) as database:
         rows = [row for row in TrialStore(database).trials() if row.switch_percent == 25.0]
@@ -131,18 +131,12 @@ def test_means_and_intervals_are_those_of_the_runs(url: str) -> None:
     assert found.foreign.training_seconds == pytest.approx(seconds_at(25.0))
     assert evaluate(url, 50.0, runs=1).foreign.accuracy_half_width is None
 
-
-def test_each_run_is_held_to_the_threshold_of_the_mean(url: str) -> None:
-    found = evaluate(url, 25.0, GeneratedTrainer(noise=0.01), threshold=0.01)
     assert len(found.foreign.accuracies) == found.kept_runs(found.foreign) == 3
     target = found.baseline.mean_accuracy
     assert target is not None
     limit = replace(found.foreign, accuracies=(target - 0.01, target - 0.0101, 1.0))
     assert found.kept_runs(limit) == 2
 
-
-def test_the_speed_up_has_the_interval_of_the_times(url: str) -> None:
-    found = evaluate(url, 25.0, GeneratedTrainer())
     spread = replace(found, foreign=replace(found.foreign, seconds=(50.0, 55.0, 60.0)))
     gain = spread.measured_speed_up(spread.foreign)
     assert gain == measured_speed_up({100.0: (100.0,) * 3, 25.0: (50.0, 55.0, 60.0)}, 25.0, 100.0)
@@ -168,8 +162,8 @@ def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
     assert found.baseline.runs == 3
 
 
+@pytest.mark.usefixtures("one_version")
 def test_one_training_is_not_counted_twice(url: str) -> None:
-    search(url)
     search(url, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
     trainer = GeneratedTrainer()
     found = evaluate(url, 25.0, trainer)
@@ -181,8 +175,8 @@ def test_one_training_is_not_counted_twice(url: str) -> None:
     assert idle.runs == []
 
 
+@pytest.mark.usefixtures("one_version")
 def test_runs_that_were_stopped_early_do_not_count(url: str) -> None:
-    search(url)
     with closing(sqlite3.connect(database_file(url))) as database, database:
         database.execute(
             "UPDATE syncswitch_trials SET stopped_early = 1"
@@ -248,11 +242,11 @@ def test_killed_again_and_again_it_ends_as_if_it_never_was(url: str) -> None:
     assert found == undisturbed
 
 
-def test_two_at_once_share_the_work(any_url: str) -> None:
-    open_database(any_url, create=True).close()
+def test_two_at_once_share_the_work(url: str) -> None:
+    open_database(url, create=True).close()
     context = multiprocessing.get_context("fork")
     processes = [
-        context.Process(target=evaluate, args=(any_url, 25.0, GeneratedTrainer(delay_seconds=0.2)))
+        context.Process(target=evaluate, args=(url, 25.0, GeneratedTrainer(delay_seconds=0.2)))
         for _ in range(2)
     ]
     for process in processes:
@@ -260,7 +254,7 @@ def test_two_at_once_share_the_work(any_url: str) -> None:
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
-    with open_database(any_url, create=False) as database:
+    with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
     made = [(row.switch_percent, row.replicate) for row in rows if row.state == "complete"]
     assert sorted(made) == sorted((p, r) for p in (100.0, 25.0) for r in range(3))

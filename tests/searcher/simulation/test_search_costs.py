@@ -19,9 +19,9 @@ from syncswitch.storage.queries.summaries import switch_point_statistics
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest) -> Iterator[Database]:
-    with open_database(request.getfixturevalue(f"{request.param}_url"), create=True) as opened:
+@pytest.fixture
+def database(url: str, our_tables: None) -> Iterator[Database]:
+    with open_database(url, create=False) as opened:
         yield opened
 
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import optuna.cli
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
@@ -35,11 +36,11 @@ PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
-def policy(any_url: str) -> TimingPolicy:
+def policy(url: str, our_tables: None) -> TimingPolicy:
     """What a search published in the database."""
     trainer = GeneratedTrainer(failures=1, diverges_below_percent=20)
     patience = Patience(poll_seconds=0.01, retry_seconds=0.0)
-    with open_database(any_url, create=True) as database:
+    with open_database(url, create=True) as database:
         return Search(database, identity(), PLAN, lambda: trainer, patience=patience).run().policy
 
 
@@ -53,19 +54,17 @@ def installed(program: str) -> str:
     return str(Path(sys.executable).with_name(program))
 
 
-def optuna_says(*arguments: str) -> Any:
-    done = subprocess.run(
-        [installed("optuna"), *arguments, "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def optuna_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["optuna", *arguments, "--format", "json"])
+        assert optuna.cli.main() == 0
+    return json.loads(capsys.readouterr().out)
 
 
-def test_optunas_command_line_lists_the_search(any_url: str, policy: TimingPolicy) -> None:
-    (study,) = optuna_says("studies", "--storage", driver_url(any_url))
+def test_optunas_command_line_lists_the_search_and_its_trials(
+    url: str, policy: TimingPolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study,) = optuna_says(capsys, "studies", "--storage", driver_url(url))
     assert (study["name"], study["n_trials"]) == (policy.study, TRIALS)
     assert study["direction"] == ["MAXIMIZE"]
     assert study["user_attrs"] == {
@@ -75,11 +74,8 @@ def test_optunas_command_line_lists_the_search(any_url: str, policy: TimingPolic
         "strategy": "paper",
         "policy_switch_percent": policy.switch_percent,
     }
-
-
-def test_optunas_command_line_lists_the_trials(any_url: str, policy: TimingPolicy) -> None:
-    arguments = ("--study-name", policy.study, "--storage", driver_url(any_url))
-    trials = optuna_says("trials", *arguments)
+    arguments = ("--study-name", policy.study, "--storage", driver_url(url))
+    trials = optuna_says(capsys, "trials", *arguments)
     told = [
         (
             trial["number"],
@@ -103,7 +99,7 @@ def test_optunas_command_line_lists_the_trials(any_url: str, policy: TimingPolic
             row.diverged,
             row.training_seconds,
         )
-        for row in rows(any_url)
+        for row in rows(url)
         if row.state == "complete"
     ]
     assert len(told) == COMPLETE
@@ -111,11 +107,11 @@ def test_optunas_command_line_lists_the_trials(any_url: str, policy: TimingPolic
 
 
 @pytest.fixture
-def dashboard(any_url: str, policy: TimingPolicy, tmp_path: Path) -> Iterator[str]:
+def dashboard(url: str, policy: TimingPolicy, tmp_path: Path) -> Iterator[str]:
     """Address of a running dashboard; it ends with all its children."""
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
-    command = [installed("optuna-dashboard"), "--port", str(port), driver_url(any_url)]
+    command = [installed("optuna-dashboard"), "--port", str(port), driver_url(url)]
     with (tmp_path / "dashboard.log").open("w+") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -142,11 +138,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-# What it asks of a database, Optuna's command line asks as well.
-@pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
 @pytest.mark.slow
 def test_optunas_dashboard_shows_the_search(
-    browser: Any, dashboard: str, any_url: str, policy: TimingPolicy, tmp_path: Path
+    browser: Any, dashboard: str, url: str, policy: TimingPolicy, tmp_path: Path
 ) -> None:
     def all_of(selector: str) -> list[Any]:
         found: list[Any] = browser.find_elements("css selector", selector)
@@ -181,7 +175,7 @@ def test_optunas_dashboard_shows_the_search(
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
     write_note(dashboard)
-    assert len(rows(any_url)) == TRIALS, "the database is ours as before"
+    assert len(rows(url)) == TRIALS, "the database is ours as before"
 
 
 def write_note(address: str) -> None:

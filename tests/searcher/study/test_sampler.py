@@ -25,21 +25,17 @@ class TestForeignParameters(BasicSamplerTestCase, SingleOnlySamplerTestCase):
 
 
 class TestOwnParameter(BasicSamplerTestCase, SingleOnlySamplerTestCase):
-    """The suites' parameter "x" is the one that the sampler owns."""
+    """The suites' parameter "x" is the one that the sampler owns.
 
-    @pytest.fixture
-    def sampler(self) -> Callable[[], BaseSampler]:
-        return lambda: BinarySearchSampler(PaperStrategy(settings=3, runs=2), parameter="x", seed=1)
-
-
-class TestOwnParameterOverTPE(BasicSamplerTestCase, SingleOnlySamplerTestCase):
-    """The independent sampler is one with a relative search space of its own."""
+    The independent sampler is one with a relative search space of its own.
+    """
 
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         def make() -> BaseSampler:
             independent = TPESampler(seed=1, multivariate=True, n_startup_trials=2)
-            return BinarySearchSampler(parameter="x", independent_sampler=independent)
+            strategy = PaperStrategy(settings=3, runs=2)
+            return BinarySearchSampler(strategy, parameter="x", independent_sampler=independent)
 
         return make
 

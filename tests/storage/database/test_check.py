@@ -12,6 +12,9 @@ from syncswitch.storage.database.check import Finding, database_findings, listed
 from syncswitch.storage.database.engine import Database, examined
 from syncswitch.storage.database.inspection import VERSION_TABLE, Content, driver_url
 from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import both_databases
+
+pytestmark = both_databases
 
 Change = Callable[..., list[Finding]]
 only_sqlite = pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
@@ -40,8 +43,8 @@ def changed(database: Database, store: TrialStore) -> Iterator[Change]:
         yield change
 
 
-def test_of_a_sound_database_there_is_nothing_to_say(filled: Database) -> None:
-    assert findings(filled) == []
+def test_of_a_sound_database_there_is_nothing_to_say(any_filled: Database) -> None:
+    assert findings(any_filled) == []
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def check_everything(
 
 @pytest.mark.parametrize(
     ("any_url", "processes", "each"),
-    [("sqlite", 4, 10), ("postgresql", 16, 5)],
+    [("sqlite", 4, 10), ("postgresql", 8, 5)],
     indirect=["any_url"],
 )
 def test_many_writers_lose_and_double_nothing(
@@ -143,7 +143,7 @@ def working(work: Callable[[int], None], processes: int) -> Iterator[list[BasePr
 def test_writers_outlast_a_restart_of_the_server(
     identity: WorkloadIdentity, search: SearchInfo, record: TrialRecord, policy: TimingPolicy
 ) -> None:
-    processes, each, restarts = 3, 40, ("fast", "immediate", "fast", "immediate")
+    processes, each, restarts = 3, 20, ("fast", "immediate")
     context = multiprocessing.get_context("fork")
     written: Any = context.Queue()
     done = context.Value("i", 0)

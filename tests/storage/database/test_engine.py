@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from syncswitch.storage.database.engine import Database, open_database, upgrade_
 from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
 from syncswitch.storage.tables.trials import PhaseRow, WorkloadRow
-from tests.storage.conftest import both_databases, told_before_the_kill
+from tests.storage.conftest import both_databases
 
 pytestmark = both_databases
 
@@ -235,28 +234,6 @@ def test_a_value_that_the_database_refuses_is_a_defect(database: Database) -> No
         database.write(operation)
 
 
-@pytest.mark.parametrize("wait_seconds", [0.0, 0.013, 0.05])
-def test_a_killed_writer_leaves_whole_transactions(database: Database, wait_seconds: float) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE pair (number INTEGER)"))
-
-    def work(tell: Callable[[int], None]) -> None:
-        insert = text("INSERT INTO pair VALUES (:number)")
-        with open_database(database.url, create=False) as mine:
-            for number in itertools.count():
-                with mine.session() as session:
-                    session.execute(insert, {"number": number})
-                    session.execute(insert, {"number": number})
-                tell(number)
-
-    told = told_before_the_kill(work, wait_seconds)
-    with database.session() as session:
-        counts = session.scalars(text("SELECT count(*) FROM pair GROUP BY number")).all()
-        assert set(counts) == {2}
-        assert len(counts) > told
-        session.execute(text("INSERT INTO pair VALUES (-1)"))
-
-
 def test_a_creator_killed_at_any_moment_leaves_what_another_completes(url: str) -> None:
     def create() -> None:
         open_database(url, create=True).close()
@@ -284,20 +261,6 @@ def test_a_lookup_imports_neither_alembic_nor_the_trainers(url: str) -> None:
     )
     output = subprocess.check_output([sys.executable, "-c", script, url], text=True)
     assert output == "\n"
-
-
-def test_a_reader_sees_one_moment_however_many_statements_it_makes(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE counter (count INTEGER)"))
-        session.execute(text("INSERT INTO counter VALUES (0)"))
-    query = text("SELECT count FROM counter")
-    with database.session(read_only=True) as reader:
-        assert reader.scalar(query) == 0
-        with database.session() as writer:
-            writer.execute(text("UPDATE counter SET count = 1"))
-        assert reader.scalar(query) == 0
-    with database.session(read_only=True) as reader:
-        assert reader.scalar(query) == 1
 
 
 @pytest.mark.parametrize("read_only", [False, True])

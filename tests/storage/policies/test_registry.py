@@ -415,31 +415,6 @@ def _plan(database: Database, statement: str, values: Any) -> list[str]:
 
 
 @both_databases
-def test_publishers_at_the_same_moment_lose_and_double_no_version(
-    store: TrialStore, url: str, at_once: Run, policy: TimingPolicy
-) -> None:
-    each = 8
-
-    def work(number: int) -> list[int]:
-        with open_database(url, create=False) as database:
-            registry = PolicyRegistry(database)
-            studies = [f"study-{number}-{count}" for count in range(each)]
-            return [registry.publish(replace(policy, study=study)).version for study in studies]
-
-    answers = at_once(work, 6)
-    assert sorted(version for versions in answers for version in versions) == list(
-        range(1, 6 * each + 1)
-    )
-    with open_database(url, create=False) as database:
-        registry = PolicyRegistry(database)
-        for number, versions in enumerate(answers):
-            for count, version in enumerate(versions):
-                found = registry.get(policy.fingerprint, version)
-                assert found == replace(policy, study=f"study-{number}-{count}", version=version)
-        assert registry.aliases(policy.fingerprint) == {CURRENT: 6 * each}
-
-
-@both_databases
 def test_one_study_published_by_many_has_one_policy(
     store: TrialStore, url: str, at_once: Run, policy: TimingPolicy
 ) -> None:

@@ -315,27 +315,6 @@ def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.
     assert repr(store.evaluations(STUDY, number)) == repr(list(given_record.evaluations))
 
 
-def test_many_processes_share_a_store(
-    url: str, at_once: Run, identity: WorkloadIdentity, search: SearchInfo, record: TrialRecord
-) -> None:
-    trials = 5
-
-    def work(number: int) -> None:
-        with open_database(url, create=True) as database:
-            store = TrialStore(database)
-            store.register(identity, "digits", search)
-            for trial_number in range(number * trials, (number + 1) * trials):
-                store.begin(STUDY, trial_number, record.spec, Owner.current())
-                store.heartbeat(STUDY, trial_number, 10)
-                store.complete(STUDY, trial_number, record)
-
-    at_once(work, 6)
-    with open_database(url, create=False) as database:
-        found = TrialStore(database).trials()
-        assert sorted(trial.trial_number for trial in found) == list(range(6 * trials))
-        assert {trial.state for trial in found} == {"complete"}
-
-
 def test_one_result_told_by_many_is_counted_once(
     store: TrialStore, url: str, at_once: Run, record: TrialRecord
 ) -> None:
@@ -352,7 +331,7 @@ def test_one_result_told_by_many_is_counted_once(
     assert trial.phases == record.phases
 
 
-@pytest.mark.parametrize("wait_seconds", [0.002, 0.017, 0.049])
+@pytest.mark.parametrize("wait_seconds", [0.002, 0.033])
 def test_a_killed_searcher_leaves_whole_runs_and_policies(
     database: Database,
     store: TrialStore,
