@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from command_line import database_file
@@ -71,6 +73,24 @@ def search(url: str, plan: SearchPlan = OWN_PLAN, trainer: GeneratedTrainer | No
         Search(database, identity(), plan, lambda: made, patience=QUICK).run()
 
 
+@pytest.fixture(scope="module")
+def searched(search_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a finished search of the job itself."""
+    path = Path(shutil.copy(search_template, tmp_path_factory.mktemp("searched")))
+    search(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def own_search(searched: Path, url: str) -> None:
+    """That search, in the database of this test."""
+    with (
+        closing(sqlite3.connect(searched)) as source,
+        closing(sqlite3.connect(database_file(url))) as target,
+    ):
+        source.backup(target)
+
+
 def seconds_at(percent: float) -> float:
     return BSP_SECONDS * percent / 100 + ASP_SECONDS * (1 - percent / 100)
 
@@ -96,7 +116,7 @@ def test_a_job_without_a_policy_of_its_own(url: str) -> None:
     assert (idle.runs, idle.closed) == ([], 0)
 
 
-@pytest.mark.usefixtures("one_version")
+@pytest.mark.usefixtures("own_search")
 def test_only_what_is_not_recorded_is_made(url: str) -> None:
     trainer = GeneratedTrainer()
     found = evaluate(url, EARLIER, trainer)
@@ -162,7 +182,7 @@ def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
     assert found.baseline.runs == 3
 
 
-@pytest.mark.usefixtures("one_version")
+@pytest.mark.usefixtures("own_search")
 def test_one_training_is_not_counted_twice(url: str) -> None:
     search(url, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
     trainer = GeneratedTrainer()
@@ -175,7 +195,7 @@ def test_one_training_is_not_counted_twice(url: str) -> None:
     assert idle.runs == []
 
 
-@pytest.mark.usefixtures("one_version")
+@pytest.mark.usefixtures("own_search")
 def test_runs_that_were_stopped_early_do_not_count(url: str) -> None:
     with closing(sqlite3.connect(database_file(url))) as database, database:
         database.execute(
