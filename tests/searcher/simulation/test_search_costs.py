@@ -37,7 +37,7 @@ def search(
 def assert_equal(found: StudyCost, result: SearchResult) -> None:
     cost = result.cost
     assert found.paid_seconds == pytest.approx(cost.paid_seconds, rel=1e-12)
-    assert (found.whole_runs, found.failed_runs) == (cost.trials, cost.failed_trials)
+    assert (found.completed_runs, found.failed_runs) == (cost.trials, cost.failed_trials)
     assert found.running_runs == 0
     assert found.wall_seconds == cost.wall_seconds > 0
     assert found.policy_version == result.policy.version
