@@ -22,7 +22,7 @@ def headline(data: ReportData) -> str:
         return policy_text(data.answer)
     complete = sum(run.is_complete for run in data.runs)
     if data.search is None:
-        return f"{counted(complete, 'run')} of {name} recorded; nobody has searched for its policy."
+        return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."
     if data.trouble is not None:
         end = "cannot go on" if data.is_evaluation else "has no answer"
         return f"The {_what(data)} for {name} {end}: {data.trouble}."
@@ -76,7 +76,7 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
     recurrences = data.recurrences_to_pay_back
     if recurrences is not None:
         times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
-        figures.append((times, "trainings until that is paid back"))
+        figures.append((times, "trainings until the search has paid off"))
     if answer is not None:
         figures += _promised(answer, data.first)
     return figures
@@ -87,15 +87,15 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
     figures = []
     if answer.kept_share is not None:
         usual = answer.baseline_kept_share
-        own = "" if usual is None else f"; with {first} alone {100 * usual:.0f}"
-        words = f"of 100 later runs lose at most {answer.threshold:g}{own}"
+        own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
+        words = f"of 100 runs stay within {answer.threshold:g} of {first}'s mean accuracy{own}"
         figures.append((f"about {100 * answer.kept_share:.0f}", words))
     if answer.confidence is None or (answer.criterion == "kept" and answer.switch_percent >= 100):
         return figures
     tried = _points({run.switch_percent for run in answer.evidence})
     sure = f"sure that this is the earliest of the switch points tried ({tried}) that keeps it"
     if answer.criterion == "kept":
-        sure = "sure that enough of them do"
+        sure = "sure that enough runs do"
     figures.append((f"{100 * answer.confidence:.0f} %", sure))
     return figures
 
@@ -116,11 +116,12 @@ def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
 def accuracy_sentence(data: ReportData) -> str:
     """For accuracy against switch point."""
     diverged = sum(bool(run.trial.diverged) for run in data.compared)
-    lost = f" Diverged, and at the bottom: {counted(diverged, 'run')}." if diverged else ""
+    runs = counted(diverged, "diverged run")
+    lost = f" At the bottom: {runs}." if diverged else ""
     if data.unplaced_runs:
         lost += (
-            f" Left out: {counted(data.unplaced_runs, 'complete run')}, for nobody said when"
-            " importing for which switch point (stands_for_percent)."
+            f" Left out: {counted(data.unplaced_runs, 'complete run')}, imported without the switch"
+            " point that they stand for (stands_for_percent)."
         )
     if data.acceptance is None:
         return f"Each point is a run; further left means an earlier switch.{lost}"
@@ -153,8 +154,8 @@ def path_sentence(data: ReportData) -> str:
     ends = f"above {last.lower_percent:g} % and at most {last.upper_percent:g} %"
     band = "It ended" if data.is_found_here else "The answer could still lie"
     return (
-        f"The search asked for {counted(len(needed), 'run')}{also}. The band is what was known of"
-        f" the answer after each run. {band} {ends}."
+        f"The search asked for {counted(len(needed), 'run')}{also}. The band shows"
+        f" where the answer could lie after each run. {band} {ends}."
     )
 
 
@@ -202,13 +203,13 @@ def cost_sentence(data: ReportData) -> str:
     )
     sentence = f"The {_what(data)} trained for {data.cost.paid_seconds:,.1f} s{unit}."
     if spared:
-        sentence += f" Shared starts and early stops spared it {spared:,.1f} s."
+        sentence += f" Shared starts and early stops saved it {spared:,.1f} s."
     if vain:
         sentence += f" {vain:,.1f} s went into speculative runs that were not needed."
     if lost:
         runs = counted(lost, "run")
         were, their = ("was", "its") if lost == 1 else ("were", "their")
-        sentence += f" {runs} {were} interrupted, lost or failed; nobody knows {their} time."
+        sentence += f" {runs} {were} interrupted, lost or failed; {their} time is unknown."
     return sentence
 
 
@@ -219,8 +220,8 @@ def payback_sentence(data: ReportData) -> str:
         return ""
     each = (data.policy_seconds or 0.0) * (data.speed_up - 1)
     return (
-        f"Each training with the policy saves {each:,.1f} s, so from training"
-        f" {math.ceil(recurrences):,} on the search has paid off: there the lines cross."
+        f"Each training with the policy saves {each:,.1f} s, so the search has"
+        f" paid off from training {math.ceil(recurrences):,} on, where the lines cross."
     )
 
 
@@ -240,7 +241,7 @@ def phases_sentence(data: ReportData) -> str:
     sentence = f"Higher bars are faster: {', '.join(words)}."
     if stale:
         sentence += (
-            " Staleness is how many updates others made between a worker's reading of the model and"
+            " Staleness counts the updates by others between a worker's reading of the model and"
             f" its own update; the largest was {stale}."
         )
     return sentence

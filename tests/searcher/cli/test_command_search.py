@@ -33,7 +33,7 @@ def run(invoke: Invoke, command_text: str, *arguments: str) -> Any:
 def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: Path) -> None:
     done = run(invoke, train, *SEARCH)
     assert done.exit_code == 0, done.stderr
-    assert "with DDP for the first 25 % of its 100 worker-steps, then LOCAL-SGD" in done.stdout
+    assert "with DDP for the first 25 % of its 100 worker-steps, then with LOCAL-SGD" in done.stdout
     said = done.stdout.splitlines()[-1].strip()
     make_folder, own_command = said.split(" && ")
     folder = make_folder.removeprefix("mkdir ")

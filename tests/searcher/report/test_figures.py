@@ -212,7 +212,7 @@ def test_imported_runs_without_a_switch_point_are_not_said_to_be_under_way(
     database: Database, tmp_path: Path
 ) -> None:
     data = load_report(database, add_imported(database, tmp_path))
-    assert "Left out: 1 complete run, for nobody said" in accuracy_sentence(data)
+    assert "Left out: 1 complete run, imported without" in accuracy_sentence(data)
     unplaced = replace(data.runs[1], trial=replace(data.runs[1].trial, candidate_percent=None))
     only = replace(data, runs=(unplaced,), switch_points=())
     for draw in (figures.accuracy_by_switch, figures.training_time, figures.phases):
@@ -226,7 +226,7 @@ def test_a_search_that_takes_too_many_trainings_to_pay_back_never_does(
     assert finished.policy is not None
     policy = replace(finished.policy.policy, training_seconds=99.99)
     data = replace(finished, policy=replace(finished.policy, policy=policy))
-    assert ("never", "trainings until that is paid back") in key_figures(data)
+    assert ("never", "trainings until the search has paid off") in key_figures(data)
     with pytest.raises(UserError, match="is not paid back"):
         figures.payback(data)
 

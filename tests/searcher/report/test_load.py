@@ -116,7 +116,7 @@ def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> N
     assert costs[50].shared_seconds == pytest.approx(50)
     assert costs[50].needed_seconds == pytest.approx(20)
     assert costs[50].lost_runs == 1
-    assert "1 run was interrupted, lost or failed; nobody knows its time." in cost_sentence(data)
+    assert "1 run was interrupted, lost or failed; its time is unknown." in cost_sentence(data)
     fork = data.runs[1].whole
     assert fork is not None
     assert [phase.protocol for phase in fork.phases] == ["bsp", "asp"]
@@ -195,8 +195,10 @@ def test_a_policy_says_what_later_runs_may_expect(database: Database) -> None:
     publish(database, add_search(database), criterion="kept", **promise, **gain)
     data = load_report(database, "generated")
     figures = dict(key_figures(data))
-    assert figures["about 93"] == "of 100 later runs lose at most 0.01; with BSP alone 95"
-    assert figures["80 %"] == "sure that enough of them do"
+    assert figures["about 93"] == (
+        "of 100 runs stay within 0.01 of BSP's mean accuracy (95 with BSP alone)"
+    )
+    assert figures["80 %"] == "sure that enough runs do"
     assert figures["1.43"] == "times as fast as BSP alone (1.31 to 1.55)"
     assert "About 93 of 100 runs should stay within 0.01 of" in headline(data)
     assert "a switch point is good where enough runs do: at 0.9400 or more" in (
@@ -249,7 +251,7 @@ def test_imported_runs_are_compared_with_their_baseline_alone(
     assert data.path == ()
     assert data.cost is None
     assert {run.trial.candidate_percent for run in data.compared} == {37.5, 0.0}
-    assert "nobody has searched" in headline(data)
+    assert "no search for its policy yet" in headline(data)
 
 
 def test_disturbed_runs_are_in_no_figure_but_that_of_events(database: Database) -> None:

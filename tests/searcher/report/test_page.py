@@ -79,7 +79,7 @@ def test_the_page_has_every_section_with_its_numbers(page: str) -> None:
     assert drawn == SECTIONS[:8]
     for words in (
         "Train generated with BSP for the first 50 % of its 3,000 worker-steps, then with ASP",
-        "trainings until that is paid back",
+        "trainings until the search has paid off",
         "3 events in 1 run",
         identity().fingerprint,
         STUDY,
