@@ -67,8 +67,7 @@ def test_the_entry_points_are_those_of_the_tests() -> None:
     assert found == {name: f"{module}:main" for name, module in PROGRAMS.items()}
 
 
-@pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("delay_seconds", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize(("delay_seconds", "times"), [(0.0, 1), (0.05, 3), (0.3, 1), (0.3, 3)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_that_begins_ends_with_one_line(
     name: str, delay_seconds: float, times: int

@@ -165,12 +165,13 @@ def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
         from tests.trainers.jobs import BRIEF
         from tests.trainers.simulated.clusters import VARIED, spec_of
         from tests.trainers.simulated.test_trainer import measured
-        from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+        from syncswitch.trainers.simulated import trainer
+        trainer._MOST_AT_ONCE = 1
         spec = spec_of(BRIEF, 4, 30.0, protocols=("dssp:1-3", "asp"))
-        print(measured(SimulatedTrainer(BRIEF, 4, VARIED).train(spec)))
+        print(measured(trainer.SimulatedTrainer(BRIEF, 4, VARIED).train(spec)))
     """
     spec = spec_of(BRIEF, 4, 30.0, protocols=("dssp:1-3", "asp"))
-    record = make_trainer(BRIEF, 4, is_batched=True).train(spec)
+    record = make_trainer(BRIEF, 4).train(spec)
     result = run_code(textwrap.dedent(code), folder=Path(__file__).parents[3])
     assert result.stdout.strip() == str(measured(record)), result.stderr
 

@@ -35,8 +35,8 @@ class TestEvaluator:
         tester = FakeTester()
         seen: list[Evaluation] = []
         evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
-        waited = [evaluator.submit(request(step, step / 10)) for step in range(2)]
-        assert max(waited) < 0.1
+        for step in range(2):
+            evaluator.submit(request(step, step / 10))
         assert seen == []
         tester.first.set()
         for step in range(2, 5):
@@ -77,7 +77,7 @@ class TestEvaluator:
         for thread in waiting:
             thread.join(20)
             assert not thread.is_alive()
-        assert evaluator.submit(request(9, 0.5)) < 1.0
+        evaluator.submit(request(9, 0.5))
 
     def test_somebody_may_do_something_meanwhile(self, devices: Any) -> None:
         tester = FakeTester()
