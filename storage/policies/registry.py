@@ -20,14 +20,14 @@ from syncswitch.storage.policies.rows import (
     add_version,
     last_version,
     point,
+    read_evidence_trials,
     read_policies,
 )
 from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
-from syncswitch.storage.tables.trials import TrialRow, WorkloadRow
+from syncswitch.storage.tables.policies import PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.workloads import lock_workload, read_workloads, registered_workload
 
@@ -174,19 +174,8 @@ class PolicyRegistry:
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
         """What the database still has of the trials that a version rests on, in their order."""
-        query = (
-            select(EvidenceRow, TrialRow)
-            .outerjoin(
-                TrialRow,
-                (TrialRow.study == EvidenceRow.study)
-                & (TrialRow.trial_number == EvidenceRow.trial_number)
-                & (TrialRow.fingerprint == EvidenceRow.fingerprint),
-            )
-            .where(EvidenceRow.fingerprint == fingerprint, EvidenceRow.version == version)
-            .order_by(EvidenceRow.position)
-        )
         with self._database.session(read_only=True) as session:
-            return [_evidence_trial(stated, trial) for stated, trial in session.execute(query)]
+            return read_evidence_trials(session, fingerprint, version)
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
         """Version by alias."""
@@ -308,17 +297,3 @@ def _of_workload(query: Select[Any], selector: str) -> Select[Any]:
     return query.join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint).where(
         is_workload(selector)
     )
-
-
-def _evidence_trial(stated: EvidenceRow, trial: TrialRow | None) -> EvidenceTrial:
-    if trial is None:
-        return EvidenceTrial(None, agrees=False)
-    agrees = (
-        trial.state == TrialState.COMPLETE
-        and trial.switch_percent == stated.switch_percent
-        and trial.replicate == stated.replicate
-        and trial.converged_accuracy == stated.converged_accuracy
-        and trial.diverged == stated.diverged
-        and (trial.training_seconds or 0.0) == stated.training_seconds
-    )
-    return EvidenceTrial(trial.trial_id, agrees)

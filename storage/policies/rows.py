@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import columns_of, record_of
 from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
+from syncswitch.storage.tables.trials import TrialRow
 
 CURRENT = "current"
 """The alias that `publish` moves to each new version."""
@@ -117,3 +119,33 @@ def add_version(
 def point(session: Session, fingerprint: str, alias: str, version: int) -> None:
     """Points an alias at a version that is there."""
     session.merge(PolicyAliasRow(fingerprint=fingerprint, alias=alias, version=version))
+
+
+def read_evidence_trials(session: Session, fingerprint: str, version: int) -> list[EvidenceTrial]:
+    """What the database still has of the trials that a version rests on, in their order."""
+    query = (
+        select(EvidenceRow, TrialRow)
+        .outerjoin(
+            TrialRow,
+            (TrialRow.study == EvidenceRow.study)
+            & (TrialRow.trial_number == EvidenceRow.trial_number)
+            & (TrialRow.fingerprint == EvidenceRow.fingerprint),
+        )
+        .where(EvidenceRow.fingerprint == fingerprint, EvidenceRow.version == version)
+        .order_by(EvidenceRow.position)
+    )
+    return [_evidence_trial(stated, trial) for stated, trial in session.execute(query)]
+
+
+def _evidence_trial(stated: EvidenceRow, trial: TrialRow | None) -> EvidenceTrial:
+    if trial is None:
+        return EvidenceTrial(None, agrees=False)
+    agrees = (
+        trial.state == TrialState.COMPLETE
+        and trial.switch_percent == stated.switch_percent
+        and trial.replicate == stated.replicate
+        and trial.converged_accuracy == stated.converged_accuracy
+        and trial.diverged == stated.diverged
+        and (trial.training_seconds or 0.0) == stated.training_seconds
+    )
+    return EvidenceTrial(trial.trial_id, agrees)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.tables.base import columns_of
-from syncswitch.storage.tables.trials import PhaseRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.trials.events import condition_values, conditions_of
 from syncswitch.storage.trials.values import Fork, Owner, StoredTrial
 
@@ -39,7 +39,7 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def locked_row(session: Session, study: str, trial_number: int) -> TrialRow | None:
+def _locked_row(session: Session, study: str, trial_number: int) -> TrialRow | None:
     """The row of a trial, which nobody else may change until this transaction ends."""
     query = select(TrialRow).where(TrialRow.study == study, TrialRow.trial_number == trial_number)
     return session.scalars(query.with_for_update()).one_or_none()
@@ -51,13 +51,13 @@ def begun_row(session: Session, study: str, trial_number: int) -> TrialRow:
     Raises:
         FatalError: It was never begun.
     """
-    row = locked_row(session, study, trial_number)
+    row = _locked_row(session, study, trial_number)
     if row is None:
         raise FatalError(f"trial {trial_number} of {study!r} was never begun")
     return row
 
 
-def parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
+def _parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
     """The `trial_id` of the run that a fork left; None for no fork.
 
     Raises:
@@ -74,7 +74,33 @@ def parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
     return parent
 
 
-def begin_row(row: TrialRow, spec: TrialSpec, owner: Owner) -> None:
+def begin_trial(
+    session: Session,
+    study: str,
+    trial_number: int,
+    spec: TrialSpec,
+    owner: Owner,
+    fork: Fork | None,
+    speculative: bool,
+) -> None:
+    """As `TrialStore.begin`."""
+    search = session.get(SearchRow, study)
+    if search is None or search.fingerprint != spec.identity.fingerprint:
+        raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
+    parent_trial_id = _parent_id(session, study, fork)
+    row = _locked_row(session, study, trial_number)
+    if row is None:
+        row = TrialRow(study=study, trial_number=trial_number, fingerprint=search.fingerprint)
+        session.add(row)
+    elif row.state == TrialState.COMPLETE:
+        raise FatalError(f"trial {trial_number} of {study!r} is already complete")
+    _begin_row(row, spec, owner)
+    row.parent_trial_id = parent_trial_id
+    row.fork_percent = fork.percent if fork else None
+    row.speculative = speculative
+
+
+def _begin_row(row: TrialRow, spec: TrialSpec, owner: Owner) -> None:
     """Fills in what is asked for and who runs it; forgets what an earlier attempt cost."""
     row.switch_percent = row.candidate_percent = spec.switch_percent
     row.replicate = spec.replicate

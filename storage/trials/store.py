@@ -17,7 +17,7 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.tables.trials import SearchRow, TrialRow
+from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.checkpoints import (
     add_checkpoints,
     check_paths,
@@ -32,13 +32,11 @@ from syncswitch.storage.trials.evaluations import (
 )
 from syncswitch.storage.trials.events import add_events, read_events, storable_text
 from syncswitch.storage.trials.rows import (
-    begin_row,
+    begin_trial,
     begun_row,
     fill_cost,
     fill_result,
-    locked_row,
     now,
-    parent_id,
     read_trials,
 )
 from syncswitch.storage.trials.searches import read_registration, read_searches, write_search
@@ -116,22 +114,7 @@ class TrialStore:
         check_paths(spec)
 
         def operation(session: Session) -> None:
-            search = session.get(SearchRow, study)
-            if search is None or search.fingerprint != spec.identity.fingerprint:
-                raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
-            parent_trial_id = parent_id(session, study, fork)
-            row = locked_row(session, study, trial_number)
-            if row is None:
-                row = TrialRow(
-                    study=study, trial_number=trial_number, fingerprint=search.fingerprint
-                )
-                session.add(row)
-            elif row.state == TrialState.COMPLETE:
-                raise FatalError(f"trial {trial_number} of {study!r} is already complete")
-            begin_row(row, spec, owner)
-            row.parent_trial_id = parent_trial_id
-            row.fork_percent = fork.percent if fork else None
-            row.speculative = speculative
+            begin_trial(session, study, trial_number, spec, owner, fork, speculative)
 
         self._database.write(operation)
 

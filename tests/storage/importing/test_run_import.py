@@ -17,12 +17,8 @@ from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing import run_import
 from syncswitch.storage.importing.imported_run import ImportedRun, Measurements
 from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import (
-    Added,
-    ImportReport,
-    RunImporter,
-    import_manifest,
-)
+from syncswitch.storage.importing.run_import import ImportReport, import_manifest
+from syncswitch.storage.importing.run_rows import Added, RunImporter
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.storage.tables.base import Base

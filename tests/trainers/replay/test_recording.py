@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing.imported_run import ImportedRun, Measurements
-from syncswitch.storage.importing.run_import import RunImporter
+from syncswitch.storage.importing.run_rows import RunImporter
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
