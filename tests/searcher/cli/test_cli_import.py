@@ -140,7 +140,7 @@ def test_an_interrupted_import_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_import, "read_recorded_run", interrupted)
+        patch.setattr(run_import, "read_imported_run", interrupted)
         result = invoke(manifest)
     assert result.exit_code == 130
     assert "the same command continues" in result.stderr
