@@ -10,7 +10,7 @@ from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from syncswitch.searcher.api import search
-    from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+    from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
     from syncswitch.searcher.strategies.paper import PaperStrategy
     from syncswitch.searcher.study.sampler import BinarySearchSampler
 
@@ -24,7 +24,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "AdaptiveStrategy": "strategies.adaptive",
+        "AdaptiveStrategy": "strategies.adaptive.strategy",
         "BinarySearchSampler": "study.sampler",
         "PaperStrategy": "strategies.paper",
         "search": "api",

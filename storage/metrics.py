@@ -121,3 +121,16 @@ def seconds_at_pace(
     steps = sum(phase.end_worker_step - phase.start_worker_step for phase in mine)
     seconds = math.fsum(phase.seconds for phase in mine)
     return total_worker_steps * seconds / steps if steps and seconds else None
+
+
+def student_half_width(standard_error: float, freedom: int, confidence: float) -> float:
+    """Half of Student's interval.
+
+    Args:
+        standard_error: Of what is estimated.
+        freedom: Degrees of freedom of that, 1 or more.
+        confidence: Above 0 and below 1, such as 0.95.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + confidence) / 2)) * standard_error

@@ -8,7 +8,7 @@ from typing import Any
 
 from syncswitch.searcher.cli.render import finite
 from syncswitch.searcher.simulation.cost import CostSummary
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.trainers.cli.console import echo, print_table, print_text

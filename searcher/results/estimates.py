@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from syncswitch.storage.intervals import half_width
+from syncswitch.storage.metrics import student_half_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +48,4 @@ def _half_width(values: Sequence[float]) -> float:
     n = len(values)
     if n < 2:
         return 0.0
-    return half_width(statistics.stdev(values) / math.sqrt(n), n - 1, 0.95)
+    return student_half_width(statistics.stdev(values) / math.sqrt(n), n - 1, 0.95)

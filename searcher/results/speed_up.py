@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from syncswitch.storage.intervals import half_width
+from syncswitch.storage.metrics import student_half_width
 from syncswitch.storage.records.policy import TimingPolicy
 
 _LEVEL = 0.9
@@ -79,7 +79,7 @@ def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float
         logs = [math.log(t) for t in times]
         centre = math.fsum(logs) / len(logs) if logs else 0.0
         squares += math.fsum((log - centre) ** 2 for log in logs)
-    return half_width(math.sqrt(squares / freedom * inverse_runs), freedom, _LEVEL)
+    return student_half_width(math.sqrt(squares / freedom * inverse_runs), freedom, _LEVEL)
 
 
 def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> SpeedUp | None:

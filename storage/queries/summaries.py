@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.intervals import half_width
+from syncswitch.storage.metrics import student_half_width
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -142,7 +142,11 @@ def _statistics(
     sd_seconds = _deviation(
         row.pop("squared_seconds"), row.pop("surplus_seconds"), row.pop("timed_runs")
     )
-    half = None if sd is None else half_width(sd / math.sqrt(measured), measured - 1, confidence)
+    half = (
+        None
+        if sd is None
+        else student_half_width(sd / math.sqrt(measured), measured - 1, confidence)
+    )
     if row.pop("lowest_target_accuracy") != row["target_accuracy"]:
         row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
     if row["target_accuracy"] is None:

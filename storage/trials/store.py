@@ -138,8 +138,7 @@ class TrialStore:
             study: The search.
             trial_number: In it.
             record: What it measured.
-            plateau_accuracy: What it would have measured had it been stopped early; None where it
-                was, or would not have been.
+            plateau_accuracy: What a whole run would have measured had it been stopped early.
 
         Raises:
             FatalError: The trial was never begun, or a value is impossible.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.benchmarks import rivals
 from tests.benchmarks.problems import Problem, earliest_acceptable, is_acceptable, is_right

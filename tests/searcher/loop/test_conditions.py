@@ -14,7 +14,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.transfer import PolicyEvaluation
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage import frames

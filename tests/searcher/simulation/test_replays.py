@@ -15,7 +15,7 @@ from step_recording import step_recording
 from syncswitch.searcher.simulation import replays
 from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.simulation.simulator import PlayedRun
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy

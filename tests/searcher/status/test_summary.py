@@ -20,7 +20,7 @@ from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status import reader as status_reading
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import search_status
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.observations import observations_of
 from syncswitch.searcher.study.plan import SearchPlan, study_name

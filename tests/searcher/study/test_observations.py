@@ -18,7 +18,7 @@ from syncswitch.searcher.loop.shared_checkpoints import Prefixes
 from syncswitch.searcher.loop.trial_runner import TrialRunner
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.status.reader import StatusReader
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import PlannedTrial, course_of

@@ -6,7 +6,7 @@ import pytest
 from generated_trainer import identity
 
 from syncswitch.searcher import search
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.searcher.text.command_lines import search_words

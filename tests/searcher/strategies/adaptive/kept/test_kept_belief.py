@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from syncswitch.searcher.strategies.evidence import Datum, KnownTarget, Prior
-from syncswitch.searcher.strategies.kept.belief import KeptBelief, believe
-from syncswitch.searcher.strategies.kept.guesses import first_guesses
-from syncswitch.searcher.strategies.kept.outlook import Outlook
+from syncswitch.searcher.strategies.adaptive.evidence import Datum, KnownTarget, Prior
+from syncswitch.searcher.strategies.adaptive.kept.belief import KeptBelief, believe
+from syncswitch.searcher.strategies.adaptive.kept.guesses import first_guesses
+from syncswitch.searcher.strategies.adaptive.kept.outlook import Outlook
 
 GRID = (12.5, 25.0, 50.0, 100.0)
 PRIOR = Prior(GRID, 0.01)

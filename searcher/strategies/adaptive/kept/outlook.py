@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.strategies.evidence import Floats
-from syncswitch.searcher.strategies.kept.belief import KeptBelief
+from syncswitch.searcher.strategies.adaptive.evidence import Floats
+from syncswitch.searcher.strategies.adaptive.kept.belief import KeptBelief
 
 # Who loses more runs than he allowed is worse off than by the repeats alone: a failure has to be
 # noticed first. So much more counts each of them, in trainings with the first protocol.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from syncswitch.searcher.strategies.evidence import Floats
+from syncswitch.searcher.strategies.adaptive.evidence import Floats
 
 _SEED = 20_260_722
 # A step lets in so much that this share of the guesses stays effective.

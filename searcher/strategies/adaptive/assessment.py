@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
+from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.history import History

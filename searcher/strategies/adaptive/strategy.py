@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
+from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
 from syncswitch.searcher.strategies.base import Decision
 from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import SearchProgress
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.assessment import Assessment
+    from syncswitch.searcher.strategies.adaptive.assessment import Assessment
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class AdaptiveStrategy(AdaptiveOptions):
     def _assessment(self, finished: Iterable[Observation]) -> Assessment:
         # NumPy takes a while to import, and the command line offers this strategy's options.
         if self.criterion == "mean":
-            from syncswitch.searcher.strategies.mean.assessment import MeanAssessment
+            from syncswitch.searcher.strategies.adaptive.mean.assessment import MeanAssessment
 
             return MeanAssessment(self, finished)
-        from syncswitch.searcher.strategies.kept.assessment import KeptAssessment
+        from syncswitch.searcher.strategies.adaptive.kept.assessment import KeptAssessment
 
         return KeptAssessment(self, finished)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.strategies.evidence import Floats, Prior
+from syncswitch.searcher.strategies.adaptive.evidence import Floats, Prior
 
 DIMENSIONS = 15
 """Numbers between 0 and 1 that make a guess."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import NextTrial, Strategy
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from tests.searcher.strategies.strategy_contract import (

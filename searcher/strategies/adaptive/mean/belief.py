@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.mean.particles import Particles, draw_particles, pairs
+from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.adaptive.mean.particles import Particles, draw_particles, pairs
 
 # A switch point that diverges is acceptable with odds of 1 to 400 for each such run.
 _DIVERGED_LOG_ODDS = -6.0

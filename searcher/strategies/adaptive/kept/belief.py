@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.kept.guesses import Guesses, first_guesses, guesses_at
-from syncswitch.searcher.strategies.kept.renewal import effective_size, renewed
+from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.adaptive.kept.guesses import Guesses, first_guesses, guesses_at
+from syncswitch.searcher.strategies.adaptive.kept.renewal import effective_size, renewed
 
 # With fewer effective guesses than this, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0

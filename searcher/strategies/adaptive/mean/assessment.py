@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from syncswitch.searcher.strategies.adaptive_options import AdaptiveOptions
-from syncswitch.searcher.strategies.assessment import Assessment
+from syncswitch.searcher.strategies.adaptive.assessment import Assessment
+from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.adaptive.mean.belief import information, predicted, update
+from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.mean.belief import information, predicted, update
 from syncswitch.searcher.strategies.observation import Observation
 
 # The answer loses too much, or an earlier switch point would do, with at most these probabilities.

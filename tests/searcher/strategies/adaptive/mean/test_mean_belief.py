@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import entropy, multivariate_normal
 
-from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.mean.belief import MeanBelief, information, predicted, update
+from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.adaptive.mean.belief import (
+    MeanBelief,
+    information,
+    predicted,
+    update,
+)
 from tests.benchmarks.generated_problems import generated_problem
 
 GRID = (3.125, 6.25, 12.5, 25.0, 50.0, 100.0)

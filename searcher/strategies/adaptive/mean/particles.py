@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from syncswitch.searcher.strategies.evidence import Floats, Prior
+from syncswitch.searcher.strategies.adaptive.evidence import Floats, Prior
 
 # Of curves that fall by one step at the knee, instead of ever more below it.
 _STEP_SHARE = 0.2

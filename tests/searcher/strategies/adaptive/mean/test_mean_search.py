@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
-from syncswitch.searcher.strategies.adaptive import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.mean.assessment import _CONFIRMATION
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
-from syncswitch.searcher.strategies.mean.assessment import _CONFIRMATION
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.benchmarks.generated_problems import generated_problem

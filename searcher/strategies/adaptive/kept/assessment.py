@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from syncswitch.searcher.strategies.assessment import Assessment
+from syncswitch.searcher.strategies.adaptive.assessment import Assessment
+from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
+from syncswitch.searcher.strategies.adaptive.kept.belief import believe
+from syncswitch.searcher.strategies.adaptive.kept.outlook import Outlook
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.kept.belief import believe
-from syncswitch.searcher.strategies.kept.outlook import Outlook
 
 # Switch points of which one more run is thought about: so many before the answer and after it, and
 # BSP.
