@@ -16,41 +16,32 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path, checkpoint_steps
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.run.log import run_identity
+from syncswitch.trainers.run.log import Position, run_identity
 
 _LOG = logging.getLogger(__name__)
 
 _GROUPS = ("parameters", "slots", "statistics")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Position):
     """The state of a training run between two worker-steps.
 
     Attributes:
         model: Digest of the model's structure.
         seed: Seed of the run: with the worker-step it determines the order of the data.
-        worker_step: Worker-steps done, and the position in the data.
-        first_protocol_worker_steps: How many of them were done before the switch.
         updates: Updates applied (the optimizer's own step).
-        elapsed_seconds: Training time so far.
         parameters: Trained variables by logical name.
         slots: The optimizer's variables by logical name.
         statistics: Other variables of the model (moving means) by logical name.
-        history: What the run that wrote it has to know to go on, see `RunLog.history`; a fork
-            does not look at it.
     """
 
     model: str
     seed: int
-    worker_step: int
-    first_protocol_worker_steps: int
     updates: int
-    elapsed_seconds: float
     parameters: Mapping[str, Vector]
     slots: Mapping[str, Vector]
     statistics: Mapping[str, Vector]
-    history: str = ""
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -6,9 +6,9 @@ import json
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
@@ -31,24 +31,21 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
     }
 
 
-class Position(Protocol):
-    """The position of a run at a checkpoint; a checkpoint is one."""
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """Where a run was at a checkpoint.
 
-    @property
-    def worker_step(self) -> int:
-        """Worker-steps done."""
+    Attributes:
+        worker_step: Worker-steps done, and the position in the data.
+        first_protocol_worker_steps: How many of them were done before the switch.
+        elapsed_seconds: Training time so far.
+        history: Of `RunLog.history`; a fork does not look at it.
+    """
 
-    @property
-    def first_protocol_worker_steps(self) -> int:
-        """How many of them in the first protocol."""
-
-    @property
-    def elapsed_seconds(self) -> float:
-        """Training time so far."""
-
-    @property
-    def history(self) -> str:
-        """As `RunLog.history` returned it."""
+    worker_step: int
+    first_protocol_worker_steps: int
+    elapsed_seconds: float
+    history: str = ""
 
 
 class RunLog:

@@ -95,7 +95,17 @@ WRITER = """
         values = np.full(1_500_000, round % 1000, np.float32)
         write_checkpoint(
             Path(sys.argv[1]),
-            Checkpoint("m", 0, round, round, round, 0.0, {"v": values}, {"v": values}, {}),
+            Checkpoint(
+                model="m",
+                seed=0,
+                worker_step=round,
+                first_protocol_worker_steps=round,
+                updates=round,
+                elapsed_seconds=0.0,
+                parameters={"v": values},
+                slots={"v": values},
+                statistics={},
+            ),
         )
         print(round, flush=True)
 """
