@@ -40,7 +40,7 @@ def test_several_clusters(
     tmp_path: Path,
     published: Path,
 ) -> None:
-    problems = ("--problems", 2, "--simulations", 2, "--logs", published)
+    problems = ("--problems", 1, "--simulations", 1, "--logs", published)
     sizes = (*problems, "--clusters", 1, 2, "--processes", 1)
     file = tmp_path / "rows.json"
     monkeypatch.setattr(sys, "argv", ["parallel", *map(str, sizes), "--json", str(file)])
