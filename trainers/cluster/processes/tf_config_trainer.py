@@ -75,7 +75,7 @@ def main() -> None:
 
     def make_trainer() -> Trainer:
         from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
-        from syncswitch.trainers.cluster.servers.servers import ServersLauncher
+        from syncswitch.trainers.cluster.servers.servers_launcher import ServersLauncher
         from syncswitch.trainers.job.loading import load_workload
 
         limit_seconds = float(limit_text)

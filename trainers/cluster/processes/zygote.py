@@ -52,7 +52,10 @@ def main() -> None:
         return
     os.environ.update(placement.others)
     from syncswitch.trainers.cluster.servers.server import become_server, serve
-    from syncswitch.trainers.cluster.servers.servers import ServersLauncher, cluster_addresses
+    from syncswitch.trainers.cluster.servers.servers_launcher import (
+        ServersLauncher,
+        cluster_addresses,
+    )
 
     count = workers + 2 + len(proxied)
     first = _FIRST_PRIVATE_PORT

@@ -55,7 +55,7 @@ def _make_trainer(reference: str, workers: int, options: RayOptions) -> Trainer:
     import ray
 
     from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
-    from syncswitch.trainers.cluster.servers.servers import ServersLauncher
+    from syncswitch.trainers.cluster.servers.servers_launcher import ServersLauncher
     from syncswitch.trainers.job.loading import load_workload
 
     pool.addresses["chief"] = [f"{ray.util.get_node_ip_address()}:{free_ports(1)[0]}"]

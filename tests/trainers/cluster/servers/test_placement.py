@@ -167,7 +167,7 @@ def test_a_device_of_its_own_changes_no_number(devices: Any) -> None:
 
 
 def test_a_worker_that_sees_no_gpu_is_named(devices: Any) -> None:
-    from syncswitch.trainers.cluster.servers.servers import ServersLauncher
+    from syncswitch.trainers.cluster.servers.servers_launcher import ServersLauncher
     from syncswitch.trainers.cluster.servers.static_pool import StaticPool
 
     addresses = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
