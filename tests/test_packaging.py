@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,14 +13,20 @@ import pytest
 from tests.warm_program import run_code
 
 ROOT = Path(__file__).parents[1]
+PARTS = ("searcher", "storage", "trainers")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+    """Built from a copy: what an earlier build has left in the tree would go into it as well."""
+    tree, folder = (tmp_path_factory.mktemp(name) for name in ("tree", "wheel"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for name in PARTS:
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     # Without isolation the build needs no network; setuptools is among the development tools.
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(folder), str(ROOT)],
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(folder), str(tree)],
         check=True,
         capture_output=True,
     )
@@ -29,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected_files() -> set[str]:
     return {
         f"syncswitch/{path.relative_to(ROOT)}"
-        for folder in ("searcher", "storage", "trainers")
+        for folder in PARTS
         for pattern in ("*.py", "*.json", "*.jinja", "py.typed")
         for path in (ROOT / folder).rglob(pattern)
     }
