@@ -37,7 +37,7 @@ def test_a_search_that_has_not_begun_has_cost_nothing(
 ) -> None:
     (one,) = study_costs(database)
     assert (one.study, one.workload, one.workers) == ("digits-1", "digits", 4)
-    assert (one.whole_runs, one.failed_runs, one.running_runs) == (0, 0, 0)
+    assert (one.completed_runs, one.failed_runs, one.running_runs) == (0, 0, 0)
     assert (one.cancelled_runs, one.speculative_runs) == (0, 0)
     assert (one.paid_seconds, one.wall_seconds) == (0, 0)
     assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
@@ -65,7 +65,7 @@ def test_runs_are_counted_by_what_became_of_them(
     store.begin("digits-1", 5, record.spec, Owner("host-2", 1, 1.0))
     store.fail("digits-1", 5, "lost")
     (one,) = study_costs(database)
-    assert (one.whole_runs, one.failed_runs, one.running_runs) == (4, 1, 1)
+    assert (one.completed_runs, one.failed_runs, one.running_runs) == (4, 1, 1)
     assert one.paid_seconds == 10 + 20 + 900 + 2
     assert one.baseline_seconds == 15
     assert one.bsp_multiples == 932 / 15
@@ -83,7 +83,7 @@ def test_a_cancelled_run_is_paid_and_has_not_failed(
     part = replace(record, started_at=record.ended_at, ended_at=later)
     store.cancel("digits-1", 2, part, CANCELLED)  # 3 s, one of them inherited
     (one,) = study_costs(database)
-    assert (one.whole_runs, one.failed_runs, one.cancelled_runs) == (1, 1, 1)
+    assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (1, 1, 1)
     assert (one.running_runs, one.speculative_runs) == (1, 2)
     assert one.paid_seconds == 6 + 2
     assert 9 + 5 <= one.wall_seconds < 20
@@ -115,7 +115,7 @@ def test_searches_are_kept_apart(
 ) -> None:
     store.register(identity, "digits", replace(search, study="digits-2"))
     complete(store, "digits-2", 0, record)
-    assert [(one.study, one.whole_runs) for one in study_costs(database)] == [
+    assert [(one.study, one.completed_runs) for one in study_costs(database)] == [
         ("digits-1", 0),
         ("digits-2", 1),
     ]
