@@ -64,11 +64,11 @@ def print_summaries(
     echo()
     summary = summaries[0]
     print_text(
-        f"{summary.simulations:,} searches with M = {strategies[0].settings}, replayed on"
-        f" {len(recording.runs)} recorded runs; paid back after so many trainings; success: the"
-        f" answer is {summary.reference_percent:g} % (95 % interval in brackets); kept: of 100"
-        f" later runs with the answer so many lose at most {strategies[0].threshold:g}"
-        f"{_usual(summary, first_protocol)}."
+        f"Means of {summary.simulations:,} searches with M = {strategies[0].settings}, replayed on"
+        f" {len(recording.runs)} recorded runs. Pays back: the number of trainings after which the"
+        f" search has paid off. Success: the answer is {summary.reference_percent:g} % (in brackets"
+        " the 95 % interval). Kept: how many of 100 later runs with the answer lose at most"
+        f" {strategies[0].threshold:g}{_usual(summary, first_protocol)}."
     )
     for note in _notes(strategies, summary.reference_percent, recording):
         print_text(note)
@@ -77,7 +77,7 @@ def print_summaries(
 def _usual(summary: CostSummary, first_protocol: str) -> str:
     if summary.baseline_kept_percent is None:
         return ""
-    return f", of those with {first_protocol} alone {summary.baseline_kept_percent:.0f}"
+    return f" ({summary.baseline_kept_percent:.0f} with {first_protocol} alone)"
 
 
 def _is_recurring(strategy: Strategy) -> bool:

@@ -60,7 +60,7 @@ def print_forecast(
     )
     echo()
     print_text(
-        f"From {first:,.1f} s of a training with {name} alone and {second:,.1f} s with"
+        f"Assumes {first:,.1f} s for a training with {name} alone and {second:,.1f} s with"
         f" {identity.second_protocol.upper()} alone; {_caveat(strategy)} Nothing was trained."
     )
 

@@ -339,13 +339,13 @@ def test_people_get_a_table(folder: Path) -> None:
     assert row.split()[:4] == ["adaptive", "new", "-", "5"]
     last = done.stdout.splitlines()[-1]
     assert "10 searches with M = 1, replayed on 3 recorded runs" in last
-    assert "success: the answer is 50 %" in last
+    assert "Success: the answer is 50 %" in last
 
 
 def test_an_answer_between_the_switch_points_of_the_adaptive_strategy_is_told(folder: Path) -> None:
     url = recorded_url(folder, WHOLE, HALF, Logged(25, 0.8), Logged(37.5))
     done = invoke(url, "job", "--simulations", "10")
-    assert "never answers 37.5 %: it tries 100, 50, 25, 12.5 % alone" in done.stdout
+    assert "never answers 37.5 %: it tries 100, 75, 50, 25, 12.5 % alone" in done.stdout
     paper = invoke(url, "job", "--simulations", "10", "--strategy", "paper")
     assert "never answers" not in paper.stdout
 
