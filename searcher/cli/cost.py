@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
-from syncswitch.searcher.cli.strategy_options import RULE_OPTIONS, strategy_options
+from syncswitch.searcher.cli.strategy_options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.searcher.simulation.cost import (
     BASELINE_PERCENT,
     CostSummary,
@@ -118,7 +118,7 @@ def cost(
     first protocol alone. A search succeeds if it answers what the paper's search would answer if it
     knew all recorded runs.
     """
-    _refuse_together("--table", table, ("strategy", "runs", "recurring", *RULE_OPTIONS))
+    _refuse_together("--table", table, ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
     _refuse_together("--recurring", recurring, ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
     first = _strategy_of(rows[0], settings or 1, threshold)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.job.loading import normal_reference
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def optional_workload(function: _F) -> _F:
-    """The argument `[WORKLOAD]`."""
-    return click.argument(
-        "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
-    )(function)
+optional_workload = click.argument(
+    "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
+)
 
 
 def selector_of(reference: str | None) -> str | None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
 from syncswitch.searcher.strategies.base import CRITERIA
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
+from syncswitch.trainers.cli.options import combined
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-RULE_OPTIONS = (
+STRATEGY_OPTIONS = (
     "criterion",
     "keep",
     "uses",
@@ -26,14 +22,7 @@ RULE_OPTIONS = (
 """Parameters that not every strategy has; None where nothing was asked for."""
 
 
-def strategy_options(function: _F) -> _F:
-    """Adds --strategy, --runs, --threshold and the options in `RULE_OPTIONS`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-_OPTIONS: list[Callable[[Any], Any]] = [
+strategy_options = combined(
     click.option(
         "--strategy",
         type=click.Choice(list(STRATEGIES)),
@@ -110,4 +99,4 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         default=None,
         help="End a run as soon as its accuracy is known. Default: yes for adaptive, no for paper.",
     ),
-]
+)
