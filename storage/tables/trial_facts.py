@@ -72,6 +72,11 @@ TRIAL_FACTS = Table(
     Column("diverged", Boolean, comment="whether it diverged"),
     Column("stopped_early", Boolean, comment="whether it was stopped before W"),
     Column(
+        "plateau_accuracy",
+        Double,
+        comment="of a whole run of a search that may stop runs, where it might have been stopped",
+    ),
+    Column(
         "worker_steps", BigInteger, nullable=False, comment="done so far, a fork's prefix included"
     ),
     Column(
