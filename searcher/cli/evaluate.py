@@ -28,13 +28,13 @@ from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli.completion import complete_policy, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
 from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table, print_text
+from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import (
     common_options,
     protocols_option,
     tensorboard_option,
     workers_option,
 )
-from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.run.tensorboard import logged
 

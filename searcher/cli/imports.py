@@ -21,8 +21,8 @@ from syncswitch.trainers.cli.console import (
     progress_bars,
     rich_console,
 )
+from syncswitch.trainers.cli.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from syncswitch.trainers.cli.options import common_options
-from syncswitch.trainers.cli.program import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 
 
 @click.command("import")

@@ -28,6 +28,7 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options
 from syncswitch.trainers.cli.console import print_error, print_json
+from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
     common_options,
@@ -35,7 +36,6 @@ from syncswitch.trainers.cli.options import (
     tensorboard_option,
     workers_option,
 )
-from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.run.tensorboard import logged
 

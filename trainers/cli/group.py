@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
 from syncswitch.trainers.cli.console import print_error, print_note
-from syncswitch.trainers.cli.program import (
+from syncswitch.trainers.cli.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,

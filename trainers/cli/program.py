@@ -14,10 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 
 _LINE = b"error: interrupted\n"
 _SHOW_CURSOR = b"\x1b[?25h"

@@ -18,6 +18,7 @@ from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.group import ProgramCommand
 from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
 from syncswitch.trainers.cli.options import (
@@ -30,7 +31,6 @@ from syncswitch.trainers.cli.options import (
     protocols_option,
     tensorboard_option,
 )
-from syncswitch.trainers.cli.program import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
