@@ -94,7 +94,8 @@ def complete(
     store: TrialStore, study: str, number: int, record: TrialRecord, fork: Fork | None = None
 ) -> None:
     store.begin(study, number, record.spec, OWNER, fork=fork)
-    store.complete(study, number, record)
+    plateau = None if record.diverged else record.converged_accuracy
+    store.complete(study, number, record, plateau)
 
 
 def later(record: TrialRecord, seconds: float) -> TrialRecord:
