@@ -14,8 +14,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from syncswitch.searcher.cli.cost_text import print_summaries, summary_as_json
-from syncswitch.searcher.cli.strategy_options import STRATEGY_OPTIONS, strategy_options
+from syncswitch.searcher.cli.search.strategy_options import STRATEGY_OPTIONS, strategy_options
+from syncswitch.searcher.cli.views.cost_text import print_summaries, summary_as_json
 from syncswitch.searcher.simulation.cost import (
     BASELINE_PERCENT,
     CostSummary,

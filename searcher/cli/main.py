@@ -7,9 +7,9 @@ import click
 from syncswitch.trainers.cli.group import ProgramGroup
 
 _COMMANDS = {
-    "run": ("run:run", "Searches for the timing policy of WORKLOAD and saves it."),
+    "run": ("search.run:run", "Searches for the timing policy of WORKLOAD and saves it."),
     "evaluate": (
-        "evaluate:evaluate",
+        "search.evaluate:evaluate",
         "Trains WORKLOAD with a POLICY that was found for another job.",
     ),
     "status": (
@@ -25,7 +25,10 @@ _COMMANDS = {
         "switch_points:switch_points",
         "Shows accuracy and time of each switch point, of WORKLOAD or of all.",
     ),
-    "policy": ("policy:policy", "Looks up, compares, exchanges and rolls back timing policies."),
+    "policy": (
+        "policy.commands:policy",
+        "Looks up, compares, exchanges and rolls back timing policies.",
+    ),
     "import": ("imports:import_runs", "Imports the recorded training runs that MANIFEST lists."),
     "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
     "profile": (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from syncswitch.searcher.cli.policy_selection import Selection
+from syncswitch.searcher.cli.policy.selection import Selection
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.report.page import page_of
 from syncswitch.storage.files import whole_file

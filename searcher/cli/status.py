@@ -11,8 +11,8 @@ from typing import Any
 import click
 from rich.live import Live
 
-from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.status_view import overview
+from syncswitch.searcher.cli.views.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.views.status_view import overview
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.storage.errors import SyncSwitchError

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import click
 
-from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.views.reference import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.text.values import accuracy_interval, conditions_text, workers_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Literal
 
 import click
 
-from syncswitch.searcher.cli.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.cli.trial_events import print_events
+from syncswitch.searcher.cli.views.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.views.trial_events import print_events
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.text.values import conditions_text, workers_text
 from syncswitch.storage import export

@@ -22,7 +22,7 @@ from generated_trainer import GeneratedTrainer, identity
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
-from syncswitch.searcher.cli.run import run
+from syncswitch.searcher.cli.search.run import run
 from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import RetryableError, UserError
@@ -299,7 +299,7 @@ def test_a_trainer_that_was_opened_for_nothing_is_closed(
     def refuse(*_: object) -> None:
         raise UserError("no reporter")
 
-    monkeypatch.setattr("syncswitch.searcher.cli.searching.reporting", refuse)
+    monkeypatch.setattr("syncswitch.searcher.cli.search.opening.reporting", refuse)
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer))
     assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
     assert trainer.closed == 1

@@ -8,7 +8,7 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
-from syncswitch.searcher.cli.progress import BarReporter, LineReporter, label_of
+from syncswitch.searcher.cli.search.progress import BarReporter, LineReporter, label_of
 from syncswitch.searcher.loop.reporter import ReportedTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from syncswitch.searcher.cli.render import finite
+from syncswitch.searcher.cli.views.result import finite
 from syncswitch.searcher.simulation.cost import CostSummary
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy

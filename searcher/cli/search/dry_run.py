@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from syncswitch.searcher.cli.render import finite
+from syncswitch.searcher.cli.views.result import finite
 from syncswitch.searcher.simulation.forecast import Forecast, forecast
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.database.engine import open_database

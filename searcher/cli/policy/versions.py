@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from syncswitch.searcher.cli.policy_selection import (
+from syncswitch.searcher.cli.policy.selection import (
     Selection,
     alias_option,
     existing,
@@ -19,7 +19,7 @@ from syncswitch.searcher.cli.policy_selection import (
     selection_options,
     version_of,
 )
-from syncswitch.searcher.cli.policy_text import diff_as_json, print_diff
+from syncswitch.searcher.cli.policy.text import diff_as_json, print_diff
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.diff import policy_differences

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from syncswitch.searcher.cli.policy_selection import (
+from syncswitch.searcher.cli.policy.selection import (
     Selection,
     existing,
     only,

@@ -11,9 +11,9 @@ import click
 
 from syncswitch.searcher.backends.base import JobRequest, TrainerChoice
 from syncswitch.searcher.backends.registry import trainer_options
-from syncswitch.searcher.cli.jobs import jobs_option
-from syncswitch.searcher.cli.policy_selection import policy_named
-from syncswitch.searcher.cli.searching import opened_for
+from syncswitch.searcher.cli.policy.selection import policy_named
+from syncswitch.searcher.cli.search.jobs import jobs_option
+from syncswitch.searcher.cli.search.opening import opened_for
 from syncswitch.searcher.results.speed_up import SpeedUp
 from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.text.sentences import speed_up_text

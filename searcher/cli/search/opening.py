@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from syncswitch.searcher.backends.base import Job
-from syncswitch.searcher.cli.jobs import shared_by
-from syncswitch.searcher.cli.progress import LineReporter, reporting
+from syncswitch.searcher.cli.search.jobs import shared_by
+from syncswitch.searcher.cli.search.progress import LineReporter, reporting
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError

@@ -11,11 +11,11 @@ import click
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
-from syncswitch.searcher.cli import render
-from syncswitch.searcher.cli.dry_run import print_forecast
-from syncswitch.searcher.cli.jobs import jobs_option
-from syncswitch.searcher.cli.searching import opened_for
-from syncswitch.searcher.cli.strategy_options import strategy_options
+from syncswitch.searcher.cli.search.dry_run import print_forecast
+from syncswitch.searcher.cli.search.jobs import jobs_option
+from syncswitch.searcher.cli.search.opening import opened_for
+from syncswitch.searcher.cli.search.strategy_options import strategy_options
+from syncswitch.searcher.cli.views import result as result_view
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.study.plan import study_name
@@ -205,9 +205,9 @@ def run(
 
 def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
     if as_json:
-        print_json(render.result_as_json(result))
+        print_json(result_view.result_as_json(result))
     else:
-        render.print_result(result, how_to_use)
+        result_view.print_result(result, how_to_use)
 
 
 def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.cli.jobs import is_further_job
+from syncswitch.searcher.cli.search.jobs import is_further_job
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.text.values import counted

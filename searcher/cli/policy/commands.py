@@ -9,8 +9,8 @@ import shlex
 
 import click
 
-from syncswitch.searcher.cli.policy_files import export, import_policy_files, schema
-from syncswitch.searcher.cli.policy_selection import (
+from syncswitch.searcher.cli.policy.files import export, import_policy_files, schema
+from syncswitch.searcher.cli.policy.selection import (
     Selection,
     alias_option,
     existing,
@@ -22,14 +22,14 @@ from syncswitch.searcher.cli.policy_selection import (
     version_of,
     version_option,
 )
-from syncswitch.searcher.cli.policy_text import (
+from syncswitch.searcher.cli.policy.text import (
     evidence_as_json,
     print_evidence,
     print_policy,
     print_suggestion,
 )
-from syncswitch.searcher.cli.policy_versions import diff, move_alias, rollback
-from syncswitch.searcher.cli.reference import optional_workload, selector_of
+from syncswitch.searcher.cli.policy.versions import diff, move_alias, rollback
+from syncswitch.searcher.cli.views.reference import optional_workload, selector_of
 from syncswitch.searcher.text.values import workers_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
