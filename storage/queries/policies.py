@@ -41,7 +41,7 @@ class PolicyVersion:
     ]
     speed_up_high: Annotated[float | None, "upper end of it"]
     evidence_runs: Annotated[int, "trials that it rests on"]
-    strategy: Annotated[str, "rule that decided"]
+    strategy: Annotated[str, "strategy that decided"]
     criterion: Annotated[str, "kept: enough later runs lose at most beta; mean: their mean does"]
     keep: Annotated[float | None, "so large a share is enough, or nearly that of the baseline"]
     kept_share: Annotated[

@@ -34,7 +34,7 @@ class StudyCost:
     simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     first_protocol: Annotated[str, "before the switch"]
     second_protocol: Annotated[str, "after the switch"]
-    strategy: Annotated[str, "rule that decides"]
+    strategy: Annotated[str, "strategy that decides"]
     trainer: Annotated[str, "what trains"]
     registered_at: Annotated[datetime, "when it began; UTC"]
     completed_runs: Annotated[int, "complete, diverged ones included"]

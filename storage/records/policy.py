@@ -37,19 +37,19 @@ class TimingPolicy:
         mean_accuracy: Measured at `switch_percent`; None where no run was made there.
         training_seconds: Mean at `switch_percent`; None where no run was made there.
         baseline_seconds: Mean training time of the first protocol alone; None where unknown.
-        strategy: Name of the rule that decided.
+        strategy: Name of the strategy that decided.
         study: Name of the Optuna study that found it.
         evidence: The completed trials of that study.
         created_at: ISO 8601, UTC.
         software: Version by name of distribution.
-        confidence: Probability, as the rule sees it, that `switch_percent` is good: by the
+        confidence: Probability, as the strategy sees it, that `switch_percent` is good: by the
             criterion `kept`, that enough of the later runs keep the accuracy; by `mean`, that it is
-            the earliest acceptable switch point. None where the rule gives none.
+            the earliest acceptable switch point. None where the strategy gives none.
         criterion: `kept`: enough of the later runs with the policy lose at most beta, or nearly as
             many as of the first protocol's own; `mean`: their mean accuracy does.
         keep: So large a share of later runs is enough, 0 to 1; None by the criterion `mean`.
         kept_share: Expected share of later runs with the policy that lose at most beta; None where
-            the rule gives none.
+            the strategy gives none.
         baseline_kept_share: The same of the first protocol alone.
         speed_up_low: Lower end of the 90 % interval of the speed-up; None where too few runs were
             timed.

@@ -20,7 +20,7 @@ from syncswitch.storage.trials.values import SearchInfo
 def write_search(session: Session, search: SearchInfo) -> SearchInfo:
     """Adds a search, or brings its settings up to date; its options stay its first writer's.
 
-    Options may be computed from what the database held when the search began, and its rule must
+    Options may be computed from what the database held when the search began, and its strategy must
     not change while it runs.
 
     Args:

@@ -47,15 +47,15 @@ class SearchInfo:
     Attributes:
         study: Name of the Optuna study.
         fingerprint: Of the workload.
-        strategy: Name of the rule that decides.
+        strategy: Name of the strategy that decides.
         settings: M, how many switch points the search may try.
         runs: R, repeats per switch point.
         threshold: beta, the accuracy that may be lost.
         target_accuracy: As given; None where the search measures it.
         trainer: Name of what trains.
         base_seed: From which the seeds of the trials follow.
-        options: What else determines the rule, as JSON values by name. Those of the search's first
-            registration stay.
+        options: What else determines the strategy, as JSON values by name; they stay those of the
+            search's first registration.
     """
 
     study: str
