@@ -177,7 +177,7 @@ class TestTheFingerprintChanges:
             {"loss": "mse"},
             {"model": normalized_model},
         ],
-        ids=str,
+        ids=lambda changes: "-".join(changes),
     )
     def test_with_a_field(self, changes: dict[str, Any]) -> None:
         assert fingerprint(replace(DENSE, **changes)) != fingerprint(DENSE)
