@@ -183,7 +183,7 @@ def test_the_database_answers_in_pandas_and_in_sql(execute: Callable[..., Output
     runs = len(table_of(cells["trial-table"]))
     costs = table_of(cells["cost-table"])
     assert [row["workers"] for row in costs] == ["4", "8"]
-    assert sum(int(row["whole_runs"]) for row in costs) == runs
+    assert sum(int(row["completed_runs"]) for row in costs) == runs
     assert {row["kind"] for row in table_of(cells["event-table"])} == {"switched"}
     in_pandas = [
         tuple(row[name] for name in ("workers", "candidate_percent", "runs", "mean_accuracy"))

@@ -15,13 +15,15 @@ CONVERGENCE_EVALUATIONS = 5
 
 
 class TrialState(str, Enum):
-    """How far a training run is; its text is what databases and JSON hold."""
+    """How far a training run is; its text is what databases and JSON hold.
+
+    Lost is one that runs for all the database knows, but whose process is dead; it is never stored.
+    """
 
     RUNNING = "running"
     COMPLETE = "complete"
     FAILED = "failed"
     LOST = "lost"
-    """Running, but its process is dead: seen from outside, never stored."""
 
     __str__ = str.__str__
 

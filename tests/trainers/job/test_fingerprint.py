@@ -102,7 +102,7 @@ class TestTheFingerprintStays:
     @pytest.mark.slow
     def test_in_another_process(self, keras: Any, tmp_path: Path) -> None:
         code = """
-            from syncswitch.trainers.job.loading import load_workload
+            from syncswitch.trainers import load_workload, workload_identity
             import keras
             keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
             print(workload_identity(load_workload("digits"), 4, "bsp", "asp").fingerprint)
