@@ -33,7 +33,7 @@ class TrustJob:
         accuracies: (seeds, percents) converged; that of chance where a run diverged.
         diverged: (seeds, percents) which did.
         seconds: (seeds, percents) training time.
-        played: By seed and switch point, as replays need a run.
+        first_seconds: (seeds, percents) the part of it before the switch.
     """
 
     name: str
@@ -41,7 +41,7 @@ class TrustJob:
     accuracies: NDArray[np.float64]
     diverged: NDArray[np.bool_]
     seconds: NDArray[np.float64]
-    played: tuple[tuple[PlayedRun, ...], ...]
+    first_seconds: NDArray[np.float64]
 
     def kept_share(self, percent: float) -> float:
         """Share of the runs that lose at most beta against the mean of BSP."""
@@ -119,8 +119,13 @@ class TrustProblem:
         """See `Problem`."""
         if percent not in self.job.percents:
             return None
-        seed = self.seeds[replicate % len(self.seeds)]
-        return self.job.played[seed][self.job.percents.index(percent)]
+        run = self.seeds[replicate % len(self.seeds)], self.job.percents.index(percent)
+        return PlayedRun(
+            float(self.job.accuracies[run]),
+            bool(self.job.diverged[run]),
+            float(self.job.seconds[run]),
+            float(self.job.first_seconds[run]),
+        )
 
     def true_run_at(self, percent: float) -> PlayedRun | None:
         """See `Problem`."""
@@ -148,23 +153,11 @@ def _read(path: Path) -> TrustJob:
     diverged = recorded["diverged"].astype(bool)
     accuracies = np.where(diverged, chance, curve[:, :, -_CONVERGED:].mean(axis=2))
     percents = tuple(map(float, recorded["settings"]))
-
-    def played(seed: int, place: int) -> PlayedRun:
-        return PlayedRun(
-            float(accuracies[seed, place]),
-            bool(diverged[seed, place]),
-            float(recorded["total"][seed, place]),
-            float(recorded["first"][seed, place]),
-        )
-
     return TrustJob(
         name=path.stem,
         percents=percents,
         accuracies=accuracies,
         diverged=diverged,
         seconds=recorded["total"],
-        played=tuple(
-            tuple(played(seed, place) for place in range(len(percents)))
-            for seed in range(len(accuracies))
-        ),
+        first_seconds=recorded["first"],
     )
