@@ -56,8 +56,8 @@ nitpick_ignore_regex = [
     ),
     # Of Optuna and plotly, for type checkers alone.
     ("py:class", r"BaseDistribution|Figure|FrozenTrial|Study|TrialState"),
-    # Their fields are the columns of `settings` and `search_costs`.
-    ("py:class", r".*\.(SettingStatistics|StudyCost)"),
+    # Their fields are the columns of `switch_points` and `search_costs`.
+    ("py:class", r".*\.(JobColumns|RegisteredSearch|SearchCost|StudyCost|SwitchPointStatistics)"),
     # Of ours, but no program needs them.
     (
         "py:class",

@@ -143,7 +143,7 @@ class Search:
         return SearchResult(
             policy=policy,
             switch_points=switch_points,
-            cost=cost_of(loop.strategy, self._identity, state.finished, state.rows),
+            cost=cost_of(self._identity, state.rows.values()),
         )
 
 

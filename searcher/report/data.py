@@ -9,7 +9,6 @@ from datetime import datetime
 
 from syncswitch.searcher.report.history import PathStep
 from syncswitch.searcher.results.estimates import mean
-from syncswitch.searcher.results.result import SearchCost
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
@@ -120,7 +119,6 @@ class ReportData:
         switch_points: Statistics of the switch points, of completed runs under `conditions`.
         path: The runs of the search in their order, and what was known after each.
         acceptance: What a switch point has to keep; None as long as nothing was measured.
-        cost: Of the search; None where there is none.
         software: Version by name of distribution.
     """
 
@@ -139,7 +137,6 @@ class ReportData:
     switch_points: tuple[SwitchPointStatistics, ...]
     path: tuple[PathStep, ...]
     acceptance: Acceptance | None
-    cost: SearchCost | None
     software: Mapping[str, str]
 
     @property
@@ -151,6 +148,13 @@ class ReportData:
     def second(self) -> str:
         """The second one."""
         return self.identity.second_protocol.upper()
+
+    @property
+    def cost(self) -> StudyCost | None:
+        """Of the search that is shown."""
+        if self.search is None:
+            return None
+        return next(one for one in self.searches if one.study == self.search.study)
 
     @property
     def answer(self) -> TimingPolicy | None:

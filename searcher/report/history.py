@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from syncswitch.searcher.results.result import SearchCost, cost_of
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
-from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import SearchInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +51,19 @@ class SearchHistory:
         steps: Its completed runs.
         trouble: Why it cannot go on; None where it can.
         target_accuracy: A, as far as it is known.
-        cost: So far.
     """
 
     steps: tuple[PathStep, ...]
     trouble: str | None
     target_accuracy: float | None
-    cost: SearchCost
 
 
-def history_of(
-    search: SearchInfo,
-    identity: WorkloadIdentity,
-    rows: Mapping[int, StoredTrial],
-    finished: Sequence[Observation],
-) -> SearchHistory:
+def history_of(search: SearchInfo, finished: Sequence[Observation]) -> SearchHistory:
     """What a search did so far.
 
     Args:
-        search: Of this job.
-        identity: The job.
-        rows: Its trials by their number in it.
-        finished: What the search completed, as `read_observations` has it.
+        search: The search.
+        finished: What it completed, as `read_observations` has it.
     """
     strategy = stored_strategy(search)
     trouble, target = None, search.target_accuracy
@@ -87,7 +76,6 @@ def history_of(
         steps=_steps(strategy, finished, needed),
         trouble=trouble,
         target_accuracy=target,
-        cost=cost_of(strategy, identity, finished, rows),
     )
 
 

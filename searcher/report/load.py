@@ -30,7 +30,7 @@ from syncswitch.storage.queries.summaries import (
     switch_point_statistics,
 )
 from syncswitch.storage.queries.trial_details import trial_details
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
@@ -76,7 +76,7 @@ def load_report(
         conditions = shown_conditions(trials, search)
         statistics = switch_point_statistics(read, fingerprint=fingerprint)
         switch_points = tuple(one for one in statistics if _is_under(one, conditions))
-        history = _history(read, search, job.identity, trials) if search else None
+        history = _history(read, search, trials) if search else None
         happened = _events(read, fingerprint)
         return ReportData(
             identity=job.identity,
@@ -96,7 +96,6 @@ def load_report(
             acceptance=_acceptance(
                 policy, search, history.target_accuracy if history else None, switch_points
             ),
-            cost=history.cost if history else None,
             software=policy.policy.software if policy else _software(read, complete),
         )
 
@@ -104,7 +103,6 @@ def load_report(
 def _history(
     database: Database,
     search: SearchInfo,
-    identity: WorkloadIdentity,
     trials: Sequence[StoredTrial],
 ) -> SearchHistory:
     rows = {
@@ -113,7 +111,7 @@ def _history(
         if trial.study == search.study and trial.trial_number is not None
     }
     finished = read_observations(database, search.study, rows)
-    return history_of(search, identity, rows, finished)
+    return history_of(search, finished)
 
 
 def _events(database: Database, fingerprint: str) -> dict[int, list[RunEvent]]:

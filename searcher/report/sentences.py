@@ -68,7 +68,7 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
         value = f"{'' if is_sure else 'about '}{gain.value:.2f}"
         figures.append((value, f"times as fast as {data.first} alone{between}"))
     if data.cost is not None and data.cost.bsp_multiples is not None:
-        about = "about " if data.cost.is_estimated else ""
+        about = "about " if data.cost.baseline_is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
         cost = f"{about}{data.cost.bsp_multiples:.1f}"
         words = f"{data.first} trainings: the cost of the {_what(data)}{so_far}"
@@ -196,7 +196,7 @@ def cost_sentence(data: ReportData) -> str:
     costs = switch_point_costs(data)
     spared = sum(one.shared_seconds + one.stopped_seconds for one in costs)
     vain, lost = sum(one.unneeded_seconds for one in costs), sum(one.lost_runs for one in costs)
-    about = "about " if data.cost.is_estimated else ""
+    about = "about " if data.cost.baseline_is_estimated else ""
     multiples = data.cost.bsp_multiples
     unit = (
         f", which is {about}{multiples:.1f} trainings with {data.first} alone" if multiples else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import SwitchPointSummary
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.queries.search_costs import covered_seconds, span_of
+from syncswitch.storage.queries.search_costs import SearchCost, search_cost
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.values import StoredTrial
@@ -34,39 +33,6 @@ class SwitchPointResult:
 
     summary: SwitchPointSummary
     training_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchCost:
-    """What a search cost.
-
-    Attributes:
-        paid_seconds: Training time of all completed and cancelled runs.
-        baseline_seconds: Mean training time of the first protocol alone.
-        is_estimated: No such run was made: W divided by the first protocol's throughput in the
-            candidate runs stands for it.
-        trials: Completed runs.
-        failed_trials: Runs that were interrupted or failed, and made again.
-        speculative_trials: Runs that began when they were only likely to be needed.
-        cancelled_trials: Runs that were under way when the search was decided without them.
-        wall_seconds: Time during which at least one run was under way, as far as was reported.
-            Breaks between the parts of a resumed search do not count, and runs side by side count
-            once.
-    """
-
-    paid_seconds: float
-    baseline_seconds: float | None
-    is_estimated: bool
-    trials: int
-    failed_trials: int
-    speculative_trials: int
-    cancelled_trials: int
-    wall_seconds: float
-
-    @property
-    def bsp_multiples(self) -> float | None:
-        """Search cost as in the paper's Table II: in trainings with the first protocol alone."""
-        return self.paid_seconds / self.baseline_seconds if self.baseline_seconds else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,37 +60,12 @@ def switch_points_of(
     )
 
 
-def cost_of(
-    strategy: Strategy,
-    identity: WorkloadIdentity,
-    finished: Sequence[Observation],
-    rows: Mapping[int, StoredTrial],
-) -> SearchCost:
-    """Search cost = time of all runs that were paid / mean time of the first protocol alone."""
-    completed = [rows[run.trial_number] for run in finished]
-    cancelled = [row for row in rows.values() if row.is_cancelled]
-    paid = math.fsum(row.paid_seconds or 0.0 for row in [*completed, *cancelled])
-    baseline = _mean_seconds(strategy.highest_percent, finished, rows)
-    is_estimated = baseline is None
-    if baseline is None:
-        phases = (phase for row in completed for phase in row.phases)
-        baseline = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
-    return SearchCost(
-        paid_seconds=paid,
-        baseline_seconds=baseline,
-        is_estimated=is_estimated,
-        trials=len(completed),
-        failed_trials=len(rows) - len(completed) - len(cancelled),
-        speculative_trials=sum(row.speculative for row in rows.values()),
-        cancelled_trials=len(cancelled),
-        wall_seconds=wall_seconds_of(rows.values()),
-    )
-
-
-def wall_seconds_of(rows: Iterable[StoredTrial]) -> float:
-    """Time during which at least one of these runs was under way, as far as was reported."""
-    spans = (span_of(row.started_at, row.ended_at, row.heartbeat_at, row.failure) for row in rows)
-    return covered_seconds(span for span in spans if span is not None)
+def cost_of(identity: WorkloadIdentity, trials: Iterable[StoredTrial]) -> SearchCost:
+    """What all trials of a search cost."""
+    known = list(trials)
+    phases = (phase for row in known for phase in row.phases)
+    pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
+    return search_cost(known, pace)
 
 
 def draft_policy(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from syncswitch.searcher.results.result import cost_of, wall_seconds_of
+from syncswitch.searcher.results.result import cost_of
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus, switch_point_statuses
 from syncswitch.searcher.status.trial_status import RunStatus, last_failure, last_sign, run_status
@@ -20,6 +20,7 @@ from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.searcher.text.values import metric_name
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.queries.search_costs import wall_seconds
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
@@ -148,12 +149,12 @@ def search_status(
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
     state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
-    spent = cost_of(strategy, identity, finished, rows)
+    spent = cost_of(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(
         states[n] == TrialState.FAILED and row.is_interrupted for n, row in rows.items()
     )
-    completed_seconds = wall_seconds_of(rows[run.trial_number] for run in finished)
+    completed_seconds = wall_seconds(rows[run.trial_number] for run in finished)
     pace = completed_seconds / costs.paid if finished and costs.paid else None
     is_search = progress is not None and not isinstance(strategy, ComparisonStrategy)
     bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
@@ -182,10 +183,10 @@ def search_status(
         is_under_way=not is_over and (bool(running) or is_recent or is_new),
         finished_runs=len(finished),
         most_runs=strategy.most_runs if strategy.repeats else None,
-        failed_runs=spent.failed_trials - len(running) - interrupted,
+        failed_runs=spent.failed_runs + spent.running_runs - len(running) - interrupted,
         interrupted_runs=interrupted,
-        cancelled_runs=spent.cancelled_trials,
-        speculative_runs=spent.speculative_trials,
+        cancelled_runs=spent.cancelled_runs,
+        speculative_runs=spent.speculative_runs,
         last_failure=last_failure(rows, states),
         lower_percent=bracket[0] if bracket else None,
         upper_percent=bracket[1] if bracket else None,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from sqlalchemy import JSON, Table, TypeDecorator
 from sqlalchemy.types import TypeEngine
@@ -25,6 +25,18 @@ _DTYPES = {
     dict: ("string", "string"),
     datetime: ("datetime64[us, UTC]", "datetime64[us, UTC]"),
 }
+
+
+@dataclass(frozen=True)
+class JobColumns:
+    """A job, in the tables that have rows for each."""
+
+    workload: Annotated[str, "name of the workload"]
+    fingerprint: Annotated[str, "of the workload on its cluster"]
+    workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
+    first_protocol: Annotated[str, "before the switch"]
+    second_protocol: Annotated[str, "after the switch"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,18 @@ from typing import Annotated, Any
 from sqlalchemy import RowMapping, func, select
 
 from syncswitch.storage.database.engine import Database
+from syncswitch.storage.queries.columns import JobColumns, columns_of_record
 from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
 
-class PolicyVersion:
-    """The columns of `policy_versions`."""
+class PolicyVersion(JobColumns):
+    """The columns of `policy_versions`; the workload's name is that of its publication."""
 
-    fingerprint: Annotated[str, "of the workload on its cluster"]
     version: Annotated[int, "1, 2, ... per fingerprint"]
     aliases: Annotated[str, "names that point at it, with commas between; empty without one"]
-    workload: Annotated[str, "name of the workload when it was published"]
-    workers: Annotated[int, "n, size of the cluster"]
-    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
     total_worker_steps: Annotated[int, "W, length of the job"]
-    first_protocol: Annotated[str, "before the switch"]
-    second_protocol: Annotated[str, "after the switch"]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     target_accuracy: Annotated[float, "of the first protocol alone, or as given"]
     threshold: Annotated[float, "beta, the accuracy that may be lost"]
@@ -69,7 +64,8 @@ def policy_versions(
         workload: Name, normal reference, or start of the fingerprint (8 digits or more).
         fingerprint: The whole of it.
     """
-    names = [name for name in PolicyVersion.__annotations__ if name in PolicyRow.__table__.c]
+    columns = (column.name for column in columns_of_record(PolicyVersion))
+    names = [name for name in columns if name in PolicyRow.__table__.c]
     evidence_runs = (
         select(func.count())
         .where(

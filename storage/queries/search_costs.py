@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import ColumnElement, Row, Select, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from syncswitch.storage.database.engine import Database
+from syncswitch.storage.metrics import seconds_at_pace
+from syncswitch.storage.queries.columns import JobColumns
 from syncswitch.storage.queries.summaries import BASELINE_PERCENT
-from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.records.trial import PhaseRecord, TrialState
+from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
-from syncswitch.storage.trials.values import CANCELLED
+from syncswitch.storage.trials.values import CANCELLED, StoredTrial
 
 _FACTS = TRIAL_FACTS.c
 
+CostedTrial = StoredTrial | Row[Any]
+"""A trial, or what `_trials` selects of it."""
 
-@dataclass(frozen=True, slots=True)
-class StudyCost:
-    """One search and what it cost so far."""
 
-    study: Annotated[str, "name of the search"]
-    workload: Annotated[str, "name of the workload"]
-    fingerprint: Annotated[str, "of the workload on its cluster"]
-    workers: Annotated[int, "n, size of the cluster"]
-    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
-    first_protocol: Annotated[str, "before the switch"]
-    second_protocol: Annotated[str, "after the switch"]
-    strategy: Annotated[str, "strategy that decides"]
-    trainer: Annotated[str, "what trains"]
-    registered_at: Annotated[datetime, "when it began; UTC"]
+@dataclass(frozen=True)
+class SearchCost:
+    """What a search cost so far."""
+
     completed_runs: Annotated[int, "complete, diverged ones included"]
     failed_runs: Annotated[int, "failed or given back, and made again"]
     cancelled_runs: Annotated[int, "stopped because they were no longer needed"]
@@ -49,7 +47,10 @@ class StudyCost:
     baseline_seconds: Annotated[
         float | None,
         "mean training time of its runs with the first protocol alone that did not diverge, of"
-        " stopped ones what they would have taken; null without one (`run` then estimates it)",
+        " stopped ones what they would have taken; null where nothing tells",
+    ]
+    baseline_is_estimated: Annotated[
+        bool, "no such run was made: W at the throughput of the first protocol in other runs"
     ]
     bsp_multiples: Annotated[
         float | None, "search cost: paid seconds over baseline seconds; null without these"
@@ -57,7 +58,22 @@ class StudyCost:
     wall_seconds: Annotated[
         float, "time during which at least one run was under way, as far as was reported"
     ]
+
+
+@dataclass(frozen=True)
+class RegisteredSearch(JobColumns):
+    """One search, and what became of it."""
+
+    study: Annotated[str, "name of the search"]
+    strategy: Annotated[str, "strategy that decides"]
+    trainer: Annotated[str, "what trains"]
+    registered_at: Annotated[datetime, "when it began; UTC"]
     policy_version: Annotated[int | None, "that it published; null while it has not"]
+
+
+@dataclass(frozen=True)
+class StudyCost(SearchCost, RegisteredSearch):
+    """The columns of `search_costs`."""
 
 
 def study_costs(
@@ -83,34 +99,73 @@ def study_costs(
     if study is not None:
         wanted = wanted.where(SearchRow.study == study)
     with database.session(read_only=True) as session:
-        rows = session.execute(_searches(wanted)).mappings().all()
-        wall_seconds = _wall_seconds(session, wanted)
-    return [
-        StudyCost(
-            **row,
-            bsp_multiples=row["paid_seconds"] / row["baseline_seconds"]
-            if row["baseline_seconds"]
-            else None,
-            wall_seconds=wall_seconds.get(row["study"], 0.0),
-        )
-        for row in rows
-    ]
+        searches = session.execute(_searches(wanted)).mappings().all()
+        trials: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+        for trial in session.execute(_trials(wanted)):
+            trials[trial.study].append(trial)
+        unknown = [study for study, of_study in trials.items() if not _baselines(of_study)]
+        phases: defaultdict[str, list[PhaseRecord]] = defaultdict(list)
+        for name, *values in session.execute(_phases(unknown)) if unknown else ():
+            phases[name].append(PhaseRecord(*values))
+    found = []
+    for search in searches:
+        columns = dict(search)
+        total_worker_steps = columns.pop("total_worker_steps")
+        name = columns["study"]
+        pace = seconds_at_pace(phases[name], columns["first_protocol"], total_worker_steps)
+        found.append(StudyCost(**columns, **asdict(search_cost(trials[name], pace))))
+    return found
 
 
-def span_of(
-    started_at: datetime | None,
-    ended_at: datetime | None,
-    heartbeat_at: datetime | None,
-    failure: str | None,
-) -> tuple[datetime, datetime] | None:
-    """From when to when a run is known to have been under way; None where nobody knows.
+def search_cost(trials: Sequence[CostedTrial], estimated_seconds: float | None) -> SearchCost:
+    """What the trials of one search cost.
+
+    Args:
+        trials: All of them, whatever became of them.
+        estimated_seconds: Of a training with the first protocol alone, should no trial have
+            measured it; None where nothing tells.
+    """
+    states = Counter(trial.state for trial in trials)
+    cancelled = sum(trial.failure == CANCELLED for trial in trials)
+    # None of a run under way, and of one whose infrastructure failed.
+    paid = math.fsum(trial.paid_seconds or 0.0 for trial in trials)
+    measured = _baselines(trials)
+    baseline = statistics.fmean(measured) if measured else estimated_seconds
+    return SearchCost(
+        completed_runs=states[TrialState.COMPLETE],
+        failed_runs=states[TrialState.FAILED] - cancelled,
+        cancelled_runs=cancelled,
+        running_runs=states[TrialState.RUNNING],
+        speculative_runs=sum(trial.speculative for trial in trials),
+        paid_seconds=paid,
+        baseline_seconds=baseline,
+        baseline_is_estimated=not measured,
+        bsp_multiples=paid / baseline if baseline else None,
+        wall_seconds=wall_seconds(trials),
+    )
+
+
+def _baselines(trials: Iterable[CostedTrial]) -> list[float]:
+    """Training time of each whole run with the first protocol alone."""
+    seconds = (
+        trial.whole_run_seconds for trial in trials if trial.candidate_percent == BASELINE_PERCENT
+    )
+    return [value for value in seconds if value is not None]
+
+
+def wall_seconds(trials: Iterable[CostedTrial]) -> float:
+    """Time during which at least one of these runs was under way, as far as was reported.
 
     A failure may be written hours after the process died, so the last report ends a failed run, as
-    one that goes on. The arguments are columns of a trial.
+    one that goes on.
     """
-    has_times = failure is None or failure == CANCELLED
-    end = (ended_at if has_times else None) or heartbeat_at or ended_at
-    return None if started_at is None or end is None else (started_at, end)
+    spans = []
+    for trial in trials:
+        has_times = trial.failure is None or trial.failure == CANCELLED
+        end = (trial.ended_at if has_times else None) or trial.heartbeat_at or trial.ended_at
+        if trial.started_at is not None and end is not None:
+            spans.append((trial.started_at, end))
+    return covered_seconds(spans)
 
 
 def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
@@ -130,74 +185,55 @@ def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 
 def _searches(wanted: Select[Any]) -> Select[Any]:
-    is_complete = _FACTS.state == TrialState.COMPLETE
-    is_cancelled = _FACTS.failure == CANCELLED
-    has_failed = (_FACTS.state == TrialState.FAILED) & ~is_cancelled
-    is_baseline = is_complete & (_FACTS.candidate_percent == BASELINE_PERCENT)
-    sums = (
-        select(
-            _FACTS.study,
-            func.count(case((is_complete, 1))).label("completed_runs"),
-            func.count(case((has_failed, 1))).label("failed_runs"),
-            func.count(case((is_cancelled, 1))).label("cancelled_runs"),
-            func.count(case((_FACTS.state == TrialState.RUNNING, 1))).label("running_runs"),
-            func.count(case((_FACTS.speculative, 1))).label("speculative_runs"),
-            # Null of a run under way, and of one whose infrastructure failed.
-            func.sum(_FACTS.paid_seconds).label("paid_seconds"),
-            func.avg(case((is_baseline, _FACTS.whole_run_seconds))).label("baseline_seconds"),
-        )
-        .where(_FACTS.study.in_(wanted))
-        .group_by(_FACTS.study)
-        .subquery()
-    )
-    columns: list[ColumnElement[Any] | InstrumentedAttribute[Any]] = [
-        SearchRow.study,
+    # A policy that came from another database may name a study that is called the same.
+    is_its_policy = (PolicyRow.study == SearchRow.study) & PolicyRow.imported_at.is_(None)
+    columns: tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...] = (
         WorkloadRow.name.label("workload"),
         SearchRow.fingerprint,
         WorkloadRow.workers,
         WorkloadRow.simulated_cluster,
         WorkloadRow.first_protocol,
         WorkloadRow.second_protocol,
+        WorkloadRow.total_worker_steps,
+        SearchRow.study,
         SearchRow.strategy,
         SearchRow.trainer,
         SearchRow.registered_at,
-        *(
-            func.coalesce(sums.c[name], 0).label(name)
-            for name in (
-                "completed_runs",
-                "failed_runs",
-                "cancelled_runs",
-                "running_runs",
-                "speculative_runs",
-                "paid_seconds",
-            )
-        ),
-        sums.c.baseline_seconds,
         PolicyRow.version.label("policy_version"),
-    ]
-    # A policy that came from another database may name a study that is called the same.
-    is_its_policy = (PolicyRow.study == SearchRow.study) & PolicyRow.imported_at.is_(None)
+    )
     return (
         select(*columns)
         .join(SearchRow.workload)
-        .outerjoin(sums, sums.c.study == SearchRow.study)
         .outerjoin(PolicyRow, is_its_policy)
         .where(SearchRow.study.in_(wanted))
         .order_by(SearchRow.registered_at, SearchRow.study)
     )
 
 
-def _wall_seconds(session: Session, wanted: Select[Any]) -> dict[str, float]:
-    query = select(
-        TrialRow.study,
-        TrialRow.started_at,
-        TrialRow.ended_at,
+def _trials(wanted: Select[Any]) -> Select[Any]:
+    """What `search_cost` looks at: of 100,000 trials all columns would take seconds."""
+    columns = (
+        _FACTS.study,
+        _FACTS.state,
+        _FACTS.failure,
+        _FACTS.speculative,
+        _FACTS.candidate_percent,
+        _FACTS.paid_seconds,
+        _FACTS.whole_run_seconds,
+        _FACTS.started_at,
+        _FACTS.ended_at,
         TrialRow.heartbeat_at,
-        TrialRow.failure,
-    ).where(TrialRow.study.in_(wanted))
-    spans: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
-    for study, start, end, heartbeat, failure in session.execute(query):
-        span = span_of(start, end, heartbeat, failure)
-        if study is not None and span is not None:
-            spans[study].append(span)
-    return {study: covered_seconds(of_study) for study, of_study in spans.items()}
+    )
+    return (
+        select(*columns)
+        .join(TrialRow, TrialRow.trial_id == _FACTS.trial_id)
+        .where(_FACTS.study.in_(wanted))
+    )
+
+
+def _phases(studies: Sequence[str]) -> Select[Any]:
+    return (
+        select(TrialRow.study, *columns_of(PhaseRecord, PhaseRow))
+        .join(PhaseRow, PhaseRow.trial_id == TrialRow.trial_id)
+        .where(TrialRow.study.in_(studies))
+    )

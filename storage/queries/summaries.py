@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
+from syncswitch.storage.queries.columns import JobColumns
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -35,20 +36,14 @@ _LEAST = 1e-150
 _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchPointStatistics:
+@dataclass(frozen=True)
+class SwitchPointStatistics(JobColumns):
     """The completed runs of one switch point of one workload, all under the same conditions.
 
     Means are over those that did not diverge. Standard deviations are those of a sample (n - 1), so
     unknown for a single run, and so is the confidence interval, which is Student's.
     """
 
-    workload: Annotated[str, "name of the workload"]
-    fingerprint: Annotated[str, "of the workload on its cluster"]
-    workers: Annotated[int, "n, size of the cluster"]
-    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
-    first_protocol: Annotated[str, "before the switch"]
-    second_protocol: Annotated[str, "after the switch"]
     online: Annotated[str, "online policy: none, greedy or elastic"]
     switch_mechanism: Annotated[str, "how the runs switched: hot or restart"]
     injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
 
 from syncswitch.searcher.cli.views.result import finite
 from syncswitch.searcher.simulation.forecast import Forecast, forecast
@@ -12,8 +11,9 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import PhaseRecord, TrialState
+from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cli.console import echo, print_json, print_table, print_text
 
@@ -88,18 +88,9 @@ def _recorded_seconds(
         for phase in trial.phases
     ]
     return (
-        _whole_seconds(phases, identity.first_protocol, identity.total_worker_steps),
-        _whole_seconds(phases, identity.second_protocol, identity.total_worker_steps),
+        seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps),
+        seconds_at_pace(phases, identity.second_protocol, identity.total_worker_steps),
     )
-
-
-def _whole_seconds(
-    phases: Iterable[PhaseRecord], protocol: str, total_worker_steps: int
-) -> float | None:
-    mine = [phase for phase in phases if phase.protocol == protocol]
-    steps = sum(phase.end_worker_step - phase.start_worker_step for phase in mine)
-    seconds = math.fsum(phase.seconds for phase in mine)
-    return total_worker_steps * seconds / steps if steps and seconds else None
 
 
 def _as_json(answer: Forecast) -> dict[str, float | None]:

@@ -6,11 +6,12 @@ import dataclasses
 import math
 from typing import Any
 
-from syncswitch.searcher.results.result import SearchCost, SearchResult, SwitchPointResult
+from syncswitch.searcher.results.result import SearchResult, SwitchPointResult
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.searcher.text.values import counted
 from syncswitch.storage.policies.file import policy_to_dict
+from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.console import echo, print_table, print_text
 
@@ -33,13 +34,13 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
             "strategy": policy.strategy,
             "confidence": policy.confidence,
             "cost_bsp_multiples": cost.bsp_multiples,
-            "cost_is_estimated": cost.is_estimated,
+            "cost_is_estimated": cost.baseline_is_estimated,
             "baseline_seconds": cost.baseline_seconds,
             "paid_seconds": cost.paid_seconds,
-            "trials": cost.trials,
-            "failed_trials": cost.failed_trials,
-            "speculative_trials": cost.speculative_trials,
-            "cancelled_trials": cost.cancelled_trials,
+            "trials": cost.completed_runs,
+            "failed_trials": cost.failed_runs,
+            "speculative_trials": cost.speculative_runs,
+            "cancelled_trials": cost.cancelled_runs,
             "wall_seconds": cost.wall_seconds,
             "speed_up": speed_up.value if speed_up else None,
         },
@@ -93,13 +94,13 @@ def _switch_point_cells(
 
 def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
     if cost.bsp_multiples is None:
-        runs = counted(cost.trials, "run")
+        runs = counted(cost.completed_runs, "run")
         return f"Search cost: {cost.paid_seconds:.0f} s of training in {runs}."
     first = policy.first_protocol.upper()
-    about = "about " if cost.is_estimated else ""
-    note = " (estimated: no run used it alone)" if cost.is_estimated else ""
+    about = "about " if cost.baseline_is_estimated else ""
+    note = " (estimated: no run used it alone)" if cost.baseline_is_estimated else ""
     early = ""
-    if cost.speculative_trials:
-        runs = counted(cost.speculative_trials, "speculative run")
+    if cost.speculative_runs:
+        runs = counted(cost.speculative_runs, "speculative run")
         early = f", {runs} included"
     return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}{early}."

@@ -81,8 +81,12 @@ def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
     (other,) = trainer.found
     assert other.policy == result.policy
     assert 25.0 not in {run.switch_percent for run in other.policy.evidence}
-    assert (other.cost.trials, other.cost.cancelled_trials, other.cost.failed_trials) == (3, 1, 0)
-    assert other.cost.speculative_trials == 1
+    assert (other.cost.completed_runs, other.cost.cancelled_runs, other.cost.failed_runs) == (
+        3,
+        1,
+        0,
+    )
+    assert other.cost.speculative_runs == 1
     assert cancelled.paid_seconds is not None
     assert other.cost.paid_seconds == pytest.approx(
         result.cost.paid_seconds + cancelled.paid_seconds

@@ -83,8 +83,8 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
     assert {"python", "optuna"} <= set(policy.software)
 
     assert result.cost.bsp_multiples == pytest.approx(2 * sum(seconds.values()) / BSP_SECONDS)
-    assert not result.cost.is_estimated
-    assert (result.cost.trials, result.cost.failed_trials) == (8, 0)
+    assert not result.cost.baseline_is_estimated
+    assert (result.cost.completed_runs, result.cost.failed_runs) == (8, 0)
     assert [s.summary.accepted for s in result.switch_points] == [True] * 4
     assert result.switch_points[1].training_seconds == pytest.approx(seconds[50])
 
@@ -121,7 +121,7 @@ def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) ->
     trainer = GeneratedTrainer()
     result = search(url, trainer, SearchPlan(PaperStrategy(2, 1, target_accuracy=0.95)))
     assert trainer.runs == [(50.0, 0), (25.0, 0)]
-    assert result.cost.is_estimated
+    assert result.cost.baseline_is_estimated
     assert result.cost.baseline_seconds == pytest.approx(BSP_SECONDS)
     assert result.policy.baseline_seconds is None
     assert result.policy.target_accuracy == 0.95
@@ -158,7 +158,7 @@ def test_passing_failures_are_run_again(url: str) -> None:
     result = search(url, trainer, SHORT)
     assert trainer.runs[:3] == [(100.0, 0)] * 3
     assert trainer.closed == 3  # a new trainer after each failure
-    assert (result.cost.trials, result.cost.failed_trials) == (4, 2)
+    assert (result.cost.completed_runs, result.cost.failed_runs) == (4, 2)
     assert states_of(url) == {"COMPLETE": 4, "FAIL": 2}
     undisturbed = search(f"{url}-other", GeneratedTrainer(), SHORT)
     assert [e.converged_accuracy for e in result.policy.evidence] == [
@@ -180,7 +180,7 @@ def test_an_interruption_gives_the_run_back(url: str, error: BaseException) -> N
     assert trainer.closed == 1
     assert states_of(url) == {"FAIL": 1}
     assert rows_of(url) == [(100.0, 0, "failed")]
-    assert search(url, GeneratedTrainer(), SHORT).cost.trials == 4
+    assert search(url, GeneratedTrainer(), SHORT).cost.completed_runs == 4
 
 
 def test_an_accuracy_that_is_none_is_fatal(url: str) -> None:
@@ -211,7 +211,7 @@ def test_a_result_that_was_not_told_is_told_at_the_next_start(
             search(url, GeneratedTrainer(), SHORT)
     assert states_of(url) == {"RUNNING": 1}
     trainer = GeneratedTrainer()
-    assert search(url, trainer, SHORT).cost.trials == 4
+    assert search(url, trainer, SHORT).cost.completed_runs == 4
     assert trainer.runs[0] == (100.0, 1)
 
 
@@ -223,8 +223,8 @@ def test_a_locked_database_throws_no_finished_training_away(
     trainer = GeneratedTrainer(diverges_below_percent=30)
     result = search(url, trainer)
     assert locked == []
-    assert len(trainer.runs) == len(set(trainer.runs)) == result.cost.trials == 7
-    assert result.cost.failed_trials == 0
+    assert len(trainer.runs) == len(set(trainer.runs)) == result.cost.completed_runs == 7
+    assert result.cost.failed_runs == 0
     assert states_of(url) == {"COMPLETE": 7}
 
 
@@ -255,7 +255,7 @@ def test_failures_with_steps_between_them_are_not_in_a_row(
 
     idle = itertools.count()
     monkeypatch.setattr(SearchStudy, "claim", claim)
-    assert search(url, GeneratedTrainer(), SHORT).cost.trials == 4
+    assert search(url, GeneratedTrainer(), SHORT).cost.completed_runs == 4
 
 
 def test_a_diverged_run_that_was_not_told_stays_diverged(
@@ -281,7 +281,7 @@ def test_orphans_are_failed_after_a_while(url: str) -> None:
     name = study_name(identity(), SHORT)
     study = optuna.create_study(storage=url, study_name=name, direction="maximize")
     study.ask()
-    assert search(url, GeneratedTrainer(), SHORT).cost.trials == 4
+    assert search(url, GeneratedTrainer(), SHORT).cost.completed_runs == 4
     assert states_of(url) == {"COMPLETE": 4, "FAIL": 1}
 
 

@@ -102,7 +102,7 @@ def test_a_replay_is_offered_only_where_it_works_and_without_a_password(
 ) -> None:
     add_search(database)
     data = load_report(database, "generated")
-    recorded = replace(data, search=None, cost=None, path=(), searches=())
+    recorded = replace(data, search=None, path=(), searches=())
     words, line = re.findall(
         r"<p>(Search among.*?)</p>.*?<pre[^>]*>(.*?)</pre>", page_of(recorded), re.DOTALL
     )[0]

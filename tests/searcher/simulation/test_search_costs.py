@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
@@ -13,9 +14,10 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.queries.search_costs import StudyCost, study_costs
+from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 
+COST = [field.name for field in fields(SearchCost)]
 QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0)
 
 
@@ -34,34 +36,25 @@ def search(
     return result, cost
 
 
-def assert_equal(found: StudyCost, result: SearchResult) -> None:
-    cost = result.cost
-    assert found.paid_seconds == pytest.approx(cost.paid_seconds, rel=1e-12)
-    assert (found.completed_runs, found.failed_runs) == (cost.trials, cost.failed_trials)
-    assert found.running_runs == 0
-    assert found.wall_seconds == cost.wall_seconds > 0
-    assert found.policy_version == result.policy.version
-    assert found.strategy == result.policy.strategy
-
-
 @pytest.mark.parametrize("diverges_below_percent", [0.0, 30.0])
 def test_the_cost_is_that_of_the_search(database: Database, diverges_below_percent: float) -> None:
     trainer = GeneratedTrainer(
         failures=2, delay_seconds=0.01, diverges_below_percent=diverges_below_percent
     )
     result, found = search(database, trainer, PaperStrategy(3, 2))
-    assert_equal(found, result)
-    assert found.failed_runs == 2
-    assert found.baseline_seconds == pytest.approx(result.cost.baseline_seconds, rel=1e-12)
-    assert found.bsp_multiples == pytest.approx(result.cost.bsp_multiples, rel=1e-12)
+    assert result.cost == SearchCost(**{name: getattr(found, name) for name in COST})
+    assert (found.failed_runs, found.running_runs) == (2, 0)
+    assert not found.baseline_is_estimated
+    assert found.wall_seconds > 0
+    assert (found.policy_version, found.strategy) == (result.policy.version, "paper")
 
 
-def test_an_estimated_baseline_is_not_in_the_database(database: Database) -> None:
+def test_a_baseline_that_was_not_measured_is_estimated(database: Database) -> None:
     strategy = PaperStrategy(2, 1, target_accuracy=0.95)
     result, found = search(database, GeneratedTrainer(delay_seconds=0.01), strategy)
-    assert result.cost.is_estimated
-    assert_equal(found, result)
-    assert (found.baseline_seconds, found.bsp_multiples) == (None, None)
+    assert result.cost == SearchCost(**{name: getattr(found, name) for name in COST})
+    assert found.baseline_is_estimated
+    assert found.baseline_seconds == pytest.approx(100)
 
 
 def test_the_switch_points_are_those_of_the_closing_table(database: Database) -> None:

@@ -143,7 +143,7 @@ def check_as_simulated(recording: Recording, result: SearchResult) -> None:
     expected = simulated(recording)
     assert result.policy.switch_percent == expected.switch_percent
     assert result.policy.confidence == pytest.approx(expected.confidence, abs=1e-6)
-    assert result.cost.trials == expected.runs
+    assert result.cost.completed_runs == expected.runs
     assert result.cost.paid_seconds == pytest.approx(expected.seconds, rel=0.03)
     assert result.policy.strategy == "adaptive"
 
@@ -276,7 +276,7 @@ def test_a_known_target_needs_no_baseline(url: str, checkpoints: Path) -> None:
     strategy = MeanStrategy(target_accuracy=TARGET)
     result = search(url, checkpoints, RECORDING, strategy)
     assert result.policy.switch_percent == 12.5
-    assert result.cost.trials == simulated(RECORDING, strategy).runs
+    assert result.cost.completed_runs == simulated(RECORDING, strategy).runs
     assert all(trial.switch_percent < 100 for trial in completed(url))
 
 
