@@ -65,6 +65,17 @@ def open_storage(url: str, *, check: bool = True) -> RDBStorage:
     Raises:
         DatabaseError: It cannot be made, or is of another version.
     """
+    storage = _opened(url)
+    # As Optuna checks it, which reads all its migrations each time.
+    if check and storage.get_current_version() != _newest()[0]:
+        raise DatabaseError(
+            f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
+            f" {optuna.__version__}; run: syncswitch-search db upgrade"
+        )
+    return storage
+
+
+def _opened(url: str) -> RDBStorage:
     path = sqlite_path(parse_url(url))
     arguments: dict[str, Any] = (
         {"pool_pre_ping": True} if path is None else {"connect_args": {"timeout": _BUSY_SECONDS}}
@@ -74,13 +85,8 @@ def open_storage(url: str, *, check: bool = True) -> RDBStorage:
             if path is not None:
                 _complete(path, rename_duplicates=False)
             return RDBStorage(
-                driver_url(url), engine_kwargs=arguments, skip_compatibility_check=not check
+                driver_url(url), engine_kwargs=arguments, skip_compatibility_check=True
             )
-        except RuntimeError as error:
-            raise DatabaseError(
-                f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
-                f" {optuna.__version__}; run: syncswitch-search db upgrade"
-            ) from error
         except sqlite3.IntegrityError as error:
             raise DatabaseError(
                 f"Optuna's tables in {shown(url)} were not made to their end, and hold several"
@@ -148,6 +154,10 @@ def _complete(path: Path, *, rename_duplicates: bool) -> None:
             connection.execute(_RENAME_DUPLICATES)
         for name in (name for name in missing if not is_table[name]):
             connection.execute(missing[name])
+        revision, statements = _newest()
+        if len(missing) == len(statements):
+            # Optuna would read all its migrations to know it.
+            connection.execute("INSERT INTO alembic_version VALUES (?)", [revision])
 
 
 def _missing(connection: sqlite3.Connection) -> dict[str, str]:
@@ -164,11 +174,11 @@ def _missing(connection: sqlite3.Connection) -> dict[str, str]:
 @functools.cache
 def _newest() -> tuple[str, dict[str, str]]:
     """The revision of the installed Optuna's tables, and the statements that make them."""
-    storage = RDBStorage("sqlite://")
+    storage = RDBStorage("sqlite://", skip_compatibility_check=True)
     with storage.engine.connect() as connection:
         query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
         statements = {row.name: row.sql for row in connection.exec_driver_sql(query)}
-    revision = storage.get_head_version()
+    revision = storage.get_current_version()
     storage.engine.dispose()
     return revision, statements
 
