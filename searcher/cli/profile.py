@@ -123,7 +123,7 @@ def calibrate(
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Parameters of the model; they matter if the profile limits the bandwidth.",
+    help="Of the model, moving statistics included; they matter where a profile limits bandwidths.",
 )
 @click.option(
     "--protocols",

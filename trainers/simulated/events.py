@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.run.running_counts import StalenessCount
+from syncswitch.trainers.simulated.links import NEVER, Moment, SharedLink
 from syncswitch.trainers.simulated.membership import Change, Membership
-from syncswitch.trainers.simulated.timing import Link, StepTimes
+from syncswitch.trainers.simulated.timing import StepTimes
 
 
 class Learner:
@@ -63,9 +64,10 @@ class _Step:
 class SegmentPlayer:
     """Plays one segment. An event is a moment, and what happens in it.
 
-    A step of a worker that shares parameters: the server's connection is reserved for the pull, the
-    parameters are read as the transfer begins, the worker computes, the connection is reserved for
-    the push, the gradient counts as the transfer ends. A step of a replica only computes.
+    A step of a worker that shares parameters: its question reaches the server, which reads the
+    parameters and begins to send them; the worker computes; the gradient is sent, and counts when
+    it has arrived and the server has come round to it. All that is sent at the same time shares
+    the server's link, one direction apart from the other. A step of a replica only computes.
 
     Args:
         steps: Of the segment, not yet started.
@@ -90,7 +92,10 @@ class SegmentPlayer:
         self._learner = learner
         self._membership = membership
         self._on_done = on_done
-        self._down, self._up = Link(), Link()
+        self._down: SharedLink[_Step] = times.server_link()
+        self._up: SharedLink[_Step] = times.server_link()
+        self._has_links = self._down.is_limited and times.model_bytes > 0
+        self._applied_seconds = 0.0
         self._done = steps.done
         self._now = self._seconds = start_seconds
         self._updates = 0
@@ -111,13 +116,21 @@ class SegmentPlayer:
 
     def _go_on(self) -> None:
         """The next event, or a change of the membership before it."""
-        if not self._events or self._membership.next_seconds <= self._events[0][0]:
+        event: Moment = self._events[0][:2] if self._events else NEVER
+        first = min(event, self._down.next, self._up.next)
+        if self._membership.next_seconds <= first[0]:
             self._now = self._membership.wait(self._now)
             self._change(self._membership.advance(self._steps.done, self._now))
             return
-        self._now, worker, _, happen, step = heapq.heappop(self._events)
+        self._now = first[0]
+        if first == event:
+            *_, happen, step = heapq.heappop(self._events)
+        elif first == self._down.next:
+            happen, step = self._compute, self._down.end()
+        else:
+            happen, step = self._arrive, self._up.end()
         # Of a worker that is lost nothing further happens.
-        if self._under_way.get(worker) is step:
+        if self._under_way.get(step.ticket.worker) is step:
             happen(step, self._now)
 
     def _at(self, seconds: float, happen: Callable[[_Step, float], None], step: _Step) -> None:
@@ -133,33 +146,41 @@ class SegmentPlayer:
         if ticket.worker in self._back:
             self._back.remove(ticket.worker)
             self._learner.come_back(ticket.worker)
-        if self._steps.exchange is Exchange.REPLICA:
-            self._at(now, self._compute, step)
-        else:
-            self._at(now + self._times.latency_seconds, self._ask, step)
+        is_replica = self._steps.exchange is Exchange.REPLICA
+        self._at(now if is_replica else now + self._times.latency_seconds, self._pull, step)
 
-    def _ask(self, step: _Step, now: float) -> None:
-        start, _ = self._down.reserve(now, self._times.pull_seconds)
-        self._at(start, self._compute, step)
-
-    def _compute(self, step: _Step, now: float) -> None:
+    def _pull(self, step: _Step, now: float) -> None:
         self._learner.pull(step.ticket)
         step.pulled_updates = self._updates
         if self._steps.exchange is Exchange.REPLICA:
             self._at(now + self._compute_seconds(step.ticket, now), self._finish, step)
-            return
-        there = now + self._times.pull_seconds + self._times.latency_seconds
+        elif self._has_links:
+            self._down.start(now, step.ticket.worker, self._times.model_bytes, step)
+        else:
+            self._compute(step, now)
+
+    def _compute(self, step: _Step, now: float) -> None:
+        there = now + self._times.latency_seconds
         seconds = self._compute_seconds(step.ticket, there)
-        self._at(there + seconds + self._times.latency_seconds, self._send, step)
+        self._at(there + seconds + self._times.latency_seconds, self._push, step)
 
     def _compute_seconds(self, ticket: Ticket, now: float) -> float:
         worker = ticket.worker
         seconds = self._times.compute_seconds(worker, ticket.worker_step, now)
         return self._membership.slowed(worker, seconds)
 
-    def _send(self, step: _Step, now: float) -> None:
-        _, end = self._up.reserve(now, self._times.push_seconds(self._steps.exchange))
-        self._at(end, self._finish, step)
+    def _push(self, step: _Step, now: float) -> None:
+        if self._has_links:
+            self._up.start(now, step.ticket.worker, self._times.model_bytes, step)
+        else:
+            self._arrive(step, now)
+
+    def _arrive(self, step: _Step, now: float) -> None:
+        if self._steps.exchange is Exchange.PUSH:
+            # One update after the other.
+            now = max(now, self._applied_seconds) + self._times.apply_seconds
+            self._applied_seconds = now
+        self._at(now, self._finish, step)
 
     def _finish(self, step: _Step, now: float) -> None:
         worker = step.ticket.worker
@@ -221,7 +242,7 @@ class SegmentPlayer:
         for group in groups:
             self._learner.join(group, self._done)
             self._updates += 1
-            end = now + self._times.join_seconds(self._steps.exchange, len(group))
+            end = now + self._times.join_seconds(self._steps.exchange, group)
             ends.update(dict.fromkeys(group, end))
         is_update = self._steps.done != self._done
         if is_update or groups:

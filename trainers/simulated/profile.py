@@ -22,6 +22,7 @@ _LEAST, _MOST = 1e-9, 1e9
 _Seconds = Annotated[float, Field(ge=0, le=_MOST)]
 _Positive = Annotated[float, Field(ge=_LEAST, le=_MOST)]
 _Speed = Annotated[float, Field(ge=1e-6, le=1e6)]
+_Bandwidth = Annotated[float, Field(ge=1, le=1e15)]
 
 
 class Straggler(BaseModel):
@@ -55,8 +56,11 @@ class ClusterProfile(BaseModel):
         relative_speeds: Permanent differences: worker k computes `relative_speeds[k % length]`
             times as fast as the others.
         parameter_bytes: Size of a copy of the model; None for 4 bytes for each parameter.
-        bandwidth_bytes_per_second: Of the parameter server's connection, in each direction.
-            Transfers queue there. None where they take no time.
+        worker_bandwidths_bytes_per_second: Of the workers' own links, in each direction: worker k
+            has `worker_bandwidths_bytes_per_second[k % length]`. Empty where they limit nothing.
+        server_bandwidth_bytes_per_second: Of the parameter server's link, in each direction; all
+            that workers pull at the same time shares it, as does all that they push. None where it
+            limits nothing.
         latency_seconds: Of each message.
         apply_seconds: The parameter server needs for one update; others queue.
         barrier_seconds: What it costs to bring a round together, besides waiting for the last one.
@@ -71,7 +75,8 @@ class ClusterProfile(BaseModel):
     compute_variation: float = Field(default=0.0, ge=0, le=10)
     relative_speeds: tuple[_Speed, ...] = Field(default=(1.0,), min_length=1)
     parameter_bytes: int | None = Field(default=None, ge=1, le=10**15)
-    bandwidth_bytes_per_second: float | None = Field(default=None, ge=1, le=1e15)
+    worker_bandwidths_bytes_per_second: tuple[_Bandwidth, ...] = ()
+    server_bandwidth_bytes_per_second: _Bandwidth | None = None
     latency_seconds: _Seconds = 0.0
     apply_seconds: _Seconds = 0.0
     barrier_seconds: _Seconds = 0.0
@@ -145,4 +150,8 @@ def _first_of(error: ValidationError) -> str:
     place = ".".join(map(str, first["loc"]))
     value = "" if first["type"] in ("missing", "json_invalid") else f" is {first['input']!r}"
     further = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{place}{value}: {first['msg'][:1].lower()}{first['msg'][1:]}{further}".lstrip(": ")
+    message = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+    if first["type"] == "extra_forbidden":
+        known = ClusterProfile if len(first["loc"]) == 1 else Straggler
+        message = f"no such field; there are {', '.join(known.model_fields)}"
+    return f"{place}{value}: {message}{further}".lstrip(": ")

@@ -22,13 +22,13 @@ class TimedJob:
         workers: n.
         total_worker_steps: W.
         protocols: Before and after the switch.
-        parameters: P of the model; it matters where the profile does not say their size.
+        values: P + S of the model; they matter where the profile does not say its size.
     """
 
     workers: int
     total_worker_steps: int
     protocols: tuple[str, str]
-    parameters: int = 0
+    values: int = 0
 
 
 def simulate_phases(
@@ -45,7 +45,7 @@ def simulate_phases(
     """
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
     log = RunLog(spec, SilentObserver(), lambda accuracy: False)
-    times = StepTimes(profile, job.parameters, job.total_worker_steps, seed)
+    times = StepTimes(profile, job.values, job.total_worker_steps, seed)
     for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
         pass
     return log.result().phases

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.simulated.links import SharedLink
 from syncswitch.trainers.simulated.profile import ClusterProfile
 
-_BYTES_PER_PARAMETER = 4
-
-
-@dataclass
-class Link:
-    """One direction of the parameter server's connection: one transfer after the other."""
-
-    free_seconds: float = 0.0
-
-    def reserve(self, now_seconds: float, duration_seconds: float) -> tuple[float, float]:
-        """Queues a transfer; when it begins and ends."""
-        start = max(now_seconds, self.free_seconds)
-        self.free_seconds = start + duration_seconds
-        return start, self.free_seconds
+_BYTES_PER_VALUE = 4
+# A mean of replicas: members fetch segments, fetch the means of segments, and agree that all have
+# them. Each is a question and its answer.
+_MESSAGES_OF_A_MEAN = 3 * 2
 
 
 class StepTimes:
@@ -30,19 +23,22 @@ class StepTimes:
 
     Args:
         profile: Of the cluster.
-        parameters: P of the model.
+        values: Float32 numbers that a copy of the model is, P + S: its parameters, and statistics
+            such as those of BatchNorm.
         total_worker_steps: W.
         seed: Of the run. The variation of a worker-step depends on its number and this alone, so a
             fork meets what the run that wrote its checkpoint met.
+
+    Attributes:
+        model_bytes: Of a pull, and of a push.
     """
 
     def __init__(
-        self, profile: ClusterProfile, parameters: int, total_worker_steps: int, seed: int
+        self, profile: ClusterProfile, values: int, total_worker_steps: int, seed: int
     ) -> None:
         self._profile = profile
-        size = profile.parameter_bytes or parameters * _BYTES_PER_PARAMETER
-        bandwidth = profile.bandwidth_bytes_per_second
-        self._transfer_seconds = size / bandwidth if bandwidth else 0.0
+        self.model_bytes = profile.parameter_bytes or values * _BYTES_PER_VALUE
+        self._worker_bandwidths = profile.worker_bandwidths_bytes_per_second or (math.inf,)
         # Log-normal with mean 1 and this standard deviation.
         variance = np.log1p(profile.compute_variation**2)
         self._factors = np.random.default_rng(seed).lognormal(
@@ -55,14 +51,14 @@ class StepTimes:
         return self._profile.latency_seconds
 
     @property
-    def pull_seconds(self) -> float:
-        """The parameter server's connection is busy for so long with a pull."""
-        return self._transfer_seconds
+    def apply_seconds(self) -> float:
+        """The parameter server is busy for so long with an update."""
+        return self._profile.apply_seconds
 
-    def push_seconds(self, exchange: Exchange) -> float:
-        """The parameter server is busy for so long with a push, and the update that it is."""
-        is_update = exchange is Exchange.PUSH
-        return self._transfer_seconds + (self._profile.apply_seconds if is_update else 0.0)
+    def server_link(self) -> SharedLink[Any]:
+        """One direction of the parameter server's link, idle, with the workers' links at it."""
+        server_bandwidth = self._profile.server_bandwidth_bytes_per_second or math.inf
+        return SharedLink(server_bandwidth, self._worker_bandwidths)
 
     def compute_seconds(self, worker: int, worker_step: int, now_seconds: float) -> float:
         """From the parameters' arrival at a worker to its gradient."""
@@ -75,12 +71,19 @@ class StepTimes:
                 seconds = seconds * straggler.slowdown + straggler.delay_seconds
         return seconds
 
-    def join_seconds(self, exchange: Exchange, members: int) -> float:
+    def join_seconds(self, exchange: Exchange, group: Sequence[int]) -> float:
         """What joining the work of a group costs, after the last of them has arrived.
 
-        Replicas are averaged by a ring of the members (DS-Sync, arXiv 2007.03298).
+        Replicas are averaged by the members alone: of g, each fetches its g-th of the model from
+        the others, and then the means of the other parts. These are the bytes of a ring
+        (all-reduce, 2 (g - 1) / g of the model in and as many out) with the messages of three
+        exchanges. The slowest link sets the pace.
         """
         if exchange is Exchange.ROUND:
             return self._profile.barrier_seconds + self._profile.apply_seconds
-        ring = 2 * (members - 1) / members * self._transfer_seconds
-        return ring + 2 * (members - 1) * self.latency_seconds
+        if len(group) == 1:
+            return 0.0
+        links = self._worker_bandwidths
+        slowest = min(links[worker % len(links)] for worker in group)
+        transfer_seconds = 2 * (len(group) - 1) / len(group) * self.model_bytes / slowest
+        return transfer_seconds + _MESSAGES_OF_A_MEAN * self.latency_seconds

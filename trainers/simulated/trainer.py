@@ -69,8 +69,9 @@ class SimulatedTrainer(Trainer):
         data = workload.load_data()
         self._examples = len(data.train_inputs)
         self._function = function = ModelFunction(workload, data)
-        self._parameters = function.parameters.size
-        _check_memory(workload, workers, self._parameters)
+        # What a pull and a push carry.
+        self._values = function.parameters.size + function.statistics.size
+        _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
         self._update = make_update(optimizer)
@@ -96,7 +97,7 @@ class SimulatedTrainer(Trainer):
             spec,
             log,
             learner,
-            StepTimes(self._profile, self._parameters, W, spec.seed),
+            StepTimes(self._profile, self._values, W, spec.seed),
             self._form,
             self._tester,
             self._profile.switch_seconds,

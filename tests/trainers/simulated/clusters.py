@@ -37,8 +37,8 @@ def spec_of(
     return TrialSpec(identity, switch_percent, seed, **fields)
 
 
-def times_of(profile: ClusterProfile, steps: int, parameters: int = 0, seed: int = 1) -> StepTimes:
-    return StepTimes(profile, parameters, steps, seed)
+def times_of(profile: ClusterProfile, steps: int, values: int = 0, seed: int = 1) -> StepTimes:
+    return StepTimes(profile, values, steps, seed)
 
 
 def play(
@@ -47,14 +47,14 @@ def play(
     workers: int,
     steps: int,
     learner: Learner | None = None,
-    parameters: int = 0,
+    values: int = 0,
 ) -> list[tuple[int, float]]:
     """Worker-steps done, and when, after each update of a segment."""
     machine = choose_protocol(protocol).machine(range(workers))
     done: list[tuple[int, float]] = []
     SegmentPlayer(
         SegmentSteps(machine, 0, steps),
-        times_of(profile, steps, parameters),
+        times_of(profile, steps, values),
         learner or Learner(),
         Membership(range(workers)),
         0.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -105,7 +106,8 @@ class TestEveryProtocol:
             compute_variation=variation,
             relative_speeds=speeds,
             parameter_bytes=3,
-            bandwidth_bytes_per_second=3 / transfer if transfer else None,
+            worker_bandwidths_bytes_per_second=(4 / transfer, 3 / transfer) if transfer else (),
+            server_bandwidth_bytes_per_second=5 / transfer if transfer else None,
             latency_seconds=join,
             apply_seconds=join,
             barrier_seconds=join,
@@ -216,65 +218,171 @@ class TestStragglers:
         assert seconds == pytest.approx((1 * 3 + 0.5) * 3 + 0.5)
 
 
-class TestTheNetwork:
-    def profile(self, **fields: float) -> ClusterProfile:
-        # A transfer takes 0.25 s.
-        return ClusterProfile(
-            compute_seconds=1.0, parameter_bytes=100, bandwidth_bytes_per_second=400, **fields
+def network(server: float | None = 400.0, own: Sequence[float] = (), **fields: Any) -> Any:
+    """Of a model of 100 bytes, on links of so many bytes a second."""
+    return ClusterProfile(
+        parameter_bytes=100,
+        server_bandwidth_bytes_per_second=server,
+        worker_bandwidths_bytes_per_second=tuple(own),
+        **{"compute_seconds": 1.0, **fields},
+    )
+
+
+def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:
+    """Steps a second of ASP, in which one transfer has the whole link.
+
+    Exact for a network of queues with two stations whose customers share it evenly, whatever the
+    distribution of the times (Reiser and Lavenberg, Mean-Value Analysis of Closed Multichain
+    Queuing Networks, 1980).
+    """
+    throughput = waiting = 0.0
+    for customers in range(1, workers + 1):
+        seconds = transfer_seconds * (1 + waiting)
+        throughput = customers / (compute_seconds + 2 * seconds)
+        waiting = throughput * seconds
+    return throughput
+
+
+class TestTheServersLink:
+    """A transfer takes 0.25 s alone."""
+
+    def test_pulls_at_the_same_time_share_it(self) -> None:
+        """All n have the parameters after n transfers; so it is with their gradients."""
+        n = 4
+        ends = [seconds for _, seconds in play("asp", network(), n, n)]
+        assert ends == pytest.approx([n * 0.25 + 1 + n * 0.25] * n, abs=EXACT)
+
+    @pytest.mark.parametrize("n", [1, 3, 8])
+    def test_a_round_sends_n_models_each_way(self, n: int) -> None:
+        end = end_seconds("bsp", network(barrier_seconds=0.5), n, 5 * n)
+        assert end == pytest.approx(5 * (2 * n * 0.25 + 1 + 0.5), abs=EXACT)
+
+    def test_pulls_and_pushes_do_not_share(self) -> None:
+        """Worker 1, twice as fast, pushes and pulls while worker 0 computes and pushes.
+
+        Both have pulled at 0.5 s. Worker 1 pushes from 1.0 to 1.25 s, pulls until 1.5 s, computes
+        until 2.0 s; worker 0 pushes from 1.5 to 1.75 s, pulls until 2.0 s.
+        """
+        profile = network(relative_speeds=(1.0, 2.0))
+        assert [seconds for _, seconds in play("asp", profile, 2, 3)] == pytest.approx(
+            [1.25, 1.75, 2.25], abs=EXACT
         )
 
-    def test_pulls_queue(self) -> None:
-        """n pulls at once arrive one after the other; pushes then come apart and do not queue."""
-        done = play("asp", self.profile(), 4, 4)
-        ends = [seconds for _, seconds in done]
-        assert ends == pytest.approx([0.25 * place + 1 + 0.25 for place in range(1, 5)], abs=EXACT)
+    @pytest.mark.parametrize(
+        ("workers", "compute_seconds"), [(1, 1.0), (4, 1.0), (16, 2.0), (8, 0.5)]
+    )
+    def test_throughput_of_asp(self, workers: int, compute_seconds: float) -> None:
+        expected = asp_throughput(workers, compute_seconds, 0.25)
+        assert self.throughput(workers, compute_seconds) == pytest.approx(expected, rel=0.015)
 
-    def test_a_round_of_many_costs_all_of_its_transfers(self) -> None:
-        """The last of n pulls arrives after n transfers; computing and its push follow."""
-        n = 8
-        (end,) = [seconds for _, seconds in play("bsp", self.profile(), n, n)]
-        assert end == pytest.approx(n * 0.25 + 1 + 0.25, abs=EXACT)
+    def test_at_its_limit_it_sets_the_pace_of_asp(self) -> None:
+        """400 bytes a second are 4 steps a second, however many workers there are."""
+        assert self.throughput(100, 1.0) == pytest.approx(4.0, rel=0.015)
 
-    def test_what_the_server_does_with_a_push_queues_too(self) -> None:
-        profile = ClusterProfile(compute_seconds=1.0, apply_seconds=0.5)
-        assert [seconds for _, seconds in play("asp", profile, 4, 4)] == pytest.approx(
-            [1.5, 2.0, 2.5, 3.0], abs=EXACT
-        )
+    def throughput(self, workers: int, compute_seconds: float) -> float:
+        """ASP's, without its first quarter and its end."""
+        profile = network(compute_seconds=compute_seconds, compute_variation=0.5)
+        done = play("asp", profile, workers, 8000)
+        (first, since), (last, until) = done[2000], done[-workers]
+        return (last - first) / (until - since)
 
-    def test_a_saturated_server_sets_the_pace(self) -> None:
-        n, steps = 40, 4000
-        end = end_seconds("asp", self.profile(), n, steps)
-        assert end == pytest.approx(steps * 0.25, rel=0.02)
+    def test_updates_queue_behind_it(self) -> None:
+        """Both gradients are there at 2.0 s; an update takes 0.5 s."""
+        ends = [seconds for _, seconds in play("asp", network(apply_seconds=0.5), 2, 2)]
+        assert ends == pytest.approx([2.5, 3.0], abs=EXACT)
 
-    def test_without_a_size_it_is_four_bytes_for_each_parameter(self) -> None:
-        profile = ClusterProfile(compute_seconds=1.0, bandwidth_bytes_per_second=400)
-        assert times_of(profile, 1, parameters=25).pull_seconds == pytest.approx(0.25)
-        assert times_of(EVEN, 1, parameters=25).pull_seconds == 0.0
+    def test_without_a_size_it_is_four_bytes_for_each_value(self) -> None:
+        profile = ClusterProfile(compute_seconds=1.0, server_bandwidth_bytes_per_second=400)
+        assert end_seconds("asp", profile, 1, 1, values=25) == pytest.approx(1.5)
+        assert end_seconds("asp", profile, 1, 1, values=0) == 1.0
+        assert end_seconds("asp", EVEN, 1, 1, values=25) == 1.0
 
-    def test_each_message_has_its_latency_and_a_round_its_barrier(self) -> None:
+    @pytest.mark.parametrize("protocol", ["asp", "bsp", "ssp:2"])
+    def test_more_equal_workers_make_no_step_faster(self, protocol: str) -> None:
+        profile = network(600.0, [500.0], latency_seconds=0.01, apply_seconds=0.02)
+        ends = [end_seconds(protocol, profile, n, 6 * n) for n in range(2, 12)]
+        assert ends == sorted(ends)
+
+
+class TestTheWorkersLinks:
+    def test_slow_ones_do_not_fill_the_servers(self) -> None:
+        """4 links of 50 bytes a second fit into 400: nobody waits for anybody."""
+        end = end_seconds("bsp", network(own=[50.0]), 4, 4)
+        assert end == pytest.approx(2.0 + 1 + 2.0, abs=EXACT)
+
+    def test_each_has_its_own(self) -> None:
+        """The slow one takes 2 + 1 + 2 seconds for a step, and is not in the fast one's way."""
+        ends = [seconds for _, seconds in play("asp", network(own=[50.0, 350.0]), 2, 5)]
+        fast = 1 + 2 * 100 / 350
+        assert ends == pytest.approx([fast, 2 * fast, 3 * fast, 5.0, 4 * fast], abs=EXACT)
+
+    def test_without_the_servers_they_limit_alone(self) -> None:
+        end = end_seconds("asp", network(None, [50.0]), 3, 3)
+        assert end == pytest.approx(2.0 + 1 + 2.0, abs=EXACT)
+
+
+class TestLatency:
+    def test_each_message_has_its_own_and_a_round_its_barrier(self) -> None:
         profile = ClusterProfile(compute_seconds=1.0, latency_seconds=0.125, barrier_seconds=0.5)
         # The worker asks, the parameters come, the gradient goes.
         assert end_seconds("bsp", profile, 4, 8) == pytest.approx(2 * 1.875, abs=EXACT)
         assert end_seconds("asp", profile, 4, 8) == pytest.approx(2 * 1.375, abs=EXACT)
 
-    def test_a_round_is_one_update_and_each_push_of_asp_is_one(self) -> None:
+    @pytest.mark.parametrize(("own", "transfer"), [((), 0.25), ((200.0,), 0.5), ((800.0,), 0.25)])
+    def test_a_lone_transfer_takes_it_and_the_time_on_the_slower_link(
+        self, own: tuple[float, ...], transfer: float
+    ) -> None:
+        profile = network(own=own, latency_seconds=0.125)
+        end = end_seconds("asp", profile, 1, 1)
+        assert end == pytest.approx(3 * 0.125 + 2 * transfer + 1, abs=EXACT)
+
+
+class TestUpdates:
+    def test_what_the_server_does_with_a_push_queues(self) -> None:
+        profile = ClusterProfile(compute_seconds=1.0, apply_seconds=0.5)
+        assert [seconds for _, seconds in play("asp", profile, 4, 4)] == pytest.approx(
+            [1.5, 2.0, 2.5, 3.0], abs=EXACT
+        )
+
+    def test_a_round_is_one_and_each_push_of_asp_is_one(self) -> None:
         profile = ClusterProfile(compute_seconds=1.0, apply_seconds=0.25)
         assert end_seconds("bsp", profile, 4, 8) == pytest.approx(2 * 1.25, abs=EXACT)
         assert end_seconds("asp", profile, 4, 4) == pytest.approx(1.0 + 4 * 0.25, abs=EXACT)
 
-    @pytest.mark.parametrize(("protocol", "members"), [("ds-sync:2", 2), ("ds-sync:4", 4)])
-    def test_replicas_are_averaged_on_a_ring(self, protocol: str, members: int) -> None:
-        """2 (m - 1) / m transfers and 2 (m - 1) messages (DS-Sync)."""
-        profile = self.profile(latency_seconds=0.125)
-        ring = 2 * (members - 1) / members * 0.25 + 2 * (members - 1) * 0.125
-        end = end_seconds(protocol, profile, 4, 12)
-        assert end == pytest.approx(3 * (1.0 + ring), abs=EXACT)
+
+class TestReplicas:
+    """Links of 400 bytes a second carry the model in 0.25 s; a message takes 0.125 s."""
+
+    PROFILE = network(1.0, [400.0], latency_seconds=0.125)
+    MESSAGES = 6 * 0.125
+
+    @pytest.mark.parametrize(
+        ("protocol", "workers", "members"),
+        [("ds-sync:2", 4, 2), ("ds-sync:2", 16, 2), ("ds-sync:4", 4, 4), ("local-sgd:1", 5, 5)],
+    )
+    def test_members_average_among_themselves(
+        self, protocol: str, workers: int, members: int
+    ) -> None:
+        """A ring's bytes in three exchanges of messages; all groups at once, without the server."""
+        end = end_seconds(protocol, self.PROFILE, workers, 3 * workers)
+        mean = 2 * (members - 1) / members * 0.25 + self.MESSAGES
+        assert end == pytest.approx(3 * (1.0 + mean), abs=EXACT)
 
     def test_local_steps_cost_no_network(self) -> None:
-        profile = self.profile(latency_seconds=0.125)
-        ring = 2 * 3 / 4 * 0.25 + 2 * 3 * 0.125
-        end = end_seconds("local-sgd:5", profile, 4, 40)
-        assert end == pytest.approx(10 * 1.0 + 2 * ring, abs=EXACT)
+        end = end_seconds("local-sgd:5", self.PROFILE, 4, 40)
+        mean = 2 * 3 / 4 * 0.25 + self.MESSAGES
+        assert end == pytest.approx(10 * 1.0 + 2 * mean, abs=EXACT)
+
+    def test_the_slowest_link_of_a_group_is_that_of_its_mean(self) -> None:
+        """In the first round 0 and 1, 2 and 3 are groups; in the second 0 and 2, 1 and 3."""
+        profile = network(own=[400.0, 400.0, 100.0, 100.0])
+        fast, slow = 1.0 + 0.25, 1.0 + 1.0
+        first = [seconds for _, seconds in play("ds-sync:2", profile, 4, 4)]
+        assert first[1:] == pytest.approx([fast, fast, slow], abs=EXACT)
+        assert end_seconds("ds-sync:2", profile, 4, 8) == pytest.approx(2 * slow, abs=EXACT)
+
+    def test_one_alone_has_nothing_to_average(self) -> None:
+        assert end_seconds("local-sgd:1", self.PROFILE, 1, 3) == pytest.approx(3.0, abs=EXACT)
 
 
 class TestVariation:

@@ -21,6 +21,8 @@ from syncswitch.trainers.simulated.profile import (
 PLAIN: dict[str, Any] = {"compute_seconds": 0.05}
 STRAGGLER: dict[str, Any] = {"worker": 1, "start_seconds": 5.0, "duration_seconds": 2.0}
 
+WORKERS, SERVER = "worker_bandwidths_bytes_per_second", "server_bandwidth_bytes_per_second"
+
 seconds = st.floats(0, 1e6)
 positive = st.floats(1e-9, 1e9)
 stragglers = st.builds(
@@ -38,7 +40,8 @@ profiles = st.builds(
     compute_variation=st.floats(0, 10),
     relative_speeds=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=3).map(tuple),
     parameter_bytes=st.none() | st.integers(1, 10**12),
-    bandwidth_bytes_per_second=st.none() | st.floats(1, 1e15),
+    worker_bandwidths_bytes_per_second=st.lists(st.floats(1, 1e15), max_size=3).map(tuple),
+    server_bandwidth_bytes_per_second=st.none() | st.floats(1, 1e15),
     latency_seconds=seconds,
     apply_seconds=seconds,
     barrier_seconds=seconds,
@@ -70,7 +73,8 @@ class TestTheDigest:
             {"compute_variation": 0.2},
             {"relative_speeds": (1.0, 0.5)},
             {"parameter_bytes": 10**8},
-            {"bandwidth_bytes_per_second": 1.25e9},
+            {"worker_bandwidths_bytes_per_second": (1.25e9,)},
+            {"server_bandwidth_bytes_per_second": 1.25e9},
             {"latency_seconds": 0.1},
             {"apply_seconds": 0.1},
             {"barrier_seconds": 0.1},
@@ -98,7 +102,8 @@ class TestTheDigest:
 
     def test_the_fields_above_are_all_there_are(self) -> None:
         told = {"description", "compute_seconds", "compute_variation", "relative_speeds"}
-        told |= {"parameter_bytes", "bandwidth_bytes_per_second", "latency_seconds"}
+        told |= {"worker_bandwidths_bytes_per_second", "server_bandwidth_bytes_per_second"}
+        told |= {"parameter_bytes", "latency_seconds"}
         told |= {"apply_seconds", "barrier_seconds", "switch_seconds", "stragglers"}
         assert set(ClusterProfile.model_fields) == told
 
@@ -138,7 +143,12 @@ class TestWhatIsRefused:
             ({"relative_speeds": 2.0}, "relative_speeds", "2.0"),
             ({"parameter_bytes": 0}, "parameter_bytes", "0"),
             ({"parameter_bytes": 1.5}, "parameter_bytes", "1.5"),
-            ({"bandwidth_bytes_per_second": 0}, "bandwidth_bytes_per_second", "0"),
+            ({SERVER: 0}, SERVER, "0"),
+            ({SERVER: "10 Gbit/s"}, SERVER, "'10 Gbit/s'"),
+            ({WORKERS: [1e9, -1]}, f"{WORKERS}.1", "-1"),
+            ({WORKERS: [1e16]}, f"{WORKERS}.0", "1e+16"),
+            ({WORKERS: 1.25e9}, WORKERS, "1250000000.0"),
+            ({WORKERS: None}, WORKERS, "None"),
             ({"latency_seconds": -1e-3}, "latency_seconds", "-0.001"),
             ({"apply_seconds": -1}, "apply_seconds", "-1"),
             ({"barrier_seconds": -1}, "barrier_seconds", "-1"),
@@ -168,6 +178,12 @@ class TestWhatIsRefused:
         fields = {"compute_seconds": "0.1", field: number}
         content = ", ".join(f'"{name}": {text}' for name, text in fields.items())
         assert field in self.message(f"{{{content}}}", tmp_path)
+
+    def test_for_a_field_that_is_none_those_that_are_are_told(self, tmp_path: Path) -> None:
+        text = self.message(json.dumps({**PLAIN, "bandwidth_bytes_per_second": 1e9}), tmp_path)
+        assert f"no such field; there are {', '.join(ClusterProfile.model_fields)}" in text
+        text = self.message(json.dumps({**PLAIN, "stragglers": [{"slow": 2}]}), tmp_path)
+        assert "stragglers.0" in text
 
     def test_a_field_that_is_missing_is_named(self, tmp_path: Path) -> None:
         assert "compute_seconds" in self.message("{}", tmp_path)

@@ -36,12 +36,17 @@ def test_replicas_have_no_staleness() -> None:
 
 
 def test_a_model_of_known_size_takes_its_time() -> None:
-    profile = ClusterProfile(compute_seconds=1.0, bandwidth_bytes_per_second=400.0)
-    # One worker: a pull of 400 bytes, the computing, a push.
+    """400 bytes, and all links carry 400 a second."""
+    profile = ClusterProfile(
+        compute_seconds=1.0,
+        worker_bandwidths_bytes_per_second=(400.0,),
+        server_bandwidth_bytes_per_second=400.0,
+    )
+    # One worker: a pull, the computing, a push.
     assert seconds(profile, TimedJob(1, 5, ("bsp", "asp"), 100)) == pytest.approx(5 * 3.0)
-    # Replicas of 4 in one ring: 2 * 3 / 4 of the model after each step.
-    ring = TimedJob(4, 8, ("local-sgd:1", "asp"), 100)
-    assert seconds(profile, ring) == pytest.approx(2 * (1.0 + 1.5))
+    # Replicas of 4 in one group: 2 * 3 / 4 of the model after each step.
+    averaged = TimedJob(4, 8, ("local-sgd:1", "asp"), 100)
+    assert seconds(profile, averaged) == pytest.approx(2 * (1.0 + 1.5))
 
 
 def test_a_parameter_server_that_is_busy_slows_asp_down() -> None:

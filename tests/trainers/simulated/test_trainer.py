@@ -353,6 +353,21 @@ class TestTheRecord:
         assert (switched.kind, switched.worker_step) == ("switched", 100)
         assert (switched.elapsed_seconds, switched.seconds) == (pytest.approx(26.0), 7.0)
 
+    def test_what_is_sent_are_the_parameters_and_the_statistics(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Each step of one worker pulls them and pushes as much, at 1000 bytes a second."""
+        profile = ClusterProfile(
+            compute_seconds=1.0, worker_bandwidths_bytes_per_second=(1000.0,), switch_seconds=0
+        )
+        trainer = make_trainer(SHORT, 1, profile)
+        spec = spec_of(SHORT, 1, 100.0, profile=profile)
+        state = final_state(trainer, spec, tmp_path)
+        values = len(state.parameters) + len(state.statistics)
+        assert len(state.statistics) > 0
+        seconds = SHORT.total_worker_steps * (1 + 2 * 4 * values / 1000)
+        assert trainer.train(spec).training_seconds == pytest.approx(seconds)
+
     def test_a_fork_meets_the_straggler_at_its_time(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
