@@ -135,15 +135,6 @@ def test_pandas_is_imported_only_where_somebody_wants_a_table() -> None:
     assert not {"pandas", "pyarrow"} & loaded
 
 
-def test_the_runner_needs_no_optuna() -> None:
-    assert "optuna" not in loaded_after(
-        "import syncswitch.trainers.cli.runner,"
-        " syncswitch.trainers.cluster.parameter_server.trainer,"
-        " syncswitch.trainers.cluster.processes.process_trainer, syncswitch.trainers.model.export,"
-        " syncswitch.storage.policies.registry"
-    )
-
-
 def test_a_policy_file_needs_no_database_library() -> None:
     assert "sqlalchemy" not in loaded_after("import syncswitch.storage.policies.file")
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks import live_trust, parallel_searches, strategies, trust
+from tests.benchmarks import parallel_searches, strategies, trust
 from tests.benchmarks.trust_problems import trust_jobs
+from tests.program import TINY_WORKLOAD
+from tests.warm_program import run_code
 
 
 def test_strategies(
@@ -96,13 +98,14 @@ def test_trust(
 
 
 @pytest.mark.slow
-def test_live_trust(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "live.json"
-    sizes = ("--searches", 1, "--uses", 1, "--workers", 2, "--settings", 1, "--json", file)
-    monkeypatch.setattr(live_trust, "_WORKLOAD", "tests.benchmarks.workload:workload")
-    monkeypatch.setattr(sys, "argv", ["live_trust", *map(str, sizes)])
-    live_trust.main()
-    assert "1 searches with 1 later runs each" in capsys.readouterr().out
-    assert json.loads(file.read_text())["answers"]
+def test_live_trust(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(TINY_WORKLOAD)
+    code = (
+        "from tests.benchmarks import live_trust\n"
+        "live_trust._WORKLOAD = 'job.py:tiny'\n"
+        "live_trust.main()"
+    )
+    sizes = ("--searches", 1, "--uses", 1, "--workers", 2, "--settings", 1, "--json", "live.json")
+    done = run_code(code, *sizes, folder=tmp_path)
+    assert "1 searches with 1 later runs each" in done.stdout, done.stderr
+    assert json.loads((tmp_path / "live.json").read_text())["answers"]

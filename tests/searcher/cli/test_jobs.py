@@ -12,7 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
+from search_program import generated_job
 
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -34,6 +38,14 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def search_alone(url: str) -> None:
+    """The same search in this process, to its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalTrainer, "job", generated_job)
+        done = CliRunner().invoke(main, [*SEARCH, "--storage", url])
+    assert done.exit_code == 0, done.stderr
 
 
 def trials(url: str) -> list[StoredTrial]:
@@ -66,8 +78,7 @@ def wait_until_gone(processes: list[psutil.Process]) -> None:
 def test_three_jobs_find_what_one_finds_and_say_so(
     url: str, sqlite_url: str, tmp_path: Path
 ) -> None:
-    alone = start(sqlite_url, delay_seconds=0)
-    assert alone.wait() == 0
+    search_alone(sqlite_url)
     meeting = f"3:{tmp_path}"
     shared = start(url, "--jobs", "3", delay_seconds=0.1, GENERATED_MEETING=meeting)
     out, err = shared.communicate()
@@ -102,7 +113,7 @@ def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
     assert "job 2: error" not in err
     wait_until_gone(children)
     assert {row.state for row in trials(url)} == {"failed"}
-    assert start(url, "--jobs", "2", delay_seconds=0).wait() == 0
+    search_alone(url)
 
 
 @pytest.mark.slow
@@ -112,5 +123,5 @@ def test_jobs_do_not_outlive_the_first_one(url: str) -> None:
     process.kill()
     process.communicate()
     wait_until_gone(children)
-    assert start(url, delay_seconds=0).wait() == 0
+    search_alone(url)
     assert check_database(url) == []

@@ -6,14 +6,12 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
+from searches import SINGLE, search
 
 from syncswitch.searcher.loop.observer import TrialObserver
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
-from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
@@ -21,13 +19,7 @@ from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer, Verdict
 
-PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 QUICK = Patience(poll_seconds=0.01, heartbeat_interval_seconds=0.0)
-
-
-def search(url: str, trainer: GeneratedTrainer) -> SearchResult:
-    with open_database(url, create=True) as database:
-        return Search(database, identity(), PLAN, lambda: trainer, patience=QUICK).run()
 
 
 @dataclass
@@ -54,7 +46,9 @@ class Overtaking(GeneratedTrainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         if len(self.runs) == 1:
             self.thread = threading.Thread(
-                target=lambda: self.found.append(search(self.url, self.other))
+                target=lambda: self.found.append(
+                    search(self.url, self.other, SINGLE, patience=QUICK)
+                )
             )
             self.thread.start()
             assert self.other.has_begun.wait(60)
@@ -64,7 +58,7 @@ class Overtaking(GeneratedTrainer):
 def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
     # The second candidate is 75 %, and the other search has begun 25 %.
     trainer = Overtaking(knee_percent=80.0, url=url)
-    result = search(url, trainer)
+    result = search(url, trainer, SINGLE, patience=QUICK)
     trainer.other.may_go_on.set()
     trainer.thread.join(60)
     assert trainer.runs == [(100.0, 0), (50.0, 0), (75.0, 0)]

@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 from command_line import Invoke, error_line
 from generated_trainer import GeneratedTrainer, identity
+from searches import SINGLE, search
 
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.transfer import PolicyEvaluation
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
@@ -28,7 +27,6 @@ from tests.storage.filled import CONDITIONS, EVENTS, add_disturbed
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-PLAN = SearchPlan(PaperStrategy(2, 1))
 UNDISTURBED = RunConditions()
 
 
@@ -44,10 +42,9 @@ class Remembering(GeneratedTrainer):
         return super().train(spec, observer)
 
 
-def search(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
+def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
     trainer = Remembering()
-    with open_database(url, create=True) as database:
-        Search(database, identity(), plan, lambda: trainer, checkpoints=folder).run()
+    search(url, trainer, plan, checkpoints=folder)
     return trainer.specs
 
 
@@ -74,16 +71,16 @@ def test_a_study_under_other_conditions_has_another_name() -> None:
         {"injections": ("kill:ps,at=60%",)},
         {"injections": ("kill:ps,at=60%", "kill:ps,at=70%")},
     )
-    plans = [replace(PLAN, conditions=RunConditions(**change)) for change in changes]  # type: ignore[arg-type]
+    plans = [replace(SINGLE, conditions=RunConditions(**change)) for change in changes]  # type: ignore[arg-type]
     names = [study_name(identity(), plan) for plan in plans]
-    assert names[0] == study_name(identity(), PLAN)
+    assert names[0] == study_name(identity(), SINGLE)
     assert len(set(names)) == len(names)
 
 
 def test_every_run_trains_under_the_conditions_and_is_recorded_so(url: str, tmp_path: Path) -> None:
-    specs = search(url, replace(PLAN, conditions=CONDITIONS), tmp_path)
+    specs = asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
     assert [spec.conditions for spec in specs] == [CONDITIONS] * 3
-    assert [spec.conditions for spec in search(url, PLAN, tmp_path)] == [RunConditions()] * 3
+    assert [spec.conditions for spec in asked_for(url, SINGLE, tmp_path)] == [RunConditions()] * 3
     with open_database(url, create=False) as database:
         recorded = [trial.conditions for trial in TrialStore(database).trials()]
     assert recorded == [CONDITIONS] * 3 + [RunConditions()] * 3
@@ -96,13 +93,13 @@ def test_every_run_trains_under_the_conditions_and_is_recorded_so(url: str, tmp_
 def test_disturbed_runs_share_no_prefix(
     url: str, tmp_path: Path, conditions: RunConditions, shares: bool
 ) -> None:
-    specs = search(url, SearchPlan(AdaptiveStrategy(2, 1), conditions=conditions), tmp_path)
+    specs = asked_for(url, SearchPlan(AdaptiveStrategy(2, 1), conditions=conditions), tmp_path)
     assert any(spec.checkpoint_percents for spec in specs) == shares
     assert any(spec.checkpoint_directory for spec in specs) == shares
 
 
 def test_an_evaluation_compares_runs_under_its_conditions_alone(url: str, tmp_path: Path) -> None:
-    search(url, PLAN, tmp_path)
+    asked_for(url, SINGLE, tmp_path)
     assert evaluate(url, RunConditions()) == ([], RunConditions())
     for conditions in (CONDITIONS, RunConditions("elastic")):
         specs, said = evaluate(url, conditions)
@@ -115,10 +112,10 @@ def test_an_evaluation_compares_runs_under_its_conditions_alone(url: str, tmp_pa
 
 
 def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: Path) -> None:
-    search(url, replace(PLAN, conditions=CONDITIONS), tmp_path)
+    asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
     forecast = ["run", "any", "--settings", "2", "--dry-run", "--json"]
     error_line(invoke(*forecast))
-    search(url, replace(PLAN, conditions=UNDISTURBED), tmp_path)
+    asked_for(url, replace(SINGLE, conditions=UNDISTURBED), tmp_path)
     assert invoke(*forecast).exit_code == 0
 
 
@@ -127,7 +124,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A search without and one with conditions of its own; only to be read."""
     folder = tmp_path_factory.mktemp("disturbed")
     url = f"sqlite:///{folder}/disturbed.db"
-    search(url, PLAN, folder)
+    asked_for(url, SINGLE, folder)
     add_disturbed(url)
     return url
 

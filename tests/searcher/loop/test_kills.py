@@ -13,37 +13,29 @@ from collections import Counter
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import optuna
 import pytest
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
+from searches import SHORT, Run, outcome, search
 
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
-from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.trials.store import TrialStore
 
 # That a creation is killed is tested where databases are created.
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 PLAN = SearchPlan(PaperStrategy(settings=4, runs=3))
-SHORT = SearchPlan(PaperStrategy(settings=1, runs=2))
 PATIENCE = Patience(
     poll_seconds=0.02, retry_seconds=0.1, heartbeat_interval_seconds=0.01, stale_seconds=0.5
 )
 KILLS = 8
 RUN_SECONDS = 0.2
 
-Run = tuple[float, int, float, bool]
 
-
-def search(url: str, delay_seconds: float, plan: SearchPlan = PLAN) -> None:
+def make(url: str, delay_seconds: float = 0.0, plan: SearchPlan = PLAN) -> None:
     trainer = GeneratedTrainer(delay_seconds=delay_seconds, diverges_below_percent=7)
-    with open_database(url, create=True) as database:
-        Search(database, identity(), plan, lambda: trainer, patience=PATIENCE).run()
+    search(url, trainer, plan, patience=PATIENCE)
 
 
 def search_and_die(url: str, place: str, when: str) -> None:
@@ -63,34 +55,14 @@ def search_and_die(url: str, place: str, when: str) -> None:
         return result
 
     setattr(owner, method, deadly)
-    search(url, 0.0, SHORT)
+    make(url, plan=SHORT)
 
 
 def start(url: str, delay_seconds: float) -> BaseProcess:
     # A fork has imported everything already, so kills hit the search and not its imports.
-    process = multiprocessing.get_context("fork").Process(target=search, args=(url, delay_seconds))
+    process = multiprocessing.get_context("fork").Process(target=make, args=(url, delay_seconds))
     process.start()
     return process
-
-
-def outcome(url: str) -> tuple[list[Run], list[TimingPolicy]]:
-    """The completed runs by Optuna's account, and the policies; both sides have to agree."""
-    (name,) = optuna.get_all_study_names(url)
-    study = optuna.load_study(study_name=name, storage=url)
-    with open_database(url, create=False) as database:
-        store = TrialStore(database)
-        runs = []
-        for trial in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
-            row = store.get(name, trial.number)
-            assert row is not None
-            assert row.state == "complete"
-            assert row.converged_accuracy == trial.value
-            assert row.diverged == trial.user_attrs["diverged"]
-            assert row.diverged is not None
-            runs.append((row.switch_percent, row.replicate, trial.value, row.diverged))
-        assert all(row.state != "running" for row in store.trials())
-        assert not study.get_trials(states=[optuna.trial.TrialState.RUNNING])
-        return sorted(runs), PolicyRegistry(database).policies()
 
 
 def same_answer(one: TimingPolicy, other: TimingPolicy) -> bool:
@@ -103,7 +75,7 @@ def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> tuple[list[Run], list[TimingPolicy]]:
     url = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/search.db"
-    search(url, 0.0, request.param)
+    make(url, plan=request.param)
     return outcome(url)
 
 
@@ -152,7 +124,7 @@ def test_death_at_any_write_changes_nothing(
     process.start()
     process.join()
     assert process.exitcode == 9
-    search(url, 0.0, SHORT)
+    make(url, plan=SHORT)
 
     runs, policies = outcome(url)
     expected_runs, expected_policies = undisturbed

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import optuna
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
+from searches import QUICK, SHORT, outcome, search, states_of, the_study
 
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed, study_name
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
-from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
-
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
-PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
-SHORT = SearchPlan(PaperStrategy(settings=1, runs=2))  # 4 runs
-
-
-def search(
-    url: str, trainer: GeneratedTrainer, plan: SearchPlan = PLAN, **changes: object
-) -> SearchResult:
-    with open_database(url, create=True) as database:
-        return Search(database, identity(**changes), plan, lambda: trainer, patience=QUICK).run()
 
 
 def rows_of(url: str) -> list[tuple[float, int, str]]:
@@ -43,12 +29,6 @@ def rows_of(url: str) -> list[tuple[float, int, str]]:
         return [
             (row.switch_percent, row.replicate, row.state) for row in TrialStore(database).trials()
         ]
-
-
-def states_of(url: str) -> Counter[str]:
-    (name,) = optuna.get_all_study_names(url)
-    study = optuna.load_study(study_name=name, storage=url)
-    return Counter(trial.state.name for trial in study.get_trials())
 
 
 def lock_out(method: str, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -90,7 +70,7 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
 
 
 def test_the_same_command_answers_at_once(url: str) -> None:
-    first = search(url, GeneratedTrainer())
+    first = search(url)
     idle = GeneratedTrainer()
     assert search(url, idle) == first
     assert idle.runs == []
@@ -99,15 +79,15 @@ def test_the_same_command_answers_at_once(url: str) -> None:
 
 
 def test_another_plan_is_another_study_and_the_next_version(url: str) -> None:
-    search(url, GeneratedTrainer(), SHORT)
+    search(url, None, SHORT)
     other = SearchPlan(PaperStrategy(settings=1, runs=1))
-    assert search(url, GeneratedTrainer(), other).policy.version == 2
+    assert search(url, None, other).policy.version == 2
     names = {study_name(identity(), SHORT), study_name(identity(), other)}
     assert set(optuna.get_all_study_names(url)) == names
 
 
 def test_replicates_share_their_seeds_over_all_switch_points(url: str) -> None:
-    search(url, GeneratedTrainer())
+    search(url)
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
     assert {(row.replicate, row.seed) for row in rows} == {
@@ -128,7 +108,7 @@ def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) ->
 
 
 def test_an_impossible_target_ends_with_the_first_protocol_alone(url: str) -> None:
-    result = search(url, GeneratedTrainer(), SearchPlan(PaperStrategy(2, 1, target_accuracy=0.999)))
+    result = search(url, None, SearchPlan(PaperStrategy(2, 1, target_accuracy=0.999)))
     assert result.policy.switch_percent == 100
     assert result.policy.mean_accuracy is None
     assert result.policy.training_seconds is None
@@ -160,7 +140,7 @@ def test_passing_failures_are_run_again(url: str) -> None:
     assert trainer.closed == 3  # a new trainer after each failure
     assert (result.cost.completed_runs, result.cost.failed_runs) == (4, 2)
     assert states_of(url) == {"COMPLETE": 4, "FAIL": 2}
-    undisturbed = search(f"{url}-other", GeneratedTrainer(), SHORT)
+    undisturbed = search(f"{url}-other", None, SHORT)
     assert [e.converged_accuracy for e in result.policy.evidence] == [
         e.converged_accuracy for e in undisturbed.policy.evidence
     ]
@@ -180,7 +160,7 @@ def test_an_interruption_gives_the_run_back(url: str, error: BaseException) -> N
     assert trainer.closed == 1
     assert states_of(url) == {"FAIL": 1}
     assert rows_of(url) == [(100.0, 0, "failed")]
-    assert search(url, GeneratedTrainer(), SHORT).cost.completed_runs == 4
+    assert search(url, None, SHORT).cost.completed_runs == 4
 
 
 def test_an_accuracy_that_is_none_is_fatal(url: str) -> None:
@@ -208,7 +188,7 @@ def test_a_result_that_was_not_told_is_told_at_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr("syncswitch.searcher.study.study.SearchStudy.complete", killed)
         with pytest.raises(KeyboardInterrupt):
-            search(url, GeneratedTrainer(), SHORT)
+            search(url, None, SHORT)
     assert states_of(url) == {"RUNNING": 1}
     trainer = GeneratedTrainer()
     assert search(url, trainer, SHORT).cost.completed_runs == 4
@@ -255,7 +235,7 @@ def test_failures_with_steps_between_them_are_not_in_a_row(
 
     idle = itertools.count()
     monkeypatch.setattr(SearchStudy, "claim", claim)
-    assert search(url, GeneratedTrainer(), SHORT).cost.completed_runs == 4
+    assert search(url, None, SHORT).cost.completed_runs == 4
 
 
 def test_a_diverged_run_that_was_not_told_stays_diverged(
@@ -272,8 +252,7 @@ def test_a_diverged_run_that_was_not_told_stays_diverged(
     trainer = GeneratedTrainer(diverges_below_percent=60)
     search(url, trainer, plan)
     assert (50.0, 1) not in trainer.runs
-    (name,) = optuna.get_all_study_names(url)
-    told = optuna.load_study(study_name=name, storage=url).get_trials()[0]
+    told = the_study(url).get_trials()[0]
     assert (told.state.name, told.user_attrs["diverged"]) == ("COMPLETE", True)
 
 
@@ -281,25 +260,14 @@ def test_orphans_are_failed_after_a_while(url: str) -> None:
     name = study_name(identity(), SHORT)
     study = optuna.create_study(storage=url, study_name=name, direction="maximize")
     study.ask()
-    assert search(url, GeneratedTrainer(), SHORT).cost.completed_runs == 4
+    assert search(url, None, SHORT).cost.completed_runs == 4
     assert states_of(url) == {"COMPLETE": 4, "FAIL": 1}
 
 
 def test_every_complete_trial_has_a_row(url: str) -> None:
     search(url, GeneratedTrainer(failures=1, diverges_below_percent=30))
-    (name,) = optuna.get_all_study_names(url)
-    study = optuna.load_study(study_name=name, storage=url)
-    with open_database(url, create=False) as database:
-        store = TrialStore(database)
-        for trial in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
-            row = store.get(name, trial.number)
-            assert row is not None
-            assert row.state == "complete"
-            assert row.converged_accuracy == trial.value
-            assert row.diverged == trial.user_attrs["diverged"]
-            assert row.replicate == trial.user_attrs["replicate"]
-            assert row.seed == trial.user_attrs["seed"]
-        assert len(PolicyRegistry(database).policies()) == 1
+    runs, policies = outcome(url)
+    assert (len(runs), len(policies)) == (7, 1)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
+from searches import SINGLE, search
 
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
-from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
-
-PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 
 
 class Told(Reporter):
@@ -51,21 +46,8 @@ class HeldTrainer(GeneratedTrainer):
         return super().train(*given)
 
 
-def search(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
-    with open_database(url, create=True) as database:
-        return (
-            Search(
-                database,
-                identity(),
-                PLAN,
-                lambda: trainer,
-                reporter=told,
-                patience=patience,
-                speculate=False,
-            )
-            .run()
-            .policy
-        )
+def made(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
+    return search(url, trainer, SINGLE, patience=patience, reporter=told, speculate=False).policy
 
 
 def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() -> None:
@@ -75,11 +57,11 @@ def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() 
     holds, waits, waits_briefly = Told(), Told(), Told()
     with postgresql() as server, ThreadPoolExecutor() as pool:
         url = server.get_uri()
-        first = pool.submit(search, url, HeldTrainer(may_end), holds, patient)
+        first = pool.submit(made, url, HeldTrainer(may_end), holds, patient)
         try:
             assert holds.runs.wait(60)
-            second = pool.submit(search, url, GeneratedTrainer(), waits, patient)
-            third = pool.submit(search, url, GeneratedTrainer(), waits_briefly, impatient)
+            second = pool.submit(made, url, GeneratedTrainer(), waits, patient)
+            third = pool.submit(made, url, GeneratedTrainer(), waits_briefly, impatient)
             assert waits.waits.wait(60)
             assert waits_briefly.waits.wait(60)
             stop_server(server, "immediate")

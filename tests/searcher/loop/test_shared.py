@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
+from searches import search
 
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.repair import Patience
@@ -20,25 +19,12 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
-PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3, criterion="mean"))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
 
 
-def search(
-    url: str, delay_seconds: float, plan: SearchPlan = PLAN, checkpoints: Path = Path("unused")
-) -> TimingPolicy:
-    trainer = GeneratedTrainer(delay_seconds=delay_seconds)
-    with open_database(url, create=True) as database:
-        job = Search(
-            database,
-            identity(),
-            plan,
-            lambda: trainer,
-            patience=PATIENCE,
-            checkpoints=checkpoints,
-        )
-        return job.run().policy
+def slow() -> GeneratedTrainer:
+    return GeneratedTrainer(delay_seconds=0.2)
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
@@ -68,10 +54,10 @@ def together(work: Callable[[], None], searchers_at_once: int = 4) -> None:
 def test_four_searchers_on_a_server_make_each_run_once(
     postgresql_url: str, sqlite_url: str
 ) -> None:
-    alone = search(sqlite_url, 0.0)
+    alone = search(sqlite_url).policy
 
     def work() -> None:
-        found = search(postgresql_url, 0.2)
+        found = search(postgresql_url, slow(), patience=PATIENCE).policy
         assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
 
     together(work)
@@ -93,8 +79,12 @@ def test_four_searchers_on_a_server_make_each_run_once(
 def test_two_adaptive_searchers_publish_one_answer_and_repeat_no_run(
     sqlite_url: str, tmp_path: Path
 ) -> None:
+    def adaptive(trainer: GeneratedTrainer) -> TimingPolicy:
+        options = {"patience": PATIENCE, "checkpoints": tmp_path}
+        return search(sqlite_url, trainer, ADAPTIVE, **options).policy
+
     def work() -> None:
-        found = search(sqlite_url, 0.2, ADAPTIVE, tmp_path)
+        found = adaptive(slow())
         assert (found.switch_percent, found.version) == (12.5, 1)
 
     together(work, 2)
@@ -104,6 +94,6 @@ def test_two_adaptive_searchers_publish_one_answer_and_repeat_no_run(
         (policy,) = PolicyRegistry(database).policies()
     assert policy.confidence is not None
     # Whatever ended after the answer, the same search still gives it, and trains nothing.
-    assert search(sqlite_url, 0.0, ADAPTIVE, tmp_path) == policy
+    assert adaptive(GeneratedTrainer()) == policy
     assert len(runs_of(sqlite_url)) == len(runs)
     assert check_database(sqlite_url) == []

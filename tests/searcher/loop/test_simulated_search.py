@@ -12,11 +12,10 @@ from click.testing import CliRunner
 from command_line import error_line
 
 from syncswitch.searcher.cli.main import main
-from tests import program
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run
 
-SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--settings", "3")
+SEARCH = ("run", "job.py:tiny", "--trainer", "simulated", "--workers", "8", "--settings", "2")
 
 
 def start_folder(path: Path) -> Path:
@@ -29,7 +28,7 @@ def start_folder(path: Path) -> Path:
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder in which a search was made, and what it printed."""
     folder = start_folder(tmp_path_factory.mktemp("here"))
-    done = program.run("syncswitch-search", *SEARCH, folder=folder)
+    done = run("syncswitch-search", *SEARCH, folder=folder)
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
+from searches import PLAN, QUICK, search
 
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.transfer import PolicyEvaluation
 from syncswitch.searcher.loop.trial_runner import TrialRunner
 from syncswitch.searcher.results.speed_up import measured_speed_up
@@ -22,7 +22,6 @@ from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -32,8 +31,6 @@ from tests.storage.conftest import POLICY
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
-OWN_PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 EARLIER = 3.125
 """Of the foreign policy: before the generated knee, where accuracy is lost."""
 
@@ -65,12 +62,6 @@ def evaluate(
             base_seed=base_seed,
             patience=QUICK,
         ).run()
-
-
-def search(url: str, plan: SearchPlan = OWN_PLAN, trainer: GeneratedTrainer | None = None) -> None:
-    with open_database(url, create=True) as database:
-        made = trainer or GeneratedTrainer()
-        Search(database, identity(), plan, lambda: made, patience=QUICK).run()
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +164,7 @@ def test_the_policys_threshold_decides(url: str) -> None:
 
 
 def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
-    search(url, replace(OWN_PLAN, trainer="local/processes"))
+    search(url, None, replace(PLAN, trainer="local/processes"))
     trainer = GeneratedTrainer()
     found = evaluate(url, 12.5, trainer)
     assert found.own == found.foreign  # its own policy switches there, too
@@ -184,7 +175,7 @@ def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
 
 @pytest.mark.usefixtures("own_search")
 def test_one_training_is_not_counted_twice(url: str) -> None:
-    search(url, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
+    search(url, None, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
     trainer = GeneratedTrainer()
     found = evaluate(url, 25.0, trainer)
     assert trainer.runs == [(100.0, 2), (25.0, 2)]

@@ -12,14 +12,11 @@ import optuna
 import pytest
 from click.testing import CliRunner, Result
 from generated_trainer import GeneratedTrainer, identity
+from searches import SINGLE, search
 from sqlalchemy import create_engine, inspect, text
 
 from syncswitch.searcher.cli.main import main
-from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
-from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
@@ -28,26 +25,19 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
 
-PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 Change = Callable[..., None]
 
 
-def search(url: str, trainer: GeneratedTrainer | None = None) -> str:
+def studied(url: str, trainer: GeneratedTrainer | None = None) -> str:
     """Searches, and gives the name of the study."""
-    trainer = trainer or GeneratedTrainer()
-    with open_database(url, create=True) as database:
-        found = Search(
-            database, identity(), PLAN, lambda: trainer, patience=Patience(retry_seconds=0)
-        )
-        found.run()
-        return found.study_name
+    return search(url, trainer, SINGLE).policy.study
 
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A file with a search that is finished, whose first run failed; the name of the study."""
     path = tmp_path_factory.mktemp("searched") / "search.db"
-    return path, search(f"sqlite:///{path}", GeneratedTrainer(failures=1))
+    return path, studied(f"sqlite:///{path}", GeneratedTrainer(failures=1))
 
 
 @pytest.fixture
@@ -83,7 +73,7 @@ def test_of_a_finished_search_there_is_nothing_to_say(sqlite_url: str, study: st
 
 
 def test_a_server_is_asked_the_same(postgresql_url: str) -> None:
-    study = search(postgresql_url)
+    study = studied(postgresql_url)
     assert check_database(postgresql_url) == []
     engine = create_engine(driver_url(postgresql_url))
     with engine.begin() as connection:
@@ -156,7 +146,7 @@ def test_damaged_values_are_a_finding_and_one_line(
     assert "\n" not in found.what
     assert db("check", "--storage", sqlite_url).exit_code == 1
     with pytest.raises(DatabaseError) as caught:
-        search(sqlite_url)
+        studied(sqlite_url)
     assert "\n" not in str(caught.value)
 
 
@@ -165,7 +155,7 @@ def test_the_next_search_repairs_what_optuna_was_not_told(
 ) -> None:
     change("UPDATE trials SET state = 'RUNNING' WHERE number = 2")
     trainer = GeneratedTrainer()
-    assert search(sqlite_url, trainer) == study
+    assert studied(sqlite_url, trainer) == study
     assert trainer.runs == []
     assert check_database(sqlite_url) == []
 

@@ -1,0 +1,75 @@
+"""A test tool: searches with generated accuracies, and both accounts of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import optuna
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.results.result import SearchResult
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.repair import Patience
+from syncswitch.searcher.study.tables import open_storage
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+
+QUICK = Patience(poll_seconds=0.01, retry_seconds=0.0, stale_seconds=0.5)
+PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))  # 8 runs
+SHORT = SearchPlan(PaperStrategy(settings=1, runs=2))  # 4 runs
+SINGLE = SearchPlan(PaperStrategy(settings=2, runs=1))  # 3 runs
+
+Run = tuple[float, int, float, bool]
+
+
+def search(
+    url: str,
+    trainer: GeneratedTrainer | None = None,
+    plan: SearchPlan = PLAN,
+    *,
+    patience: Patience = QUICK,
+    **options: Any,
+) -> SearchResult:
+    """Searches to the end."""
+    made = trainer or GeneratedTrainer()
+    with open_database(url, create=True) as database:
+        options = {"patience": patience, **options}
+        return Search(database, identity(), plan, lambda: made, **options).run()
+
+
+def the_study(url: str) -> optuna.Study:
+    """The only study of a database, as Optuna has it."""
+    storage = open_storage(url)
+    (name,) = optuna.get_all_study_names(storage)
+    return optuna.load_study(study_name=name, storage=storage)
+
+
+def states_of(url: str) -> Counter[str]:
+    """Of its trials, as Optuna has them."""
+    return Counter(trial.state.name for trial in the_study(url).get_trials())
+
+
+def outcome(url: str) -> tuple[list[Run], list[TimingPolicy]]:
+    """The completed runs by Optuna's account, and the policies; both sides have to agree."""
+    study = the_study(url)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        runs = []
+        for trial in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
+            row = store.get(study.study_name, trial.number)
+            assert row is not None
+            assert row.state == "complete"
+            assert row.converged_accuracy == trial.value
+            assert row.diverged == trial.user_attrs["diverged"]
+            assert row.replicate == trial.user_attrs["replicate"]
+            assert row.seed == trial.user_attrs["seed"]
+            assert row.diverged is not None
+            runs.append((row.switch_percent, row.replicate, trial.value, row.diverged))
+        assert all(row.state != "running" for row in store.trials())
+        assert not study.get_trials(states=[optuna.trial.TrialState.RUNNING])
+        return sorted(runs), PolicyRegistry(database).policies()
