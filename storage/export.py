@@ -29,12 +29,7 @@ def beginnings() -> tuple[bytes, ...]:
 
 
 def csv_text(name: FrameName, blocks: Blocks) -> Iterator[str]:
-    """A table as CSV, with a header.
-
-    Args:
-        name: Of the table.
-        blocks: Its rows, values in the order of the columns.
-    """
+    """A table as CSV, with a header; rows have their values in the order of the columns."""
     yield _lines([[column.name for column in COLUMNS[name]]])
     for block in blocks:
         yield _lines([_cell(value) for value in row] for row in block)
@@ -52,13 +47,7 @@ def json_text(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def write_parquet(name: FrameName, blocks: Blocks, file: BinaryIO) -> None:
     """Writes a table as Parquet; pandas reads it with the same types.
 
-    Args:
-        name: Of the table.
-        blocks: Its rows, values in the order of the columns.
-        file: Open for writing.
-
-    Raises:
-        UserError: pyarrow is missing.
+    Raises UserError where pyarrow is missing.
     """
     empty = frame_of(name, ())
     try:

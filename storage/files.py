@@ -18,15 +18,9 @@ from syncswitch.storage.errors import UserError
 def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryIO]:
     """A new file to write; whoever reads the path sees the old file or the new one, whole.
 
-    After an error there is the old file, or none.
-
-    Args:
-        path: Where it appears at the end; of a symbolic link, what it points at.
-        replaces: With what a file begins that may be lost for it, as it is of the same kind; any
-            file may where none is given.
-
-    Raises:
-        UserError: The file cannot be written.
+    After an error there is the old file, or none. Of a symbolic link it is what that points at. A
+    file that begins otherwise than `replaces` is not lost for it. Raises UserError where the file
+    cannot be written.
     """
     try:
         target = _target(path)
@@ -77,12 +71,7 @@ def _target(path: Path) -> Path:
 def check_plain_file(path: Path, most_bytes: int) -> None:
     """Makes sure that reading a file comes to an end: a pipe or a device may have none.
 
-    Args:
-        path: The file.
-        most_bytes: More than any file of its kind has.
-
-    Raises:
-        OSError: It is missing, too large, or no plain file.
+    Raises OSError where it is missing, larger than any file of its kind, or no plain file.
     """
     found = path.stat()
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # a folder says so itself
@@ -96,8 +85,7 @@ def check_plain_file(path: Path, most_bytes: int) -> None:
 def open_plain_file(path: Path) -> BinaryIO:
     """Opens a file that may be replaced by anything at any time.
 
-    Raises:
-        OSError: It is missing, or no plain file.
+    Raises OSError where it is missing, or no plain file.
     """
     # To open a pipe that nobody writes to would wait for ever.
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")  # noqa: SIM115 (the caller closes)

@@ -12,12 +12,7 @@ from typing import Any
 
 
 def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package.
-
-    Args:
-        package: Its name.
-        places: Module in the package that has each name.
-    """
+    """The `__getattr__` of a package; `places` is the module in it that has each name."""
 
     def find(name: str) -> Any:
         if name not in places:

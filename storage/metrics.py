@@ -16,10 +16,8 @@ def converged_accuracy(evaluations: Sequence[Evaluation]) -> float:
     """Mean test accuracy of the last 5 evaluations; 0 where there was none, always finite.
 
     The paper trains until the accuracy has changed by at most 0.1 % over five evaluations. Here a
-    run has a fixed length and always has an accuracy; whether it rests is `is_converged`.
-
-    Args:
-        evaluations: In order; of a fork also those that it inherited.
+    run has a fixed length and always has an accuracy; whether it rests is `is_converged`. The
+    evaluations of a fork are also those that it inherited.
     """
     last = [
         evaluation.accuracy
@@ -51,11 +49,7 @@ def is_at_chance(accuracy: float, chance_accuracy: float, test_examples: int) ->
 def time_to_accuracy_seconds(
     evaluations: Sequence[Evaluation], target_accuracy: float
 ) -> float | None:
-    """Training time of the first evaluation that reaches the target.
-
-    Returns:
-        Seconds, or None for a run that never does (censored, not dropped).
-    """
+    """Training time of the first evaluation at the target; None of a run that never gets there."""
     for evaluation in evaluations:
         if evaluation.accuracy >= target_accuracy:
             return evaluation.elapsed_seconds
@@ -107,15 +101,9 @@ def whole_run_seconds(
 def seconds_at_pace(
     phases: Iterable[PhaseRecord], protocol: str, total_worker_steps: int
 ) -> float | None:
-    """What a whole training with one protocol would take at the pace of some phases.
+    """Seconds of a whole training with one protocol at the pace of the phases that used it.
 
-    Args:
-        phases: Of one run or several; those of other protocols are passed over.
-        protocol: The protocol.
-        total_worker_steps: W.
-
-    Returns:
-        Seconds; None where none of the phases used the protocol.
+    None where none of them did.
     """
     mine = [phase for phase in phases if phase.protocol == protocol]
     steps = sum(phase.end_worker_step - phase.start_worker_step for phase in mine)
@@ -124,13 +112,7 @@ def seconds_at_pace(
 
 
 def student_half_width(standard_error: float, freedom: int, confidence: float) -> float:
-    """Half of Student's interval.
-
-    Args:
-        standard_error: Of what is estimated.
-        freedom: Degrees of freedom of that, 1 or more.
-        confidence: Above 0 and below 1, such as 0.95.
-    """
+    """Half of Student's interval of an estimate, by its standard error and degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2)) * standard_error

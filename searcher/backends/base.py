@@ -130,33 +130,23 @@ class TrainerChoice(ABC):
         return self.name
 
     def take_part(self) -> bool:
-        """Does the work of this process where it is a part of a cluster other than its chief.
-
-        Returns:
-            Whether it was one, and there is nothing left to do.
-        """
+        """Does the work of this process, and then True, where it is no chief of its cluster."""
         return False
 
     def check_jobs(self, jobs: int) -> None:  # noqa: B027 (most kinds have room for any number)
-        """Finds out whether so many runs can be made at once.
-
-        Raises:
-            UserError: They cannot.
-        """
+        """Raises UserError where so many runs cannot be made at once."""
 
     def workers(self, given: int | None) -> int | None:
-        """N as the user or a cluster that is there already has it; None where neither says.
+        """N as the user or a cluster that is there has it; None where neither says.
 
-        Raises:
-            UserError: They differ.
+        Raises UserError where they differ.
         """
         return given
 
     def pair(self, text: str | None) -> tuple[str, str]:
         """The protocols of `--protocols`, or the usual ones.
 
-        Raises:
-            UserError: They are not two different ones that this kind knows.
+        Raises UserError where they are not two different ones that this kind knows.
         """
         return parse_pair(text or self.default_protocols)
 
@@ -176,16 +166,9 @@ class TrainerChoice(ABC):
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """Under which conditions the runs train.
+        """Under which conditions the runs train; the paper's scenarios are for `switch_percent`.
 
-        Args:
-            chosen: By the user.
-            workers: n.
-            switch_percent: The scenarios of the paper come before this.
-            first_protocol: Before the switch.
-
-        Raises:
-            UserError: They do not fit the job, or what makes the runs.
+        Raises UserError where they do not fit the job, or what makes the runs.
         """
 
 
@@ -200,18 +183,9 @@ def plan_search(
 ) -> tuple[SearchPlan, Job]:
     """What a search was asked to do, and what it needs for that; the plan is checked first.
 
-    Where no run can start from the checkpoint of another, the plan does without.
-
-    Args:
-        trainer: Makes the runs.
-        request: The job.
-        strategy: Decides on the runs.
-        chosen: Under which conditions they train.
-        warm_start: Related policies in the database count as a first guess.
-        forks_are_wanted: Whether the user asked for shared prefixes.
-
-    Raises:
-        UserError: Something is out of range, does not exist, or does not fit the rest.
+    Where no run can start from the checkpoint of another, the plan does without, unless the user
+    asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
+    range, does not exist, or does not fit the rest.
     """
     from syncswitch.searcher.study.plan import SearchPlan
 

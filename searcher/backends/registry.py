@@ -49,14 +49,9 @@ def trainer_options(function: _F) -> _F:
 
 
 def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
-    """The kind of that name, with its defaults where nothing else is given.
+    """The kind of that name; `values` are its options by flag, with or without its dashes.
 
-    Args:
-        name: As for `--trainer`.
-        values: By flag, with or without its dashes.
-
-    Raises:
-        UserError: There is no such kind, or it has no such option.
+    Raises UserError where there is no such kind, or it has no such option.
     """
     kinds = {kind.name: kind for kind in TRAINERS}
     if name not in kinds:

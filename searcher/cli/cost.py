@@ -47,14 +47,7 @@ _PATIENCE_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A search that is simulated.
-
-    Attributes:
-        strategy: Name of its strategy.
-        recurring: Whether A is known.
-        runs: R.
-        options: Of the strategy, beside.
-    """
+    """A search that is simulated; `recurring` is one whose A is known."""
 
     strategy: str
     recurring: bool

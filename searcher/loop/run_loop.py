@@ -175,11 +175,7 @@ class RunLoop:
                 raise
 
     def _try_again(self, error: RetryableError) -> None:
-        """Waits a little before the next attempt.
-
-        Raises:
-            RetryableError: It was the last attempt.
-        """
+        """Waits a little before the next attempt; raises RetryableError where it was the last."""
         if isinstance(error, DatabaseAwayError):
             self._wait_for_database(error)
             return

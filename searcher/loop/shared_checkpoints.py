@@ -79,14 +79,7 @@ class Prefixes:
     ) -> Prefix:
         """What a run starts from; a checkpoint whose file is gone is passed over.
 
-        Args:
-            number: Of the run.
-            switch_percent: Its switch point.
-            replicate: Its number at this switch point.
-            rows: The runs of the search that are known.
-
-        Raises:
-            UserError: The folder for new ones cannot be made.
+        Raises UserError where the folder for new ones cannot be made.
         """
         if not self._is_shared:
             return Prefix()

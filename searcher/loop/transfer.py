@@ -139,8 +139,7 @@ class PolicyEvaluation:
 def check_switch(identity: WorkloadIdentity, policy: TimingPolicy) -> None:
     """Makes sure that the second protocol of a switch gets some of a job; the first always does.
 
-    Raises:
-        WorkloadError: The job is too short.
+    Raises WorkloadError where the job is too short.
     """
     percent, W = policy.switch_percent, identity.total_worker_steps
     step = switch_worker_step(TrialSpec(identity, percent, seed=0))
@@ -177,13 +176,9 @@ def usable_runs(
 def missing_runs(
     recorded: Sequence[StoredTrial], percents: Iterable[float], runs: int, base_seed: int
 ) -> tuple[tuple[float, int], ...]:
-    """Switch point and replicate of each run that is to be made.
+    """Switch point and replicate of each run that is to be made, so that there are `runs` of each.
 
-    Args:
-        recorded: Those that there are, of different seeds at each switch point.
-        percents: The switch points.
-        runs: How many there are to be of each.
-        base_seed: The seeds derive from it; what has the seed of a recorded run is not made.
+    What has the seed of a recorded run is not made again.
     """
     wanted: list[tuple[float, int]] = []
     for percent in percents:

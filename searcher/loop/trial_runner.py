@@ -74,13 +74,9 @@ class TrialRunner:
 
         Once it is recorded it is never given back: what cannot be told, the next repair tells.
 
-        Args:
-            claim: The run.
-            trainer: Trains.
-
         Raises:
-            RetryableError: Infrastructure failed; the run is given back.
-            UserError: The trainer refuses the workload.
+                RetryableError: Infrastructure failed; the run is given back.
+                UserError: The trainer refuses the workload.
         """
         run = self._run_of(claim)
         self._reporter.on_run(run)

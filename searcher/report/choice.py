@@ -19,18 +19,7 @@ def only_job(
     protocols: tuple[str, str] | None,
     place: str,
 ) -> RegisteredWorkload:
-    """The one job that is meant.
-
-    Args:
-        known: What the database knows by this reference.
-        reference: What the user typed.
-        workers: Only on a cluster of this size.
-        protocols: Only with these.
-        place: The database, for the message.
-
-    Raises:
-        UserError: There is none, or there are several.
-    """
+    """The one job that is meant; raises UserError where there is none, or there are several."""
     fitting = [
         job
         for job in known
@@ -64,8 +53,7 @@ def shown_policy(
 ) -> PolicyEntry | None:
     """The current policy; where a search is named, the one that it found.
 
-    Raises:
-        UserError: There is no such search.
+    Raises UserError where there is no such search.
     """
     if study is None:
         return next((entry for entry in versions if CURRENT in entry.aliases), None)
@@ -82,11 +70,6 @@ def shown_search(
     """The search that is named, else the one that found the policy, else the newest.
 
     An evaluation looks for nothing, so it is shown only where it is named.
-
-    Args:
-        searches: By study, in the order in which they were registered.
-        policy: That is shown.
-        study: That is named; one of `searches`.
     """
     if study is not None:
         return searches[study]

@@ -59,12 +59,7 @@ class SearchHistory:
 
 
 def history_of(search: SearchInfo, finished: Sequence[Observation]) -> SearchHistory:
-    """What a search did so far.
-
-    Args:
-        search: The search.
-        finished: What it completed, as `read_observations` has it.
-    """
+    """What a search did so far; `finished` as `read_observations` has it."""
     strategy = stored_strategy(search)
     trouble, target = None, search.target_accuracy
     try:

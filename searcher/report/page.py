@@ -33,8 +33,7 @@ _HIDDEN = "***"  # a password
 def page_of(data: ReportData) -> str:
     """The page, which opens in any browser; text of users is shown, never interpreted.
 
-    Raises:
-        UserError: plotly or jinja2 is missing.
+    Raises UserError where plotly or jinja2 is missing.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined

@@ -34,12 +34,6 @@ def facts_table(title: str, facts: Iterable[tuple[str, object]]) -> Table:
 
 
 def table_of(title: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], str]]) -> Table:
-    """A row for each item, at most the last 1,000.
-
-    Args:
-        title: What it is.
-        items: One for each row.
-        columns: By name, how the cell of an item reads.
-    """
+    """A row for each item, at most the last 1,000; `columns` say how each of its cells reads."""
     rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items[-_MOST_ROWS:])
     return Table(title, tuple(columns), rows, len(items) - len(rows))

@@ -24,12 +24,7 @@ _LONG_PHASE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointResult:
-    """One row of the closing table.
-
-    Attributes:
-        summary: Runs, accuracy and verdict.
-        training_seconds: Mean over the runs that did not diverge; None without such a run.
-    """
+    """One row of the closing table; seconds are a mean over the runs that did not diverge."""
 
     summary: SwitchPointSummary
     training_seconds: float | None
@@ -47,13 +42,7 @@ class SearchResult:
 def switch_points_of(
     strategy: Strategy, finished: Sequence[Observation], rows: Mapping[int, StoredTrial]
 ) -> tuple[SwitchPointResult, ...]:
-    """The table of switch points, in the order in which they were tried.
-
-    Args:
-        strategy: Of the search.
-        finished: Its completed runs.
-        rows: What the store has of them, by trial number.
-    """
+    """The table of switch points, in the order in which they were tried."""
     return tuple(
         SwitchPointResult(summary, _mean_seconds(summary.switch_percent, finished, rows))
         for summary in strategy.progress(finished).summaries

@@ -85,12 +85,7 @@ def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float
 def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> SpeedUp | None:
     """Of a training with a policy, as it says; where it cannot, by an estimate of its search.
 
-    Args:
-        policy: The policy.
-        baseline_seconds: What the first protocol alone would take, where its search knows that.
-
-    Returns:
-        None where nobody knows that.
+    None where nobody knows that.
     """
     if policy.speed_up is not None:
         return SpeedUp(policy.speed_up, policy.speed_up_low, policy.speed_up_high)

@@ -104,12 +104,7 @@ class EvaluationResult:
 
 
 def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
-    """What the complete runs of a switch point measured.
-
-    Args:
-        percent: The switch point.
-        recorded: Runs of a job, at any switch points.
-    """
+    """What the complete runs of one switch point measured, of runs at any."""
     runs = [row for row in recorded if row.switch_percent == percent]
     sound = [row for row in runs if not row.diverged]
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]

@@ -81,12 +81,7 @@ class CostSummary:
 def reference(strategy: Strategy, runs: PlayedRecording) -> Reference:
     """The search without luck.
 
-    Args:
-        strategy: Of which M, beta and A are used.
-        runs: The recorded runs.
-
-    Raises:
-        UserError: The search asks for a switch point of which there is no run.
+    Raises UserError where it asks for a switch point of which there is no run.
     """
     walk = _walk_on_means(strategy, runs)
     if walk.missing_percent is not None:
@@ -119,15 +114,9 @@ def deepest_switch_points(threshold: float, runs: PlayedRecording) -> int:
 def summarize(
     searches: Sequence[SimulatedSearch], runs: PlayedRecording, expected: Reference
 ) -> CostSummary:
-    """The paper's measures over many searches.
+    """The paper's measures over many searches; `expected` is the one without luck.
 
-    Args:
-        searches: At least one.
-        runs: The recorded runs that were replayed.
-        expected: The search without luck.
-
-    Raises:
-        UserError: No run used the first protocol alone.
+    Raises UserError where no run used the first protocol alone.
     """
     baseline = runs.means.get(BASELINE_PERCENT)
     if baseline is None or not baseline.seconds:

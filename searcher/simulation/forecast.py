@@ -55,13 +55,7 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
     ones, and runs and costs are their means: from the answer on nothing is lost, every halving
     below it costs 3 beta, and runs differ with a standard deviation of beta / 2.
 
-    Args:
-        strategy: Of the search.
-        first_seconds: One training with the first protocol alone.
-        second_seconds: One training with the second protocol alone.
-
-    Raises:
-        UserError: A time is not above 0.
+    Raises UserError where a time is not above 0.
     """
     for name, value in (("first", first_seconds), ("second", second_seconds)):
         if not (math.isfinite(value) and value > 0):

@@ -48,14 +48,7 @@ def rest_of_search(strategy: Strategy, finished: Iterable[Observation]) -> RestO
 
     Every run measures one of the values that `Strategy.outcomes` holds for likely after all before
     it, and costs what `TrialCosts` expects. That a run may diverge is left out. The same history
-    has the same answer.
-
-    Args:
-        strategy: Of the search.
-        finished: Its completed runs in any order, speculative ones included.
-
-    Raises:
-        UserError: The baseline diverged.
+    has the same answer. Raises UserError where the baseline diverged.
     """
     runs = tuple(sorted(finished, key=lambda run: run.trial_number))
     return _rest(strategy, runs)

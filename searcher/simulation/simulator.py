@@ -83,14 +83,10 @@ RunAt = Callable[[float, int], PlayedRun | None]
 
 
 def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
-    """Lets a strategy search.
+    """Lets a strategy search; `run_at` is None where nobody recorded a run of that replicate.
 
     A search that unlucky draws lead to a switch point without a recorded run ends there, with what
     it has accepted so far: its answer is wrong anyway.
-
-    Args:
-        strategy: Decides; it is asked as in a real search.
-        run_at: A run at a switch point and of a replicate; None where nobody recorded one.
     """
     ledger = Ledger(strategy)
     while isinstance(decision := _decision(strategy, ledger.observations()), NextTrial):
@@ -119,11 +115,9 @@ def _decision(strategy: Strategy, observations: tuple[Observation, ...]) -> Deci
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """A run of a replayed search: what it will measure, and what that takes.
+    """A run of a replayed search: what it will measure, and the seconds that this takes.
 
-    Attributes:
-        observation: Its result; the number of the trial is that of its end.
-        seconds: Of training, without what it inherits.
+    Its trial number is that of its end; what it inherits takes no time.
     """
 
     observation: Observation
@@ -169,14 +163,7 @@ class Ledger:
     def start(
         self, percent: float, replicate: int, run: PlayedRun, known: Sequence[Observation]
     ) -> StartedRun:
-        """Plays a run to its end, or to where it may be stopped.
-
-        Args:
-            percent: Its switch point.
-            replicate: Its number at that switch point.
-            run: As recorded.
-            known: What the search knows when it starts.
-        """
+        """Plays a run to its end, or to where it may be stopped by what the search knows now."""
         share = percent / self._strategy.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0
         inherited = run.first_seconds * min(1.0, have) if self._strategy.share_prefix else 0.0

@@ -62,14 +62,8 @@ def run_status(
 ) -> RunStatus:
     """How far a run is.
 
-    Args:
-        row: A running trial of a search.
-        state: As `liveness.state_of` has it.
-        now: Time zone aware.
-        costs: Of the search's runs.
-        pace: Seconds of wall that a training with the first protocol alone took so far; None where
-            no run has ended.
-        accuracy: Of its last test.
+    The pace is the seconds of wall that a training with the first protocol alone took so far; None
+    where no run has ended.
     """
     assert row.trial_number is not None
     elapsed = (now - row.started_at).total_seconds() if row.started_at else 0.0

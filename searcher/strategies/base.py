@@ -158,12 +158,7 @@ class Strategy(ABC):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """What a run may measure: probabilities, which sum to 1, and accuracies.
-
-        Args:
-            finished: The runs so far.
-            percent: Switch point of the run.
-        """
+        """What a run may measure: probabilities, which sum to 1, and accuracies."""
         target = self.progress(finished).target_accuracy
         if target is None or percent == self.highest_percent:
             # Nothing is compared yet, so any accuracy does.
@@ -173,21 +168,13 @@ class Strategy(ABC):
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
         """How likely each switch point is to be the answer; empty where the strategy does not say.
 
-        Args:
-            finished: The runs so far.
-
-        Raises:
-            UserError: The baseline diverged.
+        Raises UserError where the baseline diverged.
         """
         return {}
 
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        """How far the search is.
-
-        Raises:
-            UserError: The baseline diverged.
-        """
+        """How far the search is. Raises UserError where the baseline diverged."""
 
 
 _ANY_ACCURACY = 0.5

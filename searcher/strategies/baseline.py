@@ -14,12 +14,9 @@ _DIVERGED_BASELINES = 2
 
 
 def check_baseline(runs: Iterable[Observation]) -> None:
-    """Refuses a job whose first protocol diverges.
+    """Raises UserError where several runs of the first protocol diverged, and most of them.
 
-    One such run may be bad luck, and is made again with another seed.
-
-    Raises:
-        UserError: Several of the runs diverged, and most of them.
+    One may be bad luck, and is made again with another seed.
     """
     runs = list(runs)
     diverged = sum(run.diverged for run in runs)

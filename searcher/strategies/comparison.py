@@ -56,8 +56,7 @@ class ComparisonStrategy(Strategy):
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """The next run, or to wait where everything is made, for there is no answer.
 
-        Raises:
-            UserError: The baseline diverged.
+        Raises UserError where the baseline diverged.
         """
         finished = list(finished)
         percent = self.progress(finished).open_percent

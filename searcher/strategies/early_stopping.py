@@ -51,13 +51,7 @@ class StopRule:
         boundaries: Sequence[tuple[int, float]] | None,
         target: float | None = None,
     ) -> StopRule:
-        """The rule for the runs of a search.
-
-        Args:
-            strategy: Of the search.
-            boundaries: Of the learning rate, as in `WorkloadIdentity`; None where unknown.
-            target: A, as far as it is known.
-        """
+        """The rule for the runs of a search; the target as far as it is known."""
         decays = [step for step, _ in boundaries or ()]
         return cls(
             # Half of the threshold: the decision still has to see a difference of that size.
@@ -72,9 +66,7 @@ class StopRule:
     def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
         """Whether the last evaluation settles the accuracy.
 
-        Args:
-            evaluations: Of the run so far, in order.
-            switch_worker_step: Where the second protocol began; 0 where none follows the first.
+        The second protocol began at `switch_worker_step`; 0 where none follows the first.
         """
         n = CONVERGENCE_EVALUATIONS
         if not self.trusts_rest or len(evaluations) < n + 3:
@@ -132,12 +124,9 @@ def may_stop(strategy: Strategy, percent: float, observations: Iterable[Observat
 
 
 def correction(observations: Iterable[Observation]) -> float | None:
-    """What has to be added to the accuracy of a stopped run.
+    """What has to be added to the accuracy of a stopped run; None as long as nobody knows.
 
     The mean over the runs that were made to their end, though they might have been stopped.
-
-    Returns:
-        The difference; None as long as there is no such run.
     """
     known = [
         run.accuracy - run.plateau_accuracy

@@ -31,12 +31,7 @@ _MOST_BRANCHES = 48
 
 @dataclass(frozen=True, slots=True)
 class SearchCourse:
-    """How far a search is.
-
-    Attributes:
-        runs: The completed runs that it needed, in the order in which it asked for them.
-        decision: What the strategy says after them.
-    """
+    """The completed runs that a search needed, in the order in which it asked, and what follows."""
 
     runs: tuple[Observation, ...]
     decision: Decision
@@ -58,14 +53,9 @@ class PlannedTrial:
 
 
 def course_of(strategy: Strategy, finished: Iterable[Observation]) -> SearchCourse:
-    """Walks through a search as far as its completed runs lead.
+    """Walks through a search as far as its completed runs lead, speculative ones included.
 
-    Args:
-        strategy: Of the search.
-        finished: Completed runs in any order, speculative ones included.
-
-    Raises:
-        UserError: The baseline diverged.
+    Raises UserError where the baseline diverged.
     """
     return _walk(strategy, (), _by_key(finished))
 
@@ -77,16 +67,9 @@ def plan_trial(
     *,
     speculate: bool = True,
 ) -> PlannedTrial | Wait | Decided:
-    """What a searcher that is free does now.
+    """What a searcher that is free does now; to speculate is to make what is only likely needed.
 
-    Args:
-        strategy: Of the search.
-        finished: As in `course_of`.
-        in_flight: The runs under way.
-        speculate: Whether runs may be made that are only likely to be needed.
-
-    Raises:
-        UserError: The baseline diverged.
+    Raises UserError where the baseline diverged.
     """
     results, under_way = _by_key(finished), frozenset(in_flight)
     course = _walk(strategy, (), results)

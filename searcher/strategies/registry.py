@@ -37,19 +37,10 @@ def make_strategy(
     target_accuracy: float | None,
     **options: Any,
 ) -> Strategy:
-    """A strategy with its options.
+    """A strategy with its options, which are None where nothing was asked for.
 
-    Args:
-        name: One of `STRATEGIES`, or `comparison`.
-        settings: M.
-        runs: R, the most runs of a switch point.
-        threshold: beta.
-        target_accuracy: A; None to measure it.
-        options: Further fields of the strategy; None where nothing was asked for. `switch_points`
-            may be as `switch_points_of` reads it.
-
-    Raises:
-        UserError: The strategy has no such option.
+    `switch_points` may be as `switch_points_of` reads it. Raises UserError where the strategy has
+    no such option.
     """
     kind = _BY_NAME[name]
     known = _names(kind)

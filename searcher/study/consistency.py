@@ -38,8 +38,7 @@ _KINDS = {
 def check_database(url: str) -> list[Finding]:
     """Everything there is to say about a database.
 
-    Raises:
-        DatabaseError: It cannot be reached, or is missing, foreign or newer.
+    Raises DatabaseError where it cannot be reached, or is missing, foreign or newer.
     """
     content, engine = examined(url, may_create=False)
     with Database(url, engine) as database:

@@ -23,11 +23,7 @@ REPLICATE = "replicate"
 
 
 def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
-    """The completed trials of a search, in the order of their numbers.
-
-    Args:
-        rows: Its trials, as far as they count.
-    """
+    """The completed trials of a search, of those that count, in the order of their numbers."""
     found = [
         Observation(
             switch_percent=row.switch_percent,
@@ -50,26 +46,16 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
 def read_observations(
     database: Database, study: str, rows: Mapping[int, StoredTrial]
 ) -> list[Observation]:
-    """The same for whoever only looks at a search.
-
-    Args:
-        database: Holds the search.
-        study: Its name.
-        rows: Its trials by their number in it, read before.
-    """
+    """The same for whoever only looks at a search and has its trials by number."""
     given_up = given_up_trials(database, study)
     return observations_of(row for number, row in rows.items() if number not in given_up)
 
 
 def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
-    """The completed trials of a study that is not a search of ours.
+    """The completed trials of a study that is not a search of ours, by its parameter.
 
     An infinite value counts as diverged. Where nobody numbered the replicates, the trials of a
     switch point are numbered as they come.
-
-    Args:
-        trials: Of the study.
-        parameter: That is the switch point.
     """
     return [
         Observation(

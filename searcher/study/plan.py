@@ -42,11 +42,7 @@ class SearchPlan:
     conditions: RunConditions = field(default_factory=RunConditions)
 
     def check(self) -> None:
-        """Refuses what no search can do.
-
-        Raises:
-            UserError: A value is out of range.
-        """
+        """Refuses what no search can do. Raises UserError."""
         strategy = self.strategy
         _require(
             1 <= strategy.settings <= 30, "--settings", strategy.settings, "a whole number, 1 to 30"

@@ -83,8 +83,7 @@ class BinarySearchSampler(BaseSampler):
     ) -> Any:
         """Answers with the strategy for the owned parameter, even when no more run is needed.
 
-        Raises:
-            UserError: The baseline diverged.
+        Raises UserError where the baseline diverged.
         """
         _require_one_objective(study)
         if isinstance(param_distribution, FloatDistribution) and self._owns(

@@ -110,15 +110,8 @@ class SearchStudy:
     ) -> SearchStudy:
         """Makes the study, or goes on with the one that is there.
 
-        Args:
-            url: Of the database.
-            name: Of the study.
-            strategy: Of the search.
-            seed: Of what Optuna samples, which the search does not need.
-            speculate: Whether trials may be made that are only likely to be needed.
-
-        Raises:
-            DatabaseError: Optuna's tables are of another version.
+        The seed is for what Optuna samples, which the search does not need. Raises DatabaseError
+        where Optuna's tables are of another version.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         storage = open_storage(url)
@@ -150,11 +143,7 @@ class SearchStudy:
             return self._study.get_trials(deepcopy=False)
 
     def read(self, store: TrialStore) -> SearchState:
-        """The search as it is now.
-
-        Args:
-            store: Our account, in which every trial is complete before it is in Optuna's.
-        """
+        """The search as it is now. Ours are read last: they know of an end before Optuna does."""
         trials = self.trials()
         return SearchState(self._strategy, trials, store.numbered(self.name), self._speculate)
 
@@ -164,12 +153,8 @@ class SearchStudy:
     ) -> Claim | None:
         """Takes the trial that is planned, or None where others took all that are needed.
 
-        Args:
-            state: As the search was when the trial was planned.
-            owner: This process.
-            base_seed: The replicate's seed derives from it.
-            look: Where others claimed trials since then, reads the search until they have chosen;
-                has to clear up dead ones.
+        Where others claimed trials since the state was read, `look` reads it anew until they have
+        chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
         """
         trial = self._study.ask()
         number = trial.number

@@ -43,8 +43,7 @@ WHERE study_id IN (
 def readable(url: str) -> Iterator[None]:
     """Names what Optuna cannot make sense of.
 
-    Raises:
-        DatabaseError: A value in Optuna's tables is no JSON, or none of those that it may be.
+    Raises DatabaseError where a value in its tables is no JSON, or none of those it may be.
     """
     try:
         yield
@@ -58,12 +57,7 @@ def readable(url: str) -> Iterator[None]:
 def open_storage(url: str, *, check: bool = True) -> RDBStorage:
     """Optuna's part of the database; made where it is not there.
 
-    Args:
-        url: Of the database.
-        check: Whether it must have the version of the installed Optuna.
-
-    Raises:
-        DatabaseError: It cannot be made, or is of another version.
+    Raises DatabaseError where it cannot be made, or `check` finds the version of another Optuna.
     """
     storage = _opened(url)
     # As Optuna checks it, which reads all its migrations each time.
@@ -108,10 +102,8 @@ def _opened(url: str) -> RDBStorage:
 def upgrade_study_tables(url: str) -> list[str]:
     """Brings Optuna's tables to the version of the installed Optuna, and adds what they lack.
 
-    Of several studies of one name, the one with the most trials keeps it.
-
-    Returns:
-        Tables and indexes that a killed process had left out.
+    Of several studies of one name, the one with the most trials keeps it. Gives the tables and
+    indexes that a killed process had left out.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     missing = missing_study_tables(url)

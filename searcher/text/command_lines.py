@@ -27,14 +27,10 @@ def use_words(
     version: int | None,
     conditions: RunConditions,
 ) -> list[str]:
-    """Trains with a policy; where that cannot be, what comes nearest to it.
+    """Trains with a policy that was found under these conditions, or what comes nearest to it.
 
-    Args:
-        identity: The job.
-        loaded_from: Normal form of how to load its workload; None for one that is built in.
-        called: What the user calls it.
-        version: Of the policy; None for the current one.
-        conditions: Under which it was found: it is for these.
+    A workload that is built in is loaded from nowhere (None); the version is None for the current
+    one.
     """
     fingerprint = identity.fingerprint[:12]
     if identity.simulated_cluster is not None:
@@ -57,12 +53,6 @@ def search_words(
     """Makes a search again, or goes on with it; options of the trainer itself are not known.
 
     None for what `run` does not make, such as an evaluation.
-
-    Args:
-        identity: The job.
-        called: What the user calls it.
-        search: The search.
-        conditions: Under which its runs train.
     """
     if search.strategy not in STRATEGIES:
         return None
@@ -82,12 +72,8 @@ def search_words(
 def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> list[str] | None:
     """Searches among recorded runs; the databases are not named yet.
 
-    None where not even the first two switch points of a search are recorded: a replay refuses what
-    is not.
-
-    Args:
-        identity: The job.
-        recorded: Switch points of which there is a whole undisturbed run, in percent.
+    None where of the first two switch points of a search no whole undisturbed run is recorded: a
+    replay refuses what is not.
     """
     halvings = (100 / 2**n for n in range(AdaptiveStrategy().settings + 1))
     settings = sum(1 for _ in itertools.takewhile(recorded.__contains__, halvings)) - 1

@@ -43,15 +43,10 @@ def counted(number: int, what: str) -> str:
 
 
 def accuracy_interval(mean: float, low: float | None, high: float | None) -> str:
-    """A mean accuracy and its interval, for example `0.9100 ± 0.0021`.
+    """A mean accuracy, for example `0.9100 ± 0.0021`; of a single run without its interval.
 
     Where the interval is cut off at what an accuracy can be, as that of few runs that differ much,
     its ends: `0.5000 (0 to 1)`.
-
-    Args:
-        mean: 0 to 1.
-        low: Of its interval; None for a single run.
-        high: Likewise.
     """
     if low is None or high is None:
         return f"{mean:.4f}"
@@ -61,11 +56,7 @@ def accuracy_interval(mean: float, low: float | None, high: float | None) -> str
 
 
 def metric_name(metric: str | None) -> str:
-    """What is called accuracy, for example `AUC`; `accuracy` where it is just that, or unknown.
-
-    Args:
-        metric: As in `WorkloadIdentity`.
-    """
+    """What is called accuracy, for example `AUC`; `accuracy` where it is just that, or unknown."""
     if metric is None or not metric.startswith("{"):
         return metric or "accuracy"
     try:

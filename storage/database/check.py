@@ -35,12 +35,7 @@ class Finding:
 
 
 def database_findings(database: Database, content: Content) -> Iterator[Finding]:
-    """What keeps the database from being used, or from being trusted.
-
-    Args:
-        database: Which may have another revision than `open_database` accepts.
-        content: What it holds.
-    """
+    """What keeps the database from being used, or from being trusted, of whatever revision."""
     if content is not Content.CURRENT:
         with database.engine.connect() as connection:
             yield _of_revision(revision_of(connection), shown(database.url))

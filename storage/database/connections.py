@@ -24,14 +24,9 @@ _EXTRAS = {"psycopg": "'syncswitch[postgresql]'"}
 
 
 def new_engine(parsed: URL, url: str) -> Engine:
-    """An engine; connects to nothing yet.
+    """An engine for a URL with its driver; connects to nothing yet.
 
-    Args:
-        parsed: The URL, with its driver.
-        url: As the user gave it.
-
-    Raises:
-        DatabaseError: Its driver is missing, or cannot be used.
+    Raises DatabaseError where the driver is missing, or cannot be used.
     """
     is_sqlite = parsed.get_backend_name() == "sqlite"
     arguments: dict[str, Any] = (

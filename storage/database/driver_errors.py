@@ -25,12 +25,7 @@ class CollisionError(RetryableError):
 
 
 def translated(error: DBAPIError, place: str) -> SyncSwitchError:
-    """Our error for one of the driver's.
-
-    Args:
-        error: Of the driver, as SQLAlchemy passes it on.
-        place: What messages call the database.
-    """
+    """Our error for one of the driver's; `place` is what messages call the database."""
     why = reason(error)
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     is_server = not isinstance(error.orig, sqlite3.Error)

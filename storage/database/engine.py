@@ -160,10 +160,7 @@ def open_database(url: str, *, create: bool) -> Database:
 def opened(database: Database | str) -> AbstractContextManager[Database]:
     """A database that is there, for functions that take it open or as its URL.
 
-    What was open stays open at the end.
-
-    Raises:
-        DatabaseError: As `open_database`.
+    What was open stays open at the end. Raises DatabaseError as `open_database`.
     """
     if isinstance(database, str):
         return open_database(database, create=False)
@@ -171,13 +168,9 @@ def opened(database: Database | str) -> AbstractContextManager[Database]:
 
 
 def upgrade_database(url: str) -> str | None:
-    """Brings our tables to the current revision; does nothing where they have it.
+    """Brings our tables to the current revision; gives that which they had, None for none.
 
-    Returns:
-        The revision they had; None where there were none.
-
-    Raises:
-        DatabaseError: It is missing, foreign or newer.
+    Raises DatabaseError where the database is missing, foreign or newer.
     """
     content, engine = examined(url, may_create=False)
     try:
@@ -189,12 +182,8 @@ def upgrade_database(url: str) -> str | None:
 def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
     """What a database holds, and an engine for it, which the caller disposes of.
 
-    Args:
-        url: As for `open_database`.
-        may_create: Whether a SQLite file may still be missing.
-
-    Raises:
-        DatabaseError: It cannot be reached or read, or is foreign or newer.
+    `may_create` is whether a SQLite file may still be missing. Raises DatabaseError where it cannot
+    be reached or read, or is foreign or newer.
     """
     parsed = parse_url(url)
     path = sqlite_path(parsed)
@@ -221,10 +210,9 @@ def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
 
 
 def _migrate(engine: Engine, place: str) -> str | None:
-    """Makes or upgrades the tables; of several processes that try, one does and the others wait.
+    """Makes or upgrades the tables, and gives the revision that they had before.
 
-    Returns:
-        The revision that they had when it was this one's turn.
+    Of several processes that try, one does and the others wait.
     """
     from syncswitch.storage.database import migrations
 

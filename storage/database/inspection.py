@@ -52,11 +52,7 @@ class Content(enum.Enum):
 
 
 def parse_url(url: str) -> URL:
-    """Parses a database URL.
-
-    Raises:
-        DatabaseError: It is no URL, or of a kind that cannot hold a search.
-    """
+    """Parses a database URL; raises DatabaseError where it is of no kind that can hold a search."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -121,8 +117,7 @@ def sqlite_path(url: URL) -> Path | None:
 def is_same_database(one: str, other: str) -> bool:
     """Whether two URLs lead to the same file, or to the same database of a server.
 
-    Raises:
-        DatabaseError: One is no URL of a database that can hold a search.
+    Raises DatabaseError where one is no URL of a database that can hold a search.
     """
     return _place(parse_url(one)) == _place(parse_url(other))
 
@@ -139,8 +134,7 @@ def _place(url: URL) -> tuple[object, ...]:
 def check_sqlite_file(path: Path, *, may_create: bool) -> None:
     """Refuses a path that holds, or can hold, no SQLite database; opens it for reading alone.
 
-    Raises:
-        DatabaseError: Missing, a directory, unreadable, or not a SQLite file.
+    Raises DatabaseError where it is missing, a directory, unreadable, or not a SQLite file.
     """
     try:
         with path.open("rb") as file:
@@ -177,10 +171,8 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
 def holds_nothing(url: str) -> bool:
     """Whether a database is still missing or empty for us; only reads.
 
-    False also where the database does not answer: opening it says why.
-
-    Raises:
-        DatabaseError: No database can be made there, or it belongs to another application.
+    False also where the database does not answer: opening it says why. Raises DatabaseError where
+    no database can be made there, or it belongs to another application.
     """
     parsed = parse_url(url)
     path = sqlite_path(parsed)
@@ -197,14 +189,9 @@ def holds_nothing(url: str) -> bool:
 
 
 def content_of(connection: Connection, place: str) -> Content:
-    """Reads what the database holds.
+    """Reads what the database holds; `place` is what messages call it.
 
-    Args:
-        connection: To the database; only reads.
-        place: What messages call the database.
-
-    Raises:
-        DatabaseError: It belongs to another application, or to a newer version of this one.
+    Raises DatabaseError where it belongs to another application, or to a newer version of this one.
     """
     # One look: between two, another process may make the tables.
     tables = set(inspect(connection).get_table_names())

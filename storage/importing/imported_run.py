@@ -84,14 +84,9 @@ class ImportedRun:
 
 
 def read_imported_run(row: ManifestRow, logs: Path) -> ImportedRun:
-    """Reads a run.
+    """Reads a run that a manifest lists; `logs` is the folder below which the runs' folders are.
 
-    Args:
-        row: What the manifest says of it.
-        logs: Folder below which the runs' folders are.
-
-    Raises:
-        RecordingError: It cannot be used; says why.
+    Raises RecordingError where it cannot be used; says why.
     """
     phases = Phases.of(
         row.switch_percent,
@@ -159,8 +154,7 @@ def _measured(
 def _check_length(row: ManifestRow, last_step: int, phases: Phases, log: RecordedLog) -> bool:
     """Whether the run stopped early.
 
-    Raises:
-        RecordingError: It cannot be the run of which the manifest speaks.
+    Raises RecordingError where it cannot be the run of which the manifest speaks.
     """
     W = row.total_worker_steps
     done = phases.worker_step(last_step)

@@ -26,13 +26,7 @@ _Size = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something to tell about a row.
-
-    Attributes:
-        line: Of the manifest.
-        run: The run as the manifest names it.
-        text: What is to say.
-    """
+    """Something to tell about a row: its line, the run as the manifest names it, and what."""
 
     line: int
     run: str
@@ -107,8 +101,7 @@ class ManifestRow(BaseModel):
     def folder(self, logs: Path) -> Path | None:
         """Where the logs are, links followed; None where there are none.
 
-        Raises:
-            RecordingError: Not below `logs`, or named otherwise than from there.
+        Raises RecordingError where that is not below `logs`, or named otherwise than from there.
         """
         if self.run_dir is None:
             return None

@@ -48,11 +48,7 @@ def import_manifest(
 ) -> ImportReport:
     """Imports the runs of a manifest; repeating it, or going on after a kill, does no harm.
 
-    Args:
-        database: Where they go.
-        manifest: The runs.
-        logs: Folder below which their folders are.
-        on_run: Called for each row once its logs are read.
+    `on_run` is called for each row once its logs are read.
     """
     importer = RunImporter(database)
     report = ImportReport(faults=list(manifest.faults), notes=list(manifest.notes))

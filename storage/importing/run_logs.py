@@ -89,15 +89,10 @@ class Clock:
 
 
 def read_run_log(folder: Path, *, has_diverged: bool = False) -> RecordedLog:
-    """Reads the logs in a run's folder.
+    """Reads the logs in a run's folder; accuracies may be impossible where it has diverged.
 
-    Args:
-        folder: Of the run.
-        has_diverged: Whether its accuracy may be infinite or not a number.
-
-    Raises:
-        RecordingError: A log is missing, ambiguous, or holds impossible values; names the file, the
-            line and the value.
+    Raises RecordingError where a log is missing, ambiguous, or holds impossible values; it names
+    the file, the line and the value.
     """
     if not folder.is_dir():
         raise RecordingError(f"there is no folder {folder.name}; is --logs right?")
@@ -126,14 +121,9 @@ def read_run_log(folder: Path, *, has_diverged: bool = False) -> RecordedLog:
 
 
 def read_clock(path: Path, log: Sequence[LogRow]) -> Clock:
-    """Reads the training time from a `_proc.csv`.
+    """Reads the training time from a `_proc.csv` that was made from this log.
 
-    Args:
-        path: The file.
-        log: What it was made from.
-
-    Raises:
-        RecordingError: It is not of this log, or its times go back.
+    Raises RecordingError where it is of another log, or its times go back.
     """
     allowed = f"seconds, 0 to {_LATEST_SECONDS:.0f}"
     rows = latest_attempt(_read(path, "time", (0.0, _LATEST_SECONDS), allowed))
@@ -200,14 +190,7 @@ def _read_accuracy(path: Path, has_diverged: bool) -> list[LogRow]:
 def _read(
     path: Path, measured: str, possible: tuple[float, float] | None, allowed: str = ""
 ) -> list[LogRow]:
-    """All rows of a file, in its order.
-
-    Args:
-        path: The file.
-        measured: Column of what was measured.
-        possible: Least and greatest value that can have been measured; None for any.
-        allowed: What is possible, in words.
-    """
+    """All rows of a file, in its order; `possible` are the least and greatest value, if any."""
     rows = []
     try:
         check_plain_file(path, _MOST_BYTES)

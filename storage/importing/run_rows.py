@@ -55,11 +55,7 @@ class RunImporter:
         evaluations the number and the sums of the accuracies and of the elapsed seconds (to 1e-9);
         not the training losses.
 
-        Args:
-            runs: No source twice.
-
-        Returns:
-            For each run what became of it; an error where its source is there with other values.
+        Gives for each run what became of it: an error where its source is there with other values.
         """
         by_source = {run.source: run for run in runs}
 

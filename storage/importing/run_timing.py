@@ -28,8 +28,7 @@ _ASYNCHRONOUS = frozenset({"asp", "dssp", "ssp"})
 def worker_steps_per_step(protocol: str, workers: int) -> int:
     """Worker-steps that one step of the optimizer's counter stands for.
 
-    Raises:
-        RecordingError: It is not known how this protocol counts.
+    Raises RecordingError where it is not known how this protocol counts.
     """
     if protocol == "bsp":
         return workers
@@ -61,8 +60,7 @@ class Phases:
     ) -> Phases:
         """The phases of a run as its label tells them.
 
-        Raises:
-            RecordingError: It is not known how a protocol counts.
+        Raises RecordingError where it is not known how a protocol counts.
         """
         first, second = (worker_steps_per_step(protocol, workers) for protocol in protocols)
         switch_step = math.floor(switch_percent / 100.0 * total_worker_steps / first + 0.5)
@@ -156,13 +154,9 @@ def seconds_per_step(rows: Sequence[LogRow], start: int, end: int | None) -> flo
 def pauses(rows: Sequence[LogRow], phases: Phases) -> list[Pause]:
     """Finds where a log's wall time goes on without training.
 
-    The restart of the switch is what the interval around S took beyond the usual time of its
-    steps; the longest such interval, as the counter may run a little past S. Any other interval
-    is a pause where it takes 5 times as long as usual and a minute longer.
-
-    Args:
-        rows: At least two, in the order of time and steps.
-        phases: Of the run.
+    The restart of the switch is what the interval around S took beyond the usual time of its steps;
+    the longest such interval, as the counter may run a little past S. Any other interval is a pause
+    where it takes 5 times as long as usual and a minute longer.
     """
     first, second = phases.speeds(rows)
     if phases.is_switched and (first is None or second is None):
@@ -199,14 +193,9 @@ def clock_without(rows: Sequence[LogRow], found: Sequence[Pause]) -> Clock:
 
 
 def switch_seconds(clock: Clock, phases: Phases, rows: Sequence[LogRow]) -> float:
-    """Training time at the switch.
+    """Training time at the switch, by the clock; the rows of the finest log say how fast steps are.
 
     Between two entries of the clock the protocols share the time as their usual speeds say.
-
-    Args:
-        clock: Training time by step.
-        phases: Of a run with a switch.
-        rows: The finest log, for the speeds.
     """
     switch_step = phases.switch_step or 0
     before, after = clock.around(switch_step)

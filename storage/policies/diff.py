@@ -14,12 +14,9 @@ _ASIDE = frozenset({"name", "version", "created_at"})  # the name of the job is 
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """A field that two policies have otherwise.
+    """A field that two policies or their jobs have otherwise; None where one has no value.
 
-    Attributes:
-        field: Of the policy or of its job; of software with the name of the distribution.
-        before: Value in the first one; None where it has none.
-        after: Value in the second one.
+    A distribution has the field `software`, a point and its name.
     """
 
     field: str
@@ -33,14 +30,7 @@ def policy_differences(
     first_job: WorkloadIdentity,
     second_job: WorkloadIdentity,
 ) -> list[FieldDifference]:
-    """Compares two policies and their jobs, versions and times of creation aside.
-
-    Args:
-        first: A policy.
-        second: Another one.
-        first_job: What the first one was found for.
-        second_job: What the second one was found for.
-    """
+    """Compares two policies and their jobs, versions and times of creation aside."""
     before, after = _fields(first, first_job), _fields(second, second_job)
     return [
         FieldDifference(name, before.get(name), after.get(name))

@@ -51,8 +51,7 @@ class PolicyFile:
 def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
     """The policy as JSON values.
 
-    Raises:
-        PolicyError: A value is impossible; a file with it could not be read again.
+    Raises PolicyError where a file with one of them could not be read again.
     """
     return _dumped(PolicyContent, asdict(policy), "timing policy")
 
@@ -60,8 +59,7 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
     """What a policy file holds.
 
-    Raises:
-        PolicyError: A value is impossible, or the policy is for another workload.
+    Raises PolicyError where a value is impossible, or the policy is for another workload.
     """
     mismatch = job_mismatch(policy, workload.identity)
     if mismatch:

@@ -63,20 +63,11 @@ def known_facts(
     workers: int | None = None,
     protocols: tuple[str, str] | None = None,
 ) -> JobFacts | None:
-    """What is known of a workload that somebody asks for.
+    """What is known of a workload that somebody asks for; None without even a size of the cluster.
 
     Of a name that is registered, most is known, from the row that is most like what was asked for,
     that of a real cluster before that of a simulated one; of another name, only the arguments, and
     that a real cluster is meant.
-
-    Args:
-        database: Knows the workload, or does not.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        workers: Size of the cluster; None for that of the registered workload.
-        protocols: Before and after the switch; None for those of the registered workload.
-
-    Returns:
-        None where not even the size of the cluster is known.
     """
     with database.session(read_only=True) as session:
         identities = [known.identity for known in read_workloads(session, workload)]
@@ -114,14 +105,8 @@ def suggest(database: Database, wanted: JobFacts) -> Suggestion | None:
 def related_switches(database: Database, identity: WorkloadIdentity) -> tuple[float, ...]:
     """Where related jobs switch, as their current policies say: a first guess for a search.
 
-    What is related says `is_related`; a job's own policy of an earlier search counts, too.
-
-    Args:
-        database: Holds the policies.
-        identity: The workload that is searched for.
-
-    Returns:
-        Percents of W, the most similar job's first, 8 at most; one may come several times.
+    What is related says `is_related`; a job's own policy of an earlier search counts, too. Percents
+    of W, the most similar job's first, 8 at most; one may come several times.
     """
     known = [
         policy

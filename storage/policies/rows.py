@@ -52,12 +52,7 @@ class EvidenceTrial:
 
 
 def read_policies(session: Session, query: Select[Any]) -> list[tuple[PolicyRow, TimingPolicy]]:
-    """Rows with their records, newest first; times of creation are in UTC.
-
-    Args:
-        session: Reads.
-        query: Selects rows of policies.
-    """
+    """Rows with their records, newest first; times of creation are in UTC."""
     newest_first = query.order_by(
         PolicyRow.created_at.desc(), PolicyRow.version.desc(), PolicyRow.fingerprint
     )

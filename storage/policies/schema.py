@@ -70,11 +70,7 @@ class _Content(BaseModel):
 def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseModel]:
     """A model with the fields of a record, all of them required.
 
-    Args:
-        name: Of the model.
-        record: Says what the fields mean.
-        meaning: Of the model.
-        **types: Of fields that have another one here, or that the record lacks.
+    The types are those of fields that have another one here, or that the record lacks.
     """
     entries = re.findall(r"^        (\w+): ((?:.|\n {12})+)", record.__doc__ or "", re.MULTILINE)
     meanings = {field: " ".join(text.split()).replace("None", "null") for field, text in entries}

@@ -41,14 +41,7 @@ class JobColumns:
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """One column.
-
-    Attributes:
-        name: Units included.
-        kind: Type of its values in Python.
-        nullable: Whether a value may be missing.
-        meaning: In a few words.
-    """
+    """One column; its name has the unit, and its kind is the type of its values in Python."""
 
     name: str
     kind: type

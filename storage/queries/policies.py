@@ -57,13 +57,7 @@ class PolicyVersion(JobColumns):
 def policy_versions(
     database: Database, *, workload: str | None = None, fingerprint: str | None = None
 ) -> list[dict[str, Any]]:
-    """Every version of every policy, by workload, cluster and version.
-
-    Args:
-        database: Holds the policies.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        fingerprint: The whole of it.
-    """
+    """Every version of every policy, by workload, cluster and version; chosen as in `frames`."""
     columns = (column.name for column in columns_of_record(PolicyVersion))
     names = [name for name in columns if name in PolicyRow.__table__.c]
     evidence_runs = (

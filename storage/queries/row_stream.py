@@ -18,12 +18,8 @@ def row_blocks(
 ) -> Iterator[Sequence[Row[Any]]]:
     """The rows of a query in blocks; all of them are of the moment when the first was read.
 
-    The transaction is open until the last block was taken or the iterator is closed.
-
-    Args:
-        database: To read.
-        query: What.
-        rows_at_once: Rows of a block; the last one may be smaller. Without rows there is no block.
+    The transaction is open until the last block was taken or the iterator is closed. The last block
+    may be smaller; without rows there is none.
     """
     with database.session(read_only=True) as session:
         # A server sends no more than this at a time, too. The connection itself gives plain rows.

@@ -83,8 +83,7 @@ _RUN_KEYS = tuple(_FACTS[name] for name in RunKeys.__annotations__)
 def evaluations(choice: TrialChoice) -> Select[Any]:
     """Selects the evaluations of trials, each curve in the order of its worker-steps.
 
-    Raises:
-        UserError: The choice is impossible.
+    Raises UserError where the choice is impossible.
     """
     return _rows(EvaluationFacts, EvaluationRow, EvaluationRow.worker_step, choice)
 
@@ -92,8 +91,7 @@ def evaluations(choice: TrialChoice) -> Select[Any]:
 def events(choice: TrialChoice) -> Select[Any]:
     """Selects the events of trials, those of each in their order.
 
-    Raises:
-        UserError: The choice is impossible.
+    Raises UserError where the choice is impossible.
     """
     return _rows(EventFacts, EventRow, EventRow.position, choice)
 
@@ -121,14 +119,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     """Selects when each completed run first tested at an accuracy or above it.
 
     The time of a fork counts from the start of the whole run. One that was stopped is censored at
-    its stop.
-
-    Args:
-        choice: Which trials.
-        target_accuracy: 0 to 1.
-
-    Raises:
-        UserError: The target or the choice is impossible.
+    its stop. Raises UserError where the target or the choice is impossible.
     """
     if not 0 <= target_accuracy <= 1:
         raise UserError(f"target_accuracy is {target_accuracy}; allowed: 0 to 1, for example 0.9")

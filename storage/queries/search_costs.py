@@ -83,14 +83,7 @@ def study_costs(
     fingerprint: str | None = None,
     study: str | None = None,
 ) -> list[StudyCost]:
-    """The cost of each search, in the order in which they were registered.
-
-    Args:
-        database: Holds the searches.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        fingerprint: The whole of it.
-        study: Name of the search.
-    """
+    """The cost of each search, in the order of their registration; chosen as by `frames`."""
     wanted = select(SearchRow.study).join(SearchRow.workload)
     if workload is not None:
         wanted = wanted.where(is_workload(workload))
@@ -169,11 +162,7 @@ def wall_seconds(trials: Iterable[CostedTrial]) -> float:
 
 
 def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
-    """How long at least one of the spans of time lasted; where they overlap counts once.
-
-    Args:
-        spans: Start and end of each, in any order.
-    """
+    """How long at least one of the spans of time lasted; where they overlap counts once."""
     covered = 0.0
     reached: datetime | None = None
     for start, end in sorted(spans):

@@ -85,13 +85,8 @@ def switch_point_statistics(
 ) -> list[SwitchPointStatistics]:
     """Statistics of every switch point, by workload and cluster, the longest first protocol first.
 
-    Args:
-        database: Holds the trials.
-        confidence: Of the intervals, between 0 and 1.
-        **choice: Which runs (see `RunChoice`); also those of the baseline.
-
-    Raises:
-        UserError: The confidence or the choice is impossible.
+    The choice is that of the baselines, too. Raises UserError where it, or the confidence of the
+    intervals, is impossible.
     """
     if not 0 < confidence < 1:
         raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")

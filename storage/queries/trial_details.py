@@ -71,8 +71,7 @@ class TrialDetails:
 def trial_facts(choice: TrialChoice) -> Select[Any]:
     """Selects the columns of `TRIAL_FACTS`, in the order in which the trials were added.
 
-    Raises:
-        UserError: The choice is impossible.
+    Raises UserError where the choice is impossible.
     """
     return select(TRIAL_FACTS).where(*conditions(choice)).order_by(TRIAL_FACTS.c.trial_id)
 
@@ -80,12 +79,8 @@ def trial_facts(choice: TrialChoice) -> Select[Any]:
 def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator[TrialDetails]:
     """The trials in the order in which they were added; all are of the same moment.
 
-    Args:
-        database: To read; its transaction is open until the last trial was taken.
-        **choice: Which trials (see `TrialChoice`).
-
-    Raises:
-        UserError: The choice is impossible.
+    The transaction is open until the last one was taken. Raises UserError where the choice is
+    impossible.
     """
     query = (
         trial_facts(choice)

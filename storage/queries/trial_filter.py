@@ -59,14 +59,9 @@ class TrialChoice(RunChoice, total=False):
 def conditions(
     choice: Mapping[str, object], allowed: type[RunChoice] = TrialChoice
 ) -> list[ColumnElement[bool]]:
-    """The choice in SQL, on the columns of `TRIAL_FACTS`.
+    """A `RunChoice` or a `TrialChoice` in SQL, on the columns of `TRIAL_FACTS`.
 
-    Args:
-        choice: A `RunChoice` or a `TrialChoice`.
-        allowed: Which of them.
-
-    Raises:
-        UserError: A name is unknown, or a value is true of no trial.
+    Raises UserError where a name is unknown, or a value is true of no trial.
     """
     names = sorted(allowed.__annotations__)
     for name in choice:

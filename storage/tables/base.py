@@ -44,12 +44,6 @@ def columns_of(record: type, table: type[Base]) -> list[InstrumentedAttribute[An
 
 
 def record_of(record: type[_Record], row: Base, **others: Any) -> _Record:
-    """A dataclass of what a row has under the names of its fields.
-
-    Args:
-        record: The dataclass.
-        row: Has the fields as columns.
-        **others: Fields whose values are not those of the row.
-    """
+    """A dataclass of what a row has under the names of its fields; others are given."""
     names = [field.name for field in fields(record) if field.name not in others]  # type: ignore[arg-type]
     return record(**{name: getattr(row, name) for name in names}, **others)

@@ -16,11 +16,7 @@ _TRIALS, _CHECKPOINTS = TrialRow.__table__.c, CheckpointRow.__table__.c
 
 
 def check_paths(spec: TrialSpec) -> None:
-    """Refuses, before the training is paid, paths that no column takes.
-
-    Raises:
-        UserError: One is not UTF-8 text.
-    """
+    """Refuses, before the training is paid, paths that are not UTF-8 text. Raises UserError."""
     for path in (spec.fork_from, spec.checkpoint_directory):
         whole = "" if path is None else str(path.absolute())
         try:

@@ -30,12 +30,7 @@ _COLUMNS = columns_of(Evaluation, EvaluationRow)
 
 
 def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evaluation]]]) -> None:
-    """Adds evaluations to trials that the database has.
-
-    Args:
-        session: Writes.
-        curves: Numbers of trials in this database, and the evaluations of each.
-    """
+    """Adds evaluations to trials of this database, by their numbers in it."""
     rows = [
         (
             trial_id,
@@ -59,12 +54,7 @@ def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evalu
 
 
 def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list[Evaluation]:
-    """Evaluations of a trial in the order of their worker-steps.
-
-    Args:
-        session: Reads.
-        conditions: Choose the trial.
-    """
+    """Evaluations of the chosen trial in the order of their worker-steps."""
     query = (
         select(*_COLUMNS)
         .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
@@ -77,13 +67,7 @@ def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list
 def read_curves(
     session: Session, fingerprint: str, study: str | None = None
 ) -> dict[int, tuple[Evaluation, ...]]:
-    """Evaluations of the complete trials of a workload by their `trial_id`.
-
-    Args:
-        session: Reads.
-        fingerprint: Of the workload.
-        study: Only of this search; None for all of the workload.
-    """
+    """Evaluations of the complete trials of a workload, or of one search, by their `trial_id`."""
     query = (
         select(TrialRow.trial_id, *_COLUMNS)
         .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
@@ -106,11 +90,6 @@ def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy
     """Records the accuracy that complete runs were to reach, and when each one first did.
 
     A fork may have reached it before it was forked.
-
-    Args:
-        session: In a transaction.
-        chosen: Which trials.
-        target_accuracy: 0 to 1.
     """
     own_seconds = (
         select(func.min(EvaluationRow.elapsed_seconds))

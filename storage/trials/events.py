@@ -25,8 +25,7 @@ def storable_text(text: str) -> str:
 def condition_values(conditions: RunConditions) -> dict[str, str | None]:
     """The columns of a trial that say under which conditions it runs.
 
-    Raises:
-        FatalError: The text of an injection holds what separates them.
+    Raises FatalError where the text of an injection holds what separates them.
     """
     if any(_SEPARATOR in text or not text for text in conditions.injections):
         raise FatalError(f"injections {conditions.injections} cannot be told apart when joined")

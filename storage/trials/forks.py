@@ -13,15 +13,9 @@ from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow, 
 def inherited_accuracy_seconds(trial_ids: Select[Any], target_accuracy: float) -> Subquery:
     """When forks first tested at an accuracy, or above it, before they left their ancestors.
 
-    The clock of a fork goes on from that of its checkpoint, so these times count from the start of
-    the whole run, as its own do.
-
-    Args:
-        trial_ids: Selects the trials asked about.
-        target_accuracy: 0 to 1.
-
-    Returns:
-        `trial_id` and `seconds`, of the forks that got there in time.
+    Selects `trial_id` and `seconds` of those that got there in time. The clock of a fork goes on
+    from that of its checkpoint, so these times count from the start of the whole run, as its own
+    do.
     """
     prefix = _prefixes(trial_ids).c
     return (

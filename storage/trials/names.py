@@ -11,11 +11,7 @@ from syncswitch.storage.trials.selection import is_workload
 
 
 def workload_names(url: str) -> list[str]:
-    """Names of the workloads, sorted.
-
-    Raises:
-        SyncSwitchError: The database cannot be read.
-    """
+    """Names of the workloads, sorted. Raises SyncSwitchError where the database cannot be read."""
     with open_database(url, create=False) as database, database.session(read_only=True) as session:
         return sorted(session.scalars(select(WorkloadRow.name).distinct()))
 
@@ -27,12 +23,9 @@ def study_names(url: str) -> list[str]:
 
 
 def policy_choices(url: str, workload: str | None = None) -> tuple[list[str], list[int]]:
-    """Aliases and versions of policies, sorted. Raises as `workload_names`.
+    """Aliases and versions of policies of a workload or of all, sorted.
 
-    Args:
-        url: The database.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more); None for
-            all.
+    Raises as `workload_names`.
     """
     fingerprints = select(WorkloadRow.fingerprint)
     if workload is not None:

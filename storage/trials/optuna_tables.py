@@ -21,10 +21,6 @@ def running_accuracies(database: Database, study: str) -> dict[int, float]:
     """The last test accuracy of each running trial, by its number; ours have complete ones alone.
 
     A trial that was not tested yet is left out.
-
-    Args:
-        database: Holds the study.
-        study: Its name.
     """
     # On a server the state is an enumeration of Optuna's.
     is_running = cast(_TRIALS.c.state, String) == "RUNNING"
@@ -55,11 +51,7 @@ def given_up_trials(database: Database, study: str) -> set[int]:
     """Numbers of the trials that a search has as failed, and never counts.
 
     One may be complete in our tables all the same: its searcher was silent for so long that others
-    took it for lost, and made the run again.
-
-    Args:
-        database: Holds the study.
-        study: Its name.
+    took it for dead, and made the run again.
     """
     query = (
         select(_TRIALS.c.number)

@@ -46,11 +46,7 @@ def _locked_row(session: Session, study: str, trial_number: int) -> TrialRow | N
 
 
 def begun_row(session: Session, study: str, trial_number: int) -> TrialRow:
-    """The same of a trial that has to be there.
-
-    Raises:
-        FatalError: It was never begun.
-    """
+    """The same of a trial that has to be there. Raises FatalError where it was never begun."""
     row = _locked_row(session, study, trial_number)
     if row is None:
         raise FatalError(f"trial {trial_number} of {study!r} was never begun")
@@ -60,8 +56,7 @@ def begun_row(session: Session, study: str, trial_number: int) -> TrialRow:
 def _parent_id(session: Session, study: str, fork: Fork | None) -> int | None:
     """The `trial_id` of the run that a fork left; None for no fork.
 
-    Raises:
-        FatalError: There is no such run.
+    Raises FatalError where there is no such run.
     """
     if fork is None:
         return None
@@ -145,12 +140,7 @@ def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
 
 
 def read_trials(session: Session, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
-    """Trials in the order in which they began; as plain rows, of which there may be 100,000.
-
-    Args:
-        session: Reads.
-        conditions: On the columns of trials and of their workloads.
-    """
+    """Trials in the order in which they began; as plain rows, of which there may be 100,000."""
     phases: dict[int, list[PhaseRecord]] = defaultdict(list)
     query = (
         select(PhaseRow.trial_id, *_PHASE_COLUMNS)

@@ -18,21 +18,14 @@ from syncswitch.storage.trials.values import SearchInfo
 
 
 def write_search(session: Session, search: SearchInfo) -> SearchInfo:
-    """Adds a search, or brings its settings up to date; its options stay its first writer's.
+    """Adds a search, or brings its settings up to date; gives it as the database has it then.
 
-    Options may be computed from what the database held when the search began, and its strategy must
-    not change while it runs.
-
-    Args:
-        session: Writes; the search's workload is in the database.
-        search: The search.
-
-    Returns:
-        The search as the database has it now.
+    Its options stay its first writer's: they may be computed from what the database held when the
+    search began, and its strategy must not change while it runs.
 
     Raises:
-        DatabaseError: The study belongs to another workload.
-        FatalError: An option is no JSON.
+            DatabaseError: The study belongs to another workload.
+            FatalError: An option is no JSON.
     """
     values = {**asdict(search), "options": _as_json(search)}
     row = session.get(SearchRow, search.study)
@@ -52,13 +45,7 @@ def write_search(session: Session, search: SearchInfo) -> SearchInfo:
 
 
 def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
-    """Searches in the order in which they were registered.
-
-    Args:
-        session: Reads.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more); None for
-            all.
-    """
+    """Searches of a workload or of all, in the order in which they were registered."""
     query = select(SearchRow).join(SearchRow.workload)
     if workload is not None:
         query = query.where(is_workload(workload))

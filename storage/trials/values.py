@@ -72,12 +72,7 @@ class SearchInfo:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a run left another one of its search.
-
-    Attributes:
-        trial_number: Of the other.
-        percent: Percent of W that they share.
-    """
+    """Where a run left another one of its search, with the percent of W that they share."""
 
     trial_number: int
     percent: float
@@ -200,8 +195,7 @@ class StoredTrial:
 def check_times(record: TrialRecord) -> None:
     """Refuses times that are not finite, which PostgreSQL would take and SQLite would not.
 
-    Raises:
-        FatalError: One is infinite or not a number.
+    Raises FatalError.
     """
     times = [
         record.training_seconds,

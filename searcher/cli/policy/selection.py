@@ -38,12 +38,9 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user typed.
+    """What the user typed: a workload, and perhaps what narrows it down.
 
-    Attributes:
-        reference: The workload.
-        workers: Only policies for this many workers.
-        protocols: Only policies for these, as `FIRST,SECOND`.
+    The protocols are written as `FIRST,SECOND`.
     """
 
     reference: str
@@ -110,11 +107,7 @@ def find(
 
 
 def existing(registry: PolicyRegistry, selection: Selection) -> list[TimingPolicy]:
-    """The current policies that fit, newest first; at least one.
-
-    Raises:
-        PolicyError: There is none.
-    """
+    """The current policies that fit, newest first. Raises PolicyError where there is none."""
     found = find(registry, selection)
     if not found:
         raise PolicyError(

@@ -79,12 +79,7 @@ def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> l
 
 
 def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
-    """A policy that was found for something else, so that nobody takes it for the one wanted.
-
-    Args:
-        suggestion: The policy and what differs.
-        wanted: What was asked for, as words of a command line.
-    """
+    """A policy that was found for something else than `wanted`, the words of a command line."""
     policy, cluster = suggestion.policy, suggestion.identity.cluster
     echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
     echo()

@@ -28,16 +28,9 @@ def print_forecast(
 ) -> None:
     """Prints the cost of the search for each answer that it may find; see `forecast`.
 
-    Args:
-        strategy: Of the search.
-        identity: The job.
-        given_seconds: One training with the first, and one with the second protocol alone; None
-            to derive it from the throughput in the recorded runs of this very job.
-        storage_url: Where these are.
-        as_json: Instead of a table.
-
-    Raises:
-        UserError: A time is unknown or impossible.
+    The seconds are those of a training with the first, and with the second protocol alone; None to
+    derive them from the throughput in the recorded runs of this very job. Raises UserError where
+    one is unknown or impossible.
     """
     first, second = given_seconds
     if first is None or second is None:

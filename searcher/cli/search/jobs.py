@@ -59,9 +59,7 @@ def is_further_job() -> bool:
 def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
     """Starts the further jobs of this command, and ends them with the body.
 
-    Args:
-        jobs: How many there are to be with this one.
-        tell: Is given each line that one of them writes, from a thread of its own.
+    Each line that one of them writes is told, from a thread of its own.
     """
     processes = [_Job(number, tell) for number in range(2, jobs + 1)]
     try:

@@ -22,12 +22,7 @@ def opened_for(
 ) -> Iterator[tuple[Database, Callable[[], Trainer], LineReporter]]:
     """What makes runs, where they are recorded, and who is told; all closed at the end.
 
-    Args:
-        job: What is trained. Where the database does not know it yet, its trainer is opened first.
-        storage_url: The database.
-        what: `search` or `evaluation`.
-        jobs: How many runs to make at once.
-        study: Where the database does not know this search, the job counts as unknown.
+    Where the database does not know the job or this search yet, a trainer is opened first.
     """
     with (
         contextlib.closing(_Trainers(job.open_trainer)) as trainers,

@@ -31,11 +31,7 @@ def label_of(run: ReportedTrial) -> str:
 
 
 class LineReporter(Reporter):
-    """One plain line for each thing that happened.
-
-    Attributes:
-        tell: Writes a line.
-    """
+    """Tells one plain line for each thing that happened."""
 
     def __init__(self, write: Callable[[str], None], what: str = "search") -> None:
         self.tell = write

@@ -31,12 +31,10 @@ _BLANK = Text()
 def overview(
     watched: Sequence[SearchStatus], others: Sequence[SearchStatus], note: str = ""
 ) -> Group:
-    """Some searches, the most important of each first: where there is no room, the end is cut off.
+    """Some searches in full, the others in one line each, the most important first.
 
-    Args:
-        watched: In full.
-        others: In one line each.
-        note: Why nothing new can be read, for example.
+    Where there is no room, the end is cut off. The note says, for example, why nothing new can be
+    read.
     """
     parts: list[RenderableType] = [Text(note, style="yellow"), _BLANK] if note else []
     for search in watched:

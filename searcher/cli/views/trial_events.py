@@ -15,14 +15,7 @@ from syncswitch.trainers.cli.console import echo, print_table
 
 
 def print_events(database: Database, choice: TrialChoice, most_rows: int, nothing: str) -> None:
-    """One table per run.
-
-    Args:
-        database: Holds the runs.
-        choice: Which of them.
-        most_rows: Of all tables together; the newest runs are shown.
-        nothing: What to say where there is no event.
-    """
+    """One table per run; of all tables together the newest rows are shown."""
     newest: deque[Any] = deque(maxlen=most_rows)
     number = 0
     for block in row_blocks(database, events(choice)):

@@ -38,17 +38,9 @@ def figure_of(
     height: int = 400,
     **layout: Any,
 ) -> Figure:
-    """A figure in the common style.
+    """A figure in the common style, of what plotly's own JSON has; heights are in pixels.
 
-    Args:
-        traces: As plotly's own JSON has them.
-        x: Of the x axis, likewise.
-        y: Of the y axis.
-        height: In pixels; the width is that of the page.
-        layout: The rest; what it says goes before the common style.
-
-    Raises:
-        UserError: plotly is missing.
+    What the layout says goes before the common style. Raises UserError where plotly is missing.
     """
     try:
         from plotly.graph_objects import Figure
@@ -137,11 +129,7 @@ def switch_title(data: ReportData) -> str:
 
 
 class SwitchAxis:
-    """Switch points on an axis of halvings, which has room for 0 % as well.
-
-    Attributes:
-        percents: Switch points that get a tick, ascending.
-    """
+    """Switch points on an axis of halvings, which has room for 0 % as well; each gets a tick."""
 
     def __init__(self, percents: Iterable[float]) -> None:
         self.percents = tuple(sorted({0.0 if p <= 0 else p for p in percents}))

@@ -23,11 +23,7 @@ class Assessment(ABC):
     """A strategy, a history, and what is believed after it."""
 
     def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
-        """Looks at what was measured and paid.
-
-        Raises:
-            UserError: The baseline diverged.
-        """
+        """Looks at what was measured and paid. Raises UserError where the baseline diverged."""
         self._strategy = strategy
         self._grid = strategy.grid()
         self._last = len(self._grid) - 1

@@ -51,12 +51,7 @@ class Datum:
 
 @dataclass(frozen=True, slots=True)
 class KnownTarget:
-    """A target that is known from earlier runs.
-
-    Attributes:
-        accuracy: Their mean.
-        runs: How many they were.
-    """
+    """A target that is known from earlier runs: their mean accuracy, and how many they were."""
 
     accuracy: float
     runs: int

@@ -26,25 +26,16 @@ def configuration() -> Config:
 
 
 def create(connection: Connection) -> None:
-    """Makes all tables and the view as the models describe them, of the newest revision.
-
-    Args:
-        connection: In a transaction.
-    """
+    """Makes all tables and the view as the models describe them, in a transaction that is open."""
     Base.metadata.create_all(connection)
     connection.exec_driver_sql(create_view())
     command.stamp(_on(connection), "head")
 
 
 def upgrade(connection: Connection, place: str) -> None:
-    """Upgrades the tables to the newest revision.
+    """Upgrades the tables to the newest revision, in a transaction that is open.
 
-    Args:
-        connection: In a transaction.
-        place: What messages call the database.
-
-    Raises:
-        DatabaseError: No migration leads from the revision found to the newest.
+    Raises DatabaseError where no migration leads there from the revision found.
     """
     try:
         command.upgrade(_on(connection), "head")

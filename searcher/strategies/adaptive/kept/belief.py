@@ -77,13 +77,9 @@ class KeptBelief:
 
 
 def believe(prior: Prior, data: Iterable[Datum], known: KnownTarget | None = None) -> KeptBelief:
-    """The belief after some runs.
+    """The belief after some runs, which may come in any order.
 
-    Args:
-        prior: What was thought before.
-        data: The runs in any order; at least one of the first protocol alone that did not diverge,
-            unless the target is known.
-        known: The target, where it is known from elsewhere.
+    One at least is of the first protocol alone and did not diverge, unless the target is known.
     """
     # In a fixed order, so that rounding is the same whatever the order of the runs.
     ordered = sorted(data, key=lambda datum: (datum.index, datum.accuracy, datum.diverged))

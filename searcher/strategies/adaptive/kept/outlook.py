@@ -92,10 +92,6 @@ class Outlook:
 
         The expected fall of the least expected time, over what the runs may measure, in four
         classes. One run alone may never change the answer where two or three would.
-
-        Args:
-            index: Of the switch point.
-            most_runs: How many there may be.
         """
         sample, times = self._sampled_times
         least = times.mean(axis=0).min()

@@ -33,11 +33,7 @@ class MeanAssessment(Assessment):
     """For the mean accuracy of a switch point's runs, the criterion of the paper."""
 
     def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
-        """Updates the belief.
-
-        Raises:
-            UserError: The baseline diverged.
-        """
+        """Updates the belief. Raises UserError where the baseline diverged."""
         super().__init__(strategy, finished)
         prior = Prior(self._grid, strategy.threshold, strategy.related)
         target = strategy.target_accuracy

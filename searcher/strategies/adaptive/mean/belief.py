@@ -66,9 +66,7 @@ class MeanBelief:
     def right(self, index: int, slack: float) -> float:
         """Probability that a switch point is acceptable and the one before it is not.
 
-        Args:
-            index: Of the switch point.
-            slack: A loss so close to beta counts as either.
+        A loss that is `slack` from beta at most counts as either.
         """
         is_right = self.particles.first_within(self.threshold + slack) <= index
         if index:
@@ -85,13 +83,7 @@ class MeanBelief:
 
 
 def update(prior: Prior, data: Sequence[Datum], known: KnownTarget | None = None) -> MeanBelief:
-    """The belief after some runs.
-
-    Args:
-        prior: What was thought before.
-        data: The runs, in any order; at most one for each switch point and replicate.
-        known: The target, where it is known from elsewhere.
-    """
+    """The belief after some runs, at most one for each switch point and replicate."""
     particles = draw_particles(prior)
     log_weights = particles.log_weights.copy()
     for datum in data:
@@ -126,14 +118,7 @@ def information(belief: MeanBelief, indexes: Sequence[int]) -> Floats:
     """What one more run at each of some switch points would tell of the answer, in nats.
 
     The mutual information between the run's accuracy and the index of the earliest acceptable
-    switch point.
-
-    Args:
-        belief: The present one.
-        indexes: Of the switch points.
-
-    Returns:
-        One value for each, 0 or more.
+    switch point, 0 or more.
     """
     particles, chosen = belief.particles, _resampled(belief)
     answer = particles.first_within(belief.threshold)[chosen]
@@ -163,13 +148,7 @@ def information(belief: MeanBelief, indexes: Sequence[int]) -> Floats:
 
 
 def predicted(belief: MeanBelief, index: int, quantiles: Sequence[float]) -> list[float]:
-    """Quantiles of the accuracy that one more run at a switch point would measure.
-
-    Args:
-        belief: The present one.
-        index: Of the switch point.
-        quantiles: Between 0 and 1.
-    """
+    """Quantiles of the accuracy that one more run at a switch point would measure."""
     chosen = _resampled(belief)
     mean = belief.target_mean[chosen] - belief.particles.losses[chosen, index]
     likely = mean[:, None] + _predictive_sd(belief, chosen)[:, None] * _NORMAL[None]
