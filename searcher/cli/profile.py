@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,7 +30,18 @@ from syncswitch.trainers.simulated.profile import (
 )
 from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
 
+if TYPE_CHECKING:
+    from syncswitch.trainers.simulated.calibration import Network
+
 _MOST_SEEDS = 100
+_BANDWIDTH = FiniteRange(1, 1e15)
+_parameters_option = click.option(
+    "--parameters",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of the model, moving statistics included; they matter where a profile limits bandwidths.",
+)
 
 
 @click.group()
@@ -70,6 +81,28 @@ def show(source: str) -> None:
     help="Standard deviation of a worker's step time over its mean; recorded times do not tell.",
 )
 @click.option(
+    "--worker-bandwidth",
+    metavar="BYTES",
+    type=_BANDWIDTH,
+    help="Bytes per second of each worker's link. Default: not known, sending counts as computing.",
+)
+@click.option(
+    "--server-bandwidth",
+    metavar="BYTES",
+    type=_BANDWIDTH,
+    help="Bytes per second of the parameter server's link.",
+)
+@click.option(
+    "--latency",
+    "latency_seconds",
+    metavar="SECONDS",
+    type=FiniteRange(0, 1e9),
+    default=0.0,
+    show_default=True,
+    help="Of each message.",
+)
+@_parameters_option
+@click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -80,14 +113,27 @@ def calibrate(
     reference: str,
     workers: int | None,
     variation: float,
+    worker_bandwidth: float | None,
+    server_bandwidth: float | None,
+    latency_seconds: float,
+    parameters: int,
     output: Path | None,
     storage_url: str,
     as_json: bool,
 ) -> None:
     """Makes a profile whose BSP and ASP take as long as the recorded runs of WORKLOAD took."""
+    from syncswitch.trainers.simulated.calibration import Network, measured_pace
     from syncswitch.trainers.simulated.calibration import calibrate as fit
-    from syncswitch.trainers.simulated.calibration import measured_pace
 
+    has_bandwidth = (worker_bandwidth, server_bandwidth) != (None, None)
+    if has_bandwidth and not parameters:
+        raise UserError(
+            "a bandwidth tells how long sending takes if the size of the model is known: give"
+            " --parameters, its parameters and moving statistics"
+        )
+    network = None
+    if has_bandwidth or latency_seconds:
+        network = Network(worker_bandwidth, server_bandwidth, latency_seconds, parameters)
     with open_database(storage_url, create=False) as database:
         recording = read_recording(database, reference, workers=workers, protocols=("bsp", "asp"))
     identity = recording.identity
@@ -98,7 +144,8 @@ def calibrate(
         variation,
         f"Calibrated from {counted(measured.runs, 'run')} of {identity.name} with"
         f" {counted(identity.workers, 'worker')}: {measured.bsp_seconds:.4g} s for a BSP round,"
-        f" {measured.asp_seconds:.4g} s for a worker's step in ASP.",
+        f" {measured.asp_seconds:.4g} s for a worker's step in ASP. {_told_of(network)}",
+        network,
     )
     if output is None or as_json:
         print_json(found.model_dump(mode="json", exclude_defaults=True))
@@ -118,13 +165,7 @@ def calibrate(
     show_default=True,
     help="Length of the job (W).",
 )
-@click.option(
-    "--parameters",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Of the model, moving statistics included; they matter where a profile limits bandwidths.",
-)
+@_parameters_option
 @click.option(
     "--protocols",
     metavar="NAME,...",
@@ -184,6 +225,16 @@ def times(
             ]
             for label, seconds, staleness in rows
         ],
+    )
+
+
+def _told_of(network: Network | None) -> str:
+    """Where a calibrated profile's figures of its network come from."""
+    if network is None:
+        return "Sending is part of these times; no bandwidth is known."
+    return (
+        f"Bandwidths and latency were given, and {counted(network.values, 'parameter')}; what they"
+        " leave is computing."
     )
 
 

@@ -7,13 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import integrate, stats
+from numpy.typing import NDArray
+from scipy import integrate, optimize, stats
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.timing import BYTES_PER_VALUE, MESSAGES_OF_A_STEP
+
+Vector = NDArray[np.float64]
 
 _SYNCHRONOUS, _ASYNCHRONOUS = "bsp", "asp"
+_LEAST_SECONDS = 1e-9
+# To learn how long a round takes; chance leaves so much of it open.
+_PLAYED_STEPS = 4000
+_CHANCE = 0.01
 # Standard deviations beyond which nothing is left of the integral, and its points.
 _TAIL = 10.0
 _POINTS = 4001
@@ -34,6 +43,23 @@ class Measured:
     bsp_seconds: float
     asp_seconds: float
     runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What is known of a cluster's network; the times of runs do not tell it.
+
+    Attributes:
+        worker_bandwidth: Bytes per second of each worker's link; None for no limit.
+        server_bandwidth: Of the parameter server's.
+        latency_seconds: Of each message.
+        values: P + S of the model that was measured.
+    """
+
+    worker_bandwidth: float | None = None
+    server_bandwidth: float | None = None
+    latency_seconds: float = 0.0
+    values: int = 0
 
 
 def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measured:
@@ -60,19 +86,28 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
     return Measured(workers, pace[_SYNCHRONOUS], pace[_ASYNCHRONOUS], len(kept))
 
 
-def calibrate(measured: Measured, variation: float, description: str = "") -> ClusterProfile:
+def calibrate(
+    measured: Measured, variation: float, description: str = "", network: Network | None = None
+) -> ClusterProfile:
     """A profile whose BSP and ASP take as long as was measured.
 
-    In ASP nobody waits, so a worker's step takes as long as computing. A round takes as long as the
-    slowest of n, and what is missing up to the measured time is the barrier's: the parameter
-    server's work for a round, transfers that get into each other's way, stragglers.
+    In ASP nobody waits, so a worker's step takes as long as computing, and sending where the
+    network is known. A round takes as long as the slowest of n, and what is missing up to the
+    measured time is the barrier's: the parameter server's work for a round, stragglers, and
+    transfers that get into each other's way where the network is not known.
 
     Args:
         measured: What was.
-        variation: Standard deviation over mean of a worker's step, which pure BSP and ASP times
-            cannot tell.
+        variation: Standard deviation over mean of a worker's computing, which pure BSP and ASP
+            times cannot tell.
         description: For people.
+        network: What of the times is sending; None where that is not known.
+
+    Raises:
+        UserError: What is given takes longer than what was measured.
     """
+    if network is not None:
+        return _with_network(measured, variation, description, network)
     compute = measured.asp_seconds
     slowest = compute * slowest_of(measured.workers, variation)
     if measured.bsp_seconds < slowest:
@@ -87,6 +122,76 @@ def calibrate(measured: Measured, variation: float, description: str = "") -> Cl
         compute_variation=variation,
         barrier_seconds=measured.bsp_seconds - slowest,
     )
+
+
+def _with_network(
+    measured: Measured, variation: float, description: str, network: Network
+) -> ClusterProfile:
+    """First ASP, which has no barrier; then a round is played, for what the barrier is not."""
+    n, asp, bsp = measured.workers, measured.asp_seconds, measured.bsp_seconds
+    _check_fits("a worker's step in ASP", asp, asp_seconds(n, _LEAST_SECONDS, network))
+    compute = float(
+        optimize.brentq(lambda seconds: asp_seconds(n, seconds, network) - asp, _LEAST_SECONDS, asp)
+    )
+    links = () if network.worker_bandwidth is None else (network.worker_bandwidth,)
+    profile = ClusterProfile(
+        description=description,
+        compute_seconds=compute,
+        compute_variation=variation,
+        worker_bandwidths_bytes_per_second=links,
+        server_bandwidth_bytes_per_second=network.server_bandwidth,
+        latency_seconds=network.latency_seconds,
+    )
+    rounds = math.ceil(_PLAYED_STEPS / n)
+    job = TimedJob(n, rounds * n, (_SYNCHRONOUS, _SYNCHRONOUS), network.values)
+    played = math.fsum(phase.seconds for phase in simulate_phases(profile, job, 100.0, 0)) / rounds
+    _check_fits("a BSP round", bsp, (1 - _CHANCE) * played)
+    return profile.model_copy(update={"barrier_seconds": max(0.0, bsp - played)})
+
+
+def _check_fits(what: str, measured_seconds: float, least_seconds: float) -> None:
+    if least_seconds > measured_seconds:
+        raise UserError(
+            f"{what} was measured to take {measured_seconds:.4g} s, and with this network and"
+            f" variation it takes at least {least_seconds:.4g} s; give a larger --worker-bandwidth"
+            " or --server-bandwidth, or a smaller --latency, --parameters or --variation"
+        )
+
+
+def asp_seconds(workers: int, compute_seconds: float, network: Network) -> float:
+    """Mean time of a worker's step in ASP.
+
+    Pulls and pushes are two stations whose customers share them fairly, all else is a delay. The
+    throughput of such a closed network of queues has an exact form, in which distributions matter
+    by their mean alone (Baskett, Chandy, Muntz and Palacios, Open, Closed, and Mixed Networks of
+    Queues with Different Classes of Customers, 1975).
+
+    Args:
+        workers: n.
+        compute_seconds: Mean time of a gradient.
+        network: Over which the parameters come and the gradient goes.
+    """
+    delay_seconds = compute_seconds + MESSAGES_OF_A_STEP * network.latency_seconds
+    there = np.arange(1, workers + 1)
+    bytes_per_second = np.minimum(
+        there * (network.worker_bandwidth or math.inf), network.server_bandwidth or math.inf
+    )
+    transfer_seconds = BYTES_PER_VALUE * network.values / bytes_per_second
+    if not transfer_seconds[0]:
+        return delay_seconds
+    # About one step ends in so much time; in other units the products leave the range of floats.
+    unit = max((delay_seconds + 2 * transfer_seconds[0]) / workers, transfer_seconds[-1])
+    station = _weights(transfer_seconds / unit)
+    both = np.convolve(station, station)[: workers + 1]
+    weights = np.convolve(both, _weights(delay_seconds / there / unit))
+    return float(workers * unit * weights[workers] / weights[workers - 1])
+
+
+def _weights(seconds: Vector) -> Vector:
+    """How likely 0, 1, 2, ... customers are at a station: products of its times, up to a factor."""
+    logarithms = np.concatenate([[0.0], np.cumsum(np.log(seconds))])
+    weights: Vector = np.exp(logarithms - logarithms.max())
+    return weights
 
 
 def slowest_of(workers: int, variation: float) -> float:

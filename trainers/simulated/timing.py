@@ -12,7 +12,9 @@ from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.simulated.links import SharedLink
 from syncswitch.trainers.simulated.profile import ClusterProfile
 
-_BYTES_PER_VALUE = 4
+BYTES_PER_VALUE = 4
+# The worker asks, the parameters come, the gradient goes.
+MESSAGES_OF_A_STEP = 3
 # A mean of replicas: members fetch segments, fetch the means of segments, and agree that all have
 # them. Each is a question and its answer.
 _MESSAGES_OF_A_MEAN = 3 * 2
@@ -37,7 +39,7 @@ class StepTimes:
         self, profile: ClusterProfile, values: int, total_worker_steps: int, seed: int
     ) -> None:
         self._profile = profile
-        self.model_bytes = profile.parameter_bytes or values * _BYTES_PER_VALUE
+        self.model_bytes = profile.parameter_bytes or values * BYTES_PER_VALUE
         self._worker_bandwidths = profile.worker_bandwidths_bytes_per_second or (math.inf,)
         # Log-normal with mean 1 and this standard deviation.
         variance = np.log1p(profile.compute_variation**2)

@@ -46,6 +46,19 @@ def test_a_profile_is_calibrated_from_recorded_runs(
     assert load_profile(str(path)).barrier_seconds == pytest.approx(1.0947, rel=1e-3)
     printed = json.loads(invoke("profile", "calibrate", "resnet32-cifar10-8").stdout)
     assert printed["compute_seconds"] == load_profile(str(path)).compute_seconds
+    assert "no bandwidth is known" in printed["description"]
+
+    network = ("--worker-bandwidth", "1e9", "--server-bandwidth", "5e8", "--latency", "0.001")
+    command = ("profile", "calibrate", "resnet32-cifar10-8", *network)
+    known = json.loads(invoke(*command, "--parameters", "470000").stdout)
+    assert known["worker_bandwidths_bytes_per_second"] == [1e9]
+    assert known["server_bandwidth_bytes_per_second"] == 5e8
+    assert known["latency_seconds"] == 0.001
+    # Three messages, and 4 ms for each of two transfers that hardly meet others.
+    lone = printed["compute_seconds"] - 3 * 0.001 - 2 * 4 * 470_000 / 5e8
+    assert known["compute_seconds"] == pytest.approx(lone, rel=0.01)
+    assert "470,000 parameters" in known["description"]
+    assert "give --parameters" in error_line(invoke(*command))
 
 
 @pytest.mark.parametrize(

@@ -66,3 +66,18 @@ def play(
 def end_seconds(*arguments: Any, **fields: Any) -> float:
     """When the last of a segment's worker-steps counts."""
     return max(seconds for _, seconds in play(*arguments, **fields))
+
+
+def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:
+    """Steps a second of ASP, in which one transfer has the whole link.
+
+    Exact for a network of queues with two stations whose customers share it evenly, whatever the
+    distribution of the times (Reiser and Lavenberg, Mean-Value Analysis of Closed Multichain
+    Queuing Networks, 1980).
+    """
+    throughput = waiting = 0.0
+    for customers in range(1, workers + 1):
+        seconds = transfer_seconds * (1 + waiting)
+        throughput = customers / (compute_seconds + 2 * seconds)
+        waiting = throughput * seconds
+    return throughput

@@ -12,12 +12,15 @@ from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.simulated.calibration import (
     Measured,
+    Network,
+    asp_seconds,
     calibrate,
     measured_pace,
     slowest_of,
 )
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
 from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from tests.trainers.simulated.clusters import asp_throughput
 
 
 def phase(protocol: str, start: int, end: int, seconds: float) -> PhaseRecord:
@@ -84,6 +87,113 @@ def test_a_simulated_job_takes_as_long_as_was_measured(
 def test_bsp_faster_than_its_slowest_worker_is_refused() -> None:
     with pytest.raises(UserError, match="smaller --variation"):
         calibrate(Measured(8, 1.0, 1.0, 2), 0.5)
+
+
+class TestAKnownNetwork:
+    """1000 numbers over links of 40,000 bytes a second: 0.1 s for a transfer alone."""
+
+    NETWORK = Network(80_000.0, 40_000.0, 0.01, values=1000)
+
+    def test_what_it_does_not_take_is_computing_and_the_barriers(self) -> None:
+        """Of one worker, whose transfers nobody disturbs."""
+        profile = calibrate(Measured(1, 1.73, 1.23, 2), 0.0, "mine", self.NETWORK)
+        assert profile.compute_seconds == pytest.approx(1.0, rel=1e-4)
+        assert profile.barrier_seconds == pytest.approx(0.5, rel=1e-3)
+        assert profile.worker_bandwidths_bytes_per_second == (80_000.0,)
+        assert profile.server_bandwidth_bytes_per_second == 40_000.0
+        assert profile.latency_seconds == 0.01
+        assert profile.description == "mine"
+
+    @pytest.mark.parametrize(
+        ("workers", "compute", "barrier", "variation"),
+        [(2, 1.0, 0.1, 0.2), (4, 1.0, 0.5, 0.3), (12, 2.0, 1.0, 0.5)],
+    )
+    def test_a_simulated_cluster_is_found_again(
+        self, workers: int, compute: float, barrier: float, variation: float
+    ) -> None:
+        profile = ClusterProfile(
+            compute_seconds=compute,
+            compute_variation=variation,
+            barrier_seconds=barrier,
+            worker_bandwidths_bytes_per_second=(80_000.0,),
+            server_bandwidth_bytes_per_second=40_000.0,
+            latency_seconds=0.01,
+        )
+        rounds = 800
+        bsp, asp = (
+            sum(phase.seconds for phase in simulate_phases(profile, job, 100.0, 7)) / rounds
+            for job in (
+                TimedJob(workers, rounds * workers, (protocol, protocol), 1000)
+                for protocol in ("bsp", "asp")
+            )
+        )
+        found = calibrate(Measured(workers, bsp, asp, 2), variation, network=self.NETWORK)
+        assert found.compute_seconds == pytest.approx(compute, rel=0.05)
+        assert found.barrier_seconds == pytest.approx(barrier, abs=0.05)
+
+    @pytest.mark.parametrize(
+        ("measured", "what"),
+        [
+            (Measured(4, 5.0, 0.2, 2), "a worker's step in ASP was measured to take 0.2 s"),
+            (Measured(4, 1.0, 1.2, 2), "a BSP round was measured to take 1 s"),
+        ],
+    )
+    def test_one_that_is_slower_than_what_was_measured_is_refused(
+        self, measured: Measured, what: str
+    ) -> None:
+        with pytest.raises(UserError, match=what) as error:
+            calibrate(measured, 0.0, network=self.NETWORK)
+        assert "\n" not in str(error.value)
+        assert "--server-bandwidth" in str(error.value)
+
+
+class TestAspSeconds:
+    """100 numbers are 400 bytes: 1 s alone on the server's link of 400 bytes a second."""
+
+    @pytest.mark.parametrize("workers", [1, 2, 7, 2000])
+    def test_it_is_mean_value_analysis_where_the_servers_link_alone_limits(
+        self, workers: int
+    ) -> None:
+        found = asp_seconds(workers, 3.0, Network(None, 400.0, 0.5, values=100))
+        assert found == pytest.approx(workers / asp_throughput(workers, 4.5, 1.0))
+
+    def test_workers_links_that_fit_into_the_servers_disturb_nobody(self) -> None:
+        found = asp_seconds(4, 3.0, Network(100.0, 400.0, values=100))
+        assert found == pytest.approx(3.0 + 2 * 4.0)
+
+    @pytest.mark.parametrize("workers", [6, 24])
+    def test_it_is_how_long_it_takes_to_play(self, workers: int) -> None:
+        """Where both kinds of links limit."""
+        network = Network(200.0, 400.0, values=100)
+        profile = ClusterProfile(
+            compute_seconds=3.0,
+            compute_variation=0.5,
+            worker_bandwidths_bytes_per_second=(200.0,),
+            server_bandwidth_bytes_per_second=400.0,
+        )
+        job = TimedJob(workers, 8000, ("asp", "asp"), 100)
+        (phase,) = simulate_phases(profile, job, 100.0, 0)
+        found = asp_seconds(workers, 3.0, network)
+        assert phase.seconds / 8000 * workers == pytest.approx(found, rel=0.02)
+
+    @pytest.mark.parametrize("network", [Network(), Network(1.0, 1.0), Network(values=10**9)])
+    def test_what_nothing_limits_takes_as_long_as_computing(self, network: Network) -> None:
+        assert asp_seconds(5, 3.0, network) == 3.0
+
+    @given(
+        workers=st.integers(1, 300),
+        compute=st.floats(1e-9, 1e9),
+        own=st.floats(1, 1e15),
+        server=st.floats(1, 1e15),
+        values=st.integers(0, 10**12),
+    )
+    def test_it_is_a_number_within_the_laws(
+        self, workers: int, compute: float, own: float, server: float, values: int
+    ) -> None:
+        seconds = asp_seconds(workers, compute, Network(own, server, values=values))
+        lone = compute + 2 * 4 * values / min(own, server)
+        assert seconds >= 0.999999 * max(lone, workers * 4 * values / server)
+        assert seconds <= 1.000001 * (compute + 2 * workers * 4 * values / min(own, server))
 
 
 class TestThePapersFirstSetup:

@@ -21,6 +21,7 @@ from tests.trainers.simulated.clusters import (
     EVEN,
     PROTOCOLS_OF_FOUR,
     VARIED,
+    asp_throughput,
     end_seconds,
     play,
     times_of,
@@ -226,21 +227,6 @@ def network(server: float | None = 400.0, own: Sequence[float] = (), **fields: A
         worker_bandwidths_bytes_per_second=tuple(own),
         **{"compute_seconds": 1.0, **fields},
     )
-
-
-def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:
-    """Steps a second of ASP, in which one transfer has the whole link.
-
-    Exact for a network of queues with two stations whose customers share it evenly, whatever the
-    distribution of the times (Reiser and Lavenberg, Mean-Value Analysis of Closed Multichain
-    Queuing Networks, 1980).
-    """
-    throughput = waiting = 0.0
-    for customers in range(1, workers + 1):
-        seconds = transfer_seconds * (1 + waiting)
-        throughput = customers / (compute_seconds + 2 * seconds)
-        waiting = throughput * seconds
-    return throughput
 
 
 class TestTheServersLink:
