@@ -37,7 +37,7 @@ _MOST_SEEDS = 100
 _BANDWIDTH = FiniteRange(1, 1e15)
 _parameters_option = click.option(
     "--parameters",
-    type=click.IntRange(0),
+    type=click.IntRange(0, 10**14),
     default=0,
     show_default=True,
     help="Of the model, moving statistics included; they matter where a profile limits bandwidths.",

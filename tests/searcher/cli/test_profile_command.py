@@ -69,6 +69,8 @@ def test_a_profile_is_calibrated_from_recorded_runs(
         (("times", "uniform", "--at", "x"), "--at holds 'x'"),
         (("times", "uniform", "--protocols", "ssp:3", "--workers", "1"), "it needs 2 workers"),
         (("times", "uniform", "--protocols", "bsp,nonsense"), "no protocol 'nonsense'"),
+        (("times", "uniform", "--parameters", "1" + 400 * "0"), "'--parameters': 1000"),
+        (("calibrate", "x", "--server-bandwidth", "0"), "'--server-bandwidth': 0"),
         (("show", "/"), "profile '/' cannot be read"),
         (("calibrate", "nothing"), "no complete runs of 'nothing'"),
     ],
