@@ -40,25 +40,25 @@ class Reporter:
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """The history as it is before each decision; `most_runs` is None where none can say."""
 
-    def on_run(self, run: ReportedTrial) -> None:
+    def on_run(self, trial: ReportedTrial) -> None:
         """A run starts."""
 
-    def on_progress(self, run: ReportedTrial, worker_step: int) -> None:
+    def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
         """The run is at this worker-step."""
 
-    def on_evaluation(self, run: ReportedTrial, evaluation: Evaluation) -> None:
+    def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
         """The run was tested."""
 
-    def on_event(self, run: ReportedTrial, event: RunEvent) -> None:
+    def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
         """Something happened to the run, or was decided about it."""
 
-    def on_finished(self, run: ReportedTrial, record: TrialRecord) -> None:
+    def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """The run is complete and recorded."""
 
-    def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
+    def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """The run was stopped, as the search is decided without it."""
 
-    def on_failed(self, run: ReportedTrial, reason: str) -> None:
+    def on_failed(self, trial: ReportedTrial, reason: str) -> None:
         """The run failed for reasons of infrastructure and will be made again."""
 
     def on_wait(self, switch_percent: float) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from syncswitch.searcher.loop.reporter import Reporter
-from syncswitch.searcher.loop.run_loop import RunLoop
-from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
+from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.results.result import (
     SearchResult,
     SwitchPointResult,
@@ -21,7 +19,6 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
@@ -30,6 +27,9 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.trainer import Trainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Search:
@@ -45,12 +45,7 @@ class Search:
         identity: WorkloadIdentity,
         plan: SearchPlan,
         open_trainer: Callable[[], Trainer],
-        *,
-        reference: str | None = None,
-        reporter: Reporter | None = None,
-        patience: Patience | None = None,
-        checkpoints: Path = DEFAULT_FOLDER,
-        speculate: bool = True,
+        **options: Unpack[LoopOptions],
     ) -> None:
         """Opens the study.
 
@@ -59,12 +54,7 @@ class Search:
             identity: What is searched for.
             plan: How.
             open_trainer: Called when the first run is needed, and again after a failure.
-            reference: Normal form of what the user called the workload.
-            reporter: Is told how it goes on.
-            patience: How long to wait for what.
-            checkpoints: Folder for the checkpoints that runs share; they go when it is decided.
-            speculate: Whether runs may be made that are only likely to be needed, where others
-                make those that are.
+            **options: See `LoopOptions`; the checkpoints go when the search is decided.
 
         Raises:
             UserError: The plan is out of range, or the database cannot be used.
@@ -72,18 +62,14 @@ class Search:
         plan.check()
         self._identity = identity
         self._registry = PolicyRegistry(database)
-        self._loop = RunLoop(
+        self._loop = TrialLoop(
             database,
             identity,
             plan,
             _first_strategy(database, identity, plan),
             open_trainer,
-            reference=reference,
-            reporter=reporter,
-            patience=patience,
-            checkpoints=checkpoints,
-            speculate=speculate,
             is_decided=lambda: self._published() is not None,
+            **options,
         )
         self.study_name = self._loop.study.name
 

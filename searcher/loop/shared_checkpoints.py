@@ -56,12 +56,8 @@ class Prefixes:
     ) -> None:
         """Writes nothing.
 
-        Args:
-            store: Knows the checkpoints that there are.
-            study: Of the search.
-            strategy: Its strategy; where that shares no prefixes, there are none.
-            directory: Where new checkpoints go; those of the search get a folder of its own.
-            may_share: Whether two runs of a replicate are the same training up to a switch.
+        Only runs that are the same training up to a switch may share; new checkpoints go into a
+        folder of the search's own.
         """
         self._store = store
         self._study = study

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from syncswitch.searcher.loop.reporter import Reporter
-from syncswitch.searcher.loop.run_loop import RunLoop
+from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.results.transfer import EvaluationResult, evaluated_switch_point
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import check_baseline
@@ -19,7 +19,6 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
@@ -32,6 +31,9 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.trainer import Trainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _BASELINE_PERCENT = 100.0
 
@@ -54,9 +56,7 @@ class PolicyEvaluation:
         trainer: str = "local",
         base_seed: int = 0,
         conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
-        reference: str | None = None,
-        reporter: Reporter | None = None,
-        patience: Patience | None = None,
+        **options: Unpack[LoopOptions],
     ) -> None:
         """Opens the study.
 
@@ -69,9 +69,7 @@ class PolicyEvaluation:
             trainer: Kind of trainer: runs of other kinds do not count.
             base_seed: The seeds of all runs derive from it.
             conditions: Under which the job trains: runs under other ones do not count.
-            reference: Normal form of what the user called the workload.
-            reporter: Is told how it goes on.
-            patience: How long to wait for what.
+            **options: See `LoopOptions`.
 
         Raises:
             UserError: A number is out of range, the job is too short for the policy, its baseline
@@ -87,15 +85,13 @@ class PolicyEvaluation:
         recorded = usable_runs(TrialStore(database), identity, trainer, conditions)
         _check_baseline(recorded)
         wanted = missing_runs(recorded, strategy.percents, runs, base_seed)
-        self._loop = RunLoop(
+        self._loop = TrialLoop(
             database,
             identity,
             plan,
             replace(strategy, wanted=wanted),
             open_trainer,
-            reference=reference,
-            reporter=reporter,
-            patience=patience,
+            **options,
         )
         self.study_name = self._loop.study.name
 

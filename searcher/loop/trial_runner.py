@@ -30,43 +30,21 @@ class _Trained:
     is_cancelled: bool
 
 
+@dataclass
 class TrialRunner:
     """Runs the trials that this process claimed."""
 
-    def __init__(
-        self,
-        identity: WorkloadIdentity,
-        conditions: RunConditions,
-        strategy: Strategy,
-        study: SearchStudy,
-        store: TrialStore,
-        prefixes: Prefixes,
-        reporter: Reporter,
-        heartbeat_interval_seconds: float,
-        is_decided: Callable[[], bool],
-    ) -> None:
-        """Takes what it needs.
+    identity: WorkloadIdentity
+    conditions: RunConditions
+    strategy: Strategy
+    study: SearchStudy
+    store: TrialStore
+    prefixes: Prefixes
+    reporter: Reporter
+    heartbeat_interval_seconds: float
+    is_decided: Callable[[], bool]
 
-        Args:
-            identity: The job.
-            conditions: Under which its runs train.
-            strategy: Says whether runs share prefixes and may be stopped.
-            study: Is told the results.
-            store: Records them.
-            prefixes: The checkpoints of the search.
-            reporter: Is told how it goes on.
-            heartbeat_interval_seconds: Least time between two heartbeats.
-            is_decided: Says that a run is needed no longer.
-        """
-        self._identity = identity
-        self._conditions = conditions
-        self._strategy = strategy
-        self._study = study
-        self._store = store
-        self._prefixes = prefixes
-        self._reporter = reporter
-        self._heartbeat_interval_seconds = heartbeat_interval_seconds
-        self._is_decided = is_decided
+    def __post_init__(self) -> None:
         self._owner = Owner.current()
 
     def run(self, claim: Claim, trainer: Trainer) -> None:
@@ -78,134 +56,134 @@ class TrialRunner:
                 RetryableError: Infrastructure failed; the run is given back.
                 UserError: The trainer refuses the workload.
         """
-        run = self._run_of(claim)
-        self._reporter.on_run(run)
+        trial = self._reported(claim)
+        self.reporter.on_run(trial)
         try:
-            trained = self._trained(claim, run, trainer)
+            trained = self._trained(claim, trial, trainer)
             record = trained.record
             _check(record)
             if trained.is_cancelled:
-                self._store.cancel(self._study.name, claim.number, record, CANCELLED)
+                self.store.cancel(self.study.name, claim.number, record, CANCELLED)
             else:
                 plateau = self._plateau_accuracy(record)
-                self._store.complete(self._study.name, claim.number, record, plateau)
+                self.store.complete(self.study.name, claim.number, record, plateau)
         except BaseException as error:
             self._give_back(claim.number, error)
             if isinstance(error, RetryableError):
-                self._reporter.on_failed(run, str(error))
+                self.reporter.on_failed(trial, str(error))
             raise
         if trained.is_cancelled:
-            self._reporter.on_cancelled(run, record)
-            self._study.fail(claim.number)
+            self.reporter.on_cancelled(trial, record)
+            self.study.fail(claim.number)
             return
-        self._reporter.on_finished(run, record)
-        self._study.note_result(claim.number, record.diverged, record.training_seconds)
-        self._study.complete(claim.number, record.converged_accuracy)
+        self.reporter.on_finished(trial, record)
+        self.study.note_result(claim.number, record.diverged, record.training_seconds)
+        self.study.complete(claim.number, record.converged_accuracy)
 
-    def _trained(self, claim: Claim, run: ReportedTrial, trainer: Trainer) -> _Trained:
+    def _trained(self, claim: Claim, trial: ReportedTrial, trainer: Trainer) -> _Trained:
         """Begins and trains."""
         while True:
-            prefix = self._prefixes.of(
+            prefix = self.prefixes.of(
                 claim.number, claim.switch_percent, claim.replicate, claim.state.rows
             )
             spec = self._spec(claim, prefix)
-            self._store.begin(
-                self._study.name,
+            self.store.begin(
+                self.study.name,
                 claim.number,
                 spec,
                 self._owner,
                 fork=prefix.fork,
                 speculative=claim.is_speculative,
             )
-            if not self._study.is_running(claim.number):
+            if not self.study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for lost before it began")
             try:
                 # What else is measured would not be known to a search without company.
-                observer = self._observer(run, spec, prefix, claim.state.course.runs)
+                observer = self._observer(trial, spec, prefix, claim.state.course.runs)
                 record = trainer.train(spec, observer)
             except UserError as error:
                 if spec.fork_from is None:
                     raise
                 # The run can be made without its checkpoint; a true fault shows again then.
-                self._prefixes.distrust(spec.fork_from)
-                self._reporter.on_failed(run, str(error))
+                self.prefixes.distrust(spec.fork_from)
+                self.reporter.on_failed(trial, str(error))
             else:
                 return _Trained(record, observer.is_cancelled)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
         return TrialSpec(
-            self._identity,
+            self.identity,
             claim.switch_percent,
             claim.seed,
             claim.replicate,
             fork_from=prefix.path,
             checkpoint_percents=prefix.checkpoint_percents,
             checkpoint_directory=prefix.checkpoint_directory,
-            conditions=self._conditions,
+            conditions=self.conditions,
             inherited_evaluations=prefix.evaluations,
         )
 
     def _observer(
-        self, run: ReportedTrial, spec: TrialSpec, prefix: Prefix, known: Sequence[Observation]
+        self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, known: Sequence[Observation]
     ) -> TrialObserver:
         """Watches a run of a search that knew these results when it was planned."""
 
         def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
             with contextlib.suppress(RetryableError):
-                self._store.heartbeat(self._study.name, run.number, worker_step)
+                self.store.heartbeat(self.study.name, trial.number, worker_step)
                 if evaluation is not None:
-                    self._study.note_evaluation(run.number, evaluation)
+                    self.study.note_evaluation(trial.number, evaluation)
 
         stop = None
-        if may_stop(self._strategy, spec.switch_percent, known):
-            is_candidate = spec.switch_percent < self._strategy.highest_percent
-            target = self._strategy.progress(known).target_accuracy
+        if may_stop(self.strategy, spec.switch_percent, known):
+            is_candidate = spec.switch_percent < self.strategy.highest_percent
+            target = self.strategy.progress(known).target_accuracy
             # What measures the target is never hopeless.
-            boundaries = self._identity.learning_rate_boundaries
-            stop = StopRule.of(self._strategy, boundaries, target if is_candidate else None)
+            boundaries = self.identity.learning_rate_boundaries
+            stop = StopRule.of(self.strategy, boundaries, target if is_candidate else None)
         return TrialObserver(
-            run,
-            self._reporter,
+            trial,
+            self.reporter,
             heartbeat,
-            self._heartbeat_interval_seconds,
+            self.heartbeat_interval_seconds,
             stop=stop,
             inherited=prefix.evaluations,
             switch_worker_step=_planned_switch_worker_step(spec),
-            is_decided=self._is_decided,
+            is_decided=self.is_decided,
         )
 
     def _plateau_accuracy(self, record: TrialRecord) -> float | None:
         """What a run that was made to its end would have measured had it been stopped."""
-        if not self._strategy.early_stop or record.stopped_early or record.diverged:
+        if not self.strategy.early_stop or record.stopped_early or record.diverged:
             return None
-        stop = StopRule.of(self._strategy, self._identity.learning_rate_boundaries)
+        stop = StopRule.of(self.strategy, self.identity.learning_rate_boundaries)
         evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
         return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
 
-    def _run_of(self, claim: Claim) -> ReportedTrial:
+    def _reported(self, claim: Claim) -> ReportedTrial:
         return ReportedTrial(
             number=claim.number,
             switch_percent=claim.switch_percent,
             repeat=claim.replicate + 1,
-            repeats=self._strategy.repeats,
-            total_worker_steps=self._identity.total_worker_steps,
-            first_protocol=self._identity.first_protocol,
+            repeats=self.strategy.repeats,
+            total_worker_steps=self.identity.total_worker_steps,
+            first_protocol=self.identity.first_protocol,
             is_speculative=claim.is_speculative,
         )
 
     def _give_back(self, number: int, error: BaseException) -> None:
         """Lets the run be made again; what cannot be written now, the next repair does."""
-        self._study.stale.add(number)
+        self.study.stale.add(number)
         with contextlib.suppress(SyncSwitchError):
-            row = self._store.get(self._study.name, number)
+            row = self.store.get(self.study.name, number)
             if row is not None and row.state == TrialState.COMPLETE:
                 return  # the interruption came after the result: the next repair tells it
             is_interrupt = isinstance(error, KeyboardInterrupt)
             reason = " ".join(str(error).split()) or type(error).__name__
             reason = INTERRUPTED if is_interrupt else reason
-            self._store.fail(self._study.name, number, reason[:500])
-            self._study.fail(number)
+            self.store.fail(self.study.name, number, reason[:500])
+            self.study.fail(number)
 
 
 def _planned_switch_worker_step(spec: TrialSpec) -> int:

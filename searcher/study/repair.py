@@ -43,6 +43,7 @@ class Patience:
     restart_seconds: float = RESTART_SECONDS
 
 
+@dataclass
 class Repairer:
     """Finishes the trials that Optuna has as running and nobody runs.
 
@@ -55,27 +56,21 @@ class Repairer:
     - unknown to the store: failed, once its owner is dead or too long has passed.
     """
 
-    def __init__(self, study: SearchStudy, store: TrialStore, patience: Patience) -> None:
-        """Takes the two accounts.
+    study: SearchStudy
+    store: TrialStore
+    patience: Patience
 
-        Args:
-            study: Optuna's.
-            store: Ours.
-            patience: How long to wait for what.
-        """
-        self._study = study
-        self._store = store
-        self._patience = patience
+    def __post_init__(self) -> None:
         self._first_seen: dict[int, float] = {}
 
     def repaired(self) -> tuple[SearchState, int]:
         """The search once its running trials were looked at, and how many of them were stale."""
-        state = self._study.read(self._store)
+        state = self.study.read(self.store)
         running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
         settled = [self._settle(trial, state.rows.get(trial.number)) for trial in running]
         if not any(settled):
             return state, 0
-        return self._study.read(self._store), settled.count("stale")
+        return self.study.read(self.store), settled.count("stale")
 
     def _settle(
         self, trial: FrozenTrial, row: StoredTrial | None
@@ -85,23 +80,23 @@ class Repairer:
             and row.state == TrialState.COMPLETE
             and row.converged_accuracy is not None
         ):
-            self._study.note_result(trial.number, bool(row.diverged), row.training_seconds)
-            self._study.complete(trial.number, row.converged_accuracy)
+            self.study.note_result(trial.number, bool(row.diverged), row.training_seconds)
+            self.study.complete(trial.number, row.converged_accuracy)
             return "told"
-        if not self._is_stale(trial, row) or self._store.get(self._study.name, trial.number) != row:
+        if not self._is_stale(trial, row) or self.store.get(self.study.name, trial.number) != row:
             return None  # the next look decides about what ended meanwhile
         # The store first: were this process killed in between, the next repair sees it.
-        self._store.fail(self._study.name, trial.number, "its process ended")
-        self._study.fail(trial.number)
+        self.store.fail(self.study.name, trial.number, "its process ended")
+        self.study.fail(trial.number)
         return "stale"
 
     def _is_stale(self, trial: FrozenTrial, row: StoredTrial | None) -> bool:
-        if trial.number in self._study.stale:
+        if trial.number in self.study.stale:
             return True
         if row is None:
             return self._is_never_begun(trial)
         return row.state == TrialState.FAILED or not is_run_by_anyone(
-            row, self._patience.heartbeat_seconds
+            row, self.patience.heartbeat_seconds
         )
 
     def _is_never_begun(self, trial: FrozenTrial) -> bool:
@@ -111,7 +106,7 @@ class Repairer:
             return not is_alive(owner)
         now = time.monotonic()
         seen = now - self._first_seen.setdefault(trial.number, now)
-        return max(seen, _age_seconds(trial)) > self._patience.stale_seconds
+        return max(seen, _age_seconds(trial)) > self.patience.stale_seconds
 
 
 def _age_seconds(trial: FrozenTrial) -> float:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-def label_of(run: ReportedTrial) -> str:
+def label_of(trial: ReportedTrial) -> str:
     """For example `25 % BSP, run 2 of 3`."""
-    protocol = run.first_protocol.upper()
-    of = "" if run.repeats is None else f" of {run.repeats}"
-    early = " (speculative)" if run.is_speculative else ""
-    return f"{run.switch_percent:g} % {protocol}, run {run.repeat}{of}{early}"
+    protocol = trial.first_protocol.upper()
+    of = "" if trial.repeats is None else f" of {trial.repeats}"
+    early = " (speculative)" if trial.is_speculative else ""
+    return f"{trial.switch_percent:g} % {protocol}, run {trial.repeat}{of}{early}"
 
 
 class LineReporter(Reporter):
@@ -55,34 +55,34 @@ class LineReporter(Reporter):
             self.tell(f"continuing after {runs}")
         self._is_first_state = False
 
-    def on_run(self, run: ReportedTrial) -> None:
+    def on_run(self, trial: ReportedTrial) -> None:
         """Nothing yet."""
         self._waiting_for = None
 
-    def on_event(self, run: ReportedTrial, event: RunEvent) -> None:
+    def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
         """The reason, unless it is only the switch that the switch point says."""
         if is_remarkable(event):
-            self.tell(f"{label_of(run)}: {event_line(event)}")
+            self.tell(f"{label_of(trial)}: {event_line(event)}")
 
-    def on_finished(self, run: ReportedTrial, record: TrialRecord) -> None:
+    def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """The result in one line."""
         outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
         of = "" if self._most_runs is None else f"/{self._most_runs}"
         self._end(
-            f"[{self._finished_runs + 1}{of}] {label_of(run)}: {outcome}"
+            f"[{self._finished_runs + 1}{of}] {label_of(trial)}: {outcome}"
             f" in {record.paid_seconds:.1f} s of training{_shortened(record)}"
         )
 
-    def on_cancelled(self, run: ReportedTrial, record: TrialRecord) -> None:
+    def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """What it cost."""
         self._end(
-            f"{label_of(run)}: stopped as no longer needed, after"
+            f"{label_of(trial)}: stopped as no longer needed, after"
             f" {record.paid_seconds:.1f} s of training"
         )
 
-    def on_failed(self, run: ReportedTrial, reason: str) -> None:
+    def on_failed(self, trial: ReportedTrial, reason: str) -> None:
         """The reason."""
-        self._end(f"{label_of(run)} failed and will be repeated: {reason}")
+        self._end(f"{label_of(trial)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
         """Once per switch point."""
@@ -117,23 +117,23 @@ class BarReporter(LineReporter):
         super().on_state(finished_runs, most_runs, progress)
         self._bars.update(self._search_bar, completed=finished_runs, total=most_runs)
 
-    def on_run(self, run: ReportedTrial) -> None:
+    def on_run(self, trial: ReportedTrial) -> None:
         """Starts a bar for the run."""
-        super().on_run(run)
+        super().on_run(trial)
         self._drop_run_bar()
-        self._run_bar = self._bars.add_task(label_of(run), total=run.total_worker_steps)
+        self._run_bar = self._bars.add_task(label_of(trial), total=trial.total_worker_steps)
 
-    def on_progress(self, run: ReportedTrial, worker_step: int) -> None:
+    def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
         """Moves both bars: without parts of a run, the search's remaining time would jump."""
         if self._run_bar is not None:
             self._bars.update(self._run_bar, completed=worker_step)
-            part = worker_step / run.total_worker_steps
+            part = worker_step / trial.total_worker_steps
             self._bars.update(self._search_bar, completed=self._finished_runs + part)
 
-    def on_evaluation(self, run: ReportedTrial, evaluation: Evaluation) -> None:
+    def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
         """Shows the latest accuracy."""
         if self._run_bar is not None:
-            text = f"{label_of(run)}, accuracy {evaluation.accuracy:.4f}"
+            text = f"{label_of(trial)}, accuracy {evaluation.accuracy:.4f}"
             self._bars.update(self._run_bar, description=text)
 
     def _end(self, line: str) -> None:

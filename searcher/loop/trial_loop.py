@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefixes
@@ -30,10 +30,32 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
 from syncswitch.trainers.trainer import Trainer
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _T = TypeVar("_T")
 
 
-class RunLoop:
+class LoopOptions(TypedDict, total=False):
+    """How trials are made, whatever they are for.
+
+    Attributes:
+        reference: Normal form of what the user called the workload.
+        reporter: Is told how it goes on.
+        patience: How long to wait for what.
+        checkpoints: Folder for the checkpoints that trials share.
+        speculate: Whether trials may be made that are only likely to be needed, where others make
+            those that are.
+    """
+
+    reference: str | None
+    reporter: Reporter | None
+    patience: Patience | None
+    checkpoints: Path
+    speculate: bool
+
+
+class TrialLoop:
     """A study, and what makes its runs.
 
     Attributes:
@@ -51,14 +73,10 @@ class RunLoop:
         strategy: Strategy,
         open_trainer: Callable[[], Trainer],
         *,
-        reference: str | None = None,
-        reporter: Reporter | None = None,
-        patience: Patience | None = None,
-        checkpoints: Path = DEFAULT_FOLDER,
-        speculate: bool = True,
         is_decided: Callable[[], bool] = lambda: False,
+        **options: Unpack[LoopOptions],
     ) -> None:
-        """Opens the study.
+        """Opens the study; raises UserError where the database cannot be used.
 
         Args:
             database: Holds Optuna's tables and ours.
@@ -66,29 +84,21 @@ class RunLoop:
             plan: Names the study.
             strategy: The plan's, with what its first writer adds from the database.
             open_trainer: Called when the first run is needed, and again after a failure.
-            reference: Normal form of what the user called the workload.
-            reporter: Is told how it goes on.
-            patience: How long to wait for what.
-            checkpoints: Folder for the checkpoints that runs share.
-            speculate: Whether runs may be made that are only likely to be needed.
             is_decided: Says that the runs under way are needed no longer.
-
-        Raises:
-            UserError: The database cannot be used.
+            **options: See `LoopOptions`.
         """
         self._open_trainer = open_trainer
         self._plan = plan
-        self._reporter: Reporter = reporter or Reporter()
-        self._patience = patience or Patience()
+        self._reporter = options.get("reporter") or Reporter()
+        self._patience = options.get("patience") or Patience()
         self._owner = Owner.current()
         self.store = TrialStore(database)
         name = study_name(identity, plan)
-        known = self.store.register(
-            identity, reference or identity.name, _info(name, identity, plan, strategy)
-        )
+        reference = options.get("reference") or identity.name
+        known = self.store.register(identity, reference, _info(name, identity, plan, strategy))
         self.strategy = stored_strategy(known)
         # A budget is kept by the runs that are needed; others would come on top of it.
-        speculate = speculate and "budget" not in self.strategy.options
+        speculate = options.get("speculate", True) and "budget" not in self.strategy.options
         self.study = SearchStudy.open(
             database.url, name, self.strategy, plan.base_seed, speculate=speculate
         )
@@ -99,7 +109,7 @@ class RunLoop:
             self.store,
             name,
             self.strategy,
-            checkpoints / place,
+            options.get("checkpoints", DEFAULT_FOLDER) / place,
             # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
             may_share=plan.conditions.is_undisturbed,
         )
