@@ -53,7 +53,6 @@ class JobRequest:
         workers: n as the user said it; None where recorded runs may decide.
         usual_workers: n where neither does.
         protocols: Before and after the switch.
-        storage_url: Database of the search.
         seed: Of draws that belong to no run.
         workload: The workload itself, where it was not named; only for runs in this process.
     """
@@ -76,9 +75,7 @@ class OwnOption:
     """An option that goes with some kinds of trainers alone.
 
     Attributes:
-        flag: As people write it.
         parameter: What a command's function calls it.
-        default: Where nobody says.
     """
 
     def __init__(self, *declarations: str, **attributes: Any) -> None:
@@ -111,11 +108,9 @@ class TrainerChoice(ABC):
     """A kind of trainer with the options that were chosen; subclasses hold them as fields.
 
     Attributes:
-        name: Of the kind.
         summary: For people, in a few words.
         options: Those that are its own, or that it shares with some others.
         default_workers: n where nobody says.
-        default_protocols: Likewise, before and after the switch.
     """
 
     name: ClassVar[str]

@@ -13,12 +13,8 @@ class ReportedTrial:
     """A trial, as people are told of it.
 
     Attributes:
-        number: Number of the trial in its study.
-        switch_percent: The switch point.
         repeat: Number of this repeat of the switch point, from 1.
         repeats: R; None where nobody can say how many there will be.
-        total_worker_steps: W.
-        first_protocol: Protocol before the switch.
         is_speculative: It is only likely to be needed.
     """
 

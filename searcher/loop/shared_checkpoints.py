@@ -29,9 +29,7 @@ class Prefix:
 
     Attributes:
         fork: The run that it is forked from; None where it starts afresh.
-        path: The checkpoint to start from.
         checkpoint_percents: Where to write one.
-        checkpoint_directory: For them.
         evaluations: Of the part that is inherited.
     """
 

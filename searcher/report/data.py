@@ -90,7 +90,6 @@ class MeanSeconds:
     """Mean training time of whole runs.
 
     Attributes:
-        value: The mean.
         half: Of its 95 % interval (Student's); None for a single run.
     """
 

@@ -21,10 +21,7 @@ class Section:
 
     Attributes:
         name: Short, of letters and hyphens, for links.
-        title: The heading.
         words: What to look for; where there is no figure, why.
-        figure: The figure; None where there is nothing to draw.
-        tables: The numbers behind it.
     """
 
     name: str

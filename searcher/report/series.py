@@ -27,12 +27,8 @@ class DrawnCurve:
     Attributes:
         role: `first` (the first protocol alone), `policy` (or what may become it), or `early` (the
             earliest switch tried).
-        candidate_percent: Of the run.
-        name: Of the run.
         is_typical: It has the median accuracy of its switch point.
-        diverged: The training blew up.
         seconds: Training time of each test.
-        accuracies: What was measured then.
         switch: Time and accuracy when its second protocol began; None where it never did.
     """
 
@@ -131,7 +127,6 @@ class SwitchPointCost:
     """The runs of a search at one switch point.
 
     Attributes:
-        candidate_percent: The switch point.
         runs: How many were begun.
         needed_seconds: Training time of runs that the search asked for.
         unneeded_seconds: Of speculative runs that the answer did not need, cancelled ones included.
@@ -199,13 +194,10 @@ class SwitchPointPhase:
     """What the runs of one switch point measured in one protocol.
 
     Attributes:
-        candidate_percent: The switch point.
-        protocol: The protocol.
         runs: That used it for worker-steps of their own.
         worker_steps_per_second: All their worker-steps in it over all their seconds; None where
             nobody measured the time.
         mean_staleness: Mean over the worker-steps, in updates; None where nobody counted.
-        max_staleness: The largest; None where nobody counted.
     """
 
     candidate_percent: float

@@ -15,9 +15,7 @@ class Table:
     """Cells as people read them.
 
     Attributes:
-        title: What it is.
         columns: Their names; none where the first cell of each row is its name.
-        rows: A cell for each column.
         left_out: Rows before the first one that is shown.
     """
 

@@ -19,10 +19,7 @@ class EvaluatedSwitchPoint:
     """What the runs of a switch point measured; means are over those that did not diverge.
 
     Attributes:
-        switch_percent: The switch point.
         runs: Those that count.
-        diverged_runs: How many of them diverged.
-        mean_accuracy: Mean converged accuracy; None where all diverged.
         accuracy_half_width: Half of its 95 % confidence interval (Student's); None for fewer than
             two runs.
         training_seconds: Mean; None where all diverged.
@@ -45,9 +42,6 @@ class EvaluationResult:
     """A policy on a job that it was not found for.
 
     Attributes:
-        policy: The one that was evaluated.
-        identity: The job.
-        conditions: Under which all runs trained.
         study: Name of the study that holds the runs made for this.
         new_runs: How many that are.
         foreign: The job with this policy.

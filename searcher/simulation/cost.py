@@ -60,10 +60,7 @@ class CostSummary:
         kept_percent: Of 100 later runs with the answer, how many lose at most beta, by the recorded
             runs; None where the answer of a search has none.
         baseline_kept_percent: The same of the first protocol alone.
-        mean_runs: Runs of a search.
         confidence: What the strategy said of its answers, on average; None where it says nothing.
-        simulations: Number of searches.
-        reference_percent: The reference's answer.
     """
 
     search_cost: Estimate

@@ -30,11 +30,8 @@ class Forecast:
     """What a search will cost if its answer is this one.
 
     Attributes:
-        switch_percent: The answer.
-        runs: How many trainings.
         search_cost: In trainings with the first protocol alone.
         amortized_recurrences: Trainings with the policy that pay the search back.
-        speed_up: Of a training with the policy.
     """
 
     switch_percent: float

@@ -38,7 +38,6 @@ class PlayedRecording:
 
     Attributes:
         recording: The runs, at least one, without their learning curves.
-        played: What a simulation needs of each run, by its name.
         means: By switch point, what its runs are on average; diverged where one of them did.
     """
 

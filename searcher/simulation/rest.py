@@ -27,7 +27,6 @@ class RestOfSearch:
 
     Attributes:
         runs: Mean number of runs, those under way included.
-        cost: Mean.
         low_cost: Of ten searches one costs less.
         high_cost: Of ten searches one costs more.
     """

@@ -24,10 +24,7 @@ class PlayedRun:
     """A recorded run, and what is left of it when it is stopped.
 
     Attributes:
-        accuracy: Converged accuracy of the whole run.
-        diverged: Whether the training blew up.
         seconds: Of the whole run; 0 where nobody recorded how soon it diverged.
-        first_seconds: Of the first protocol in it.
         plateau_accuracy: At the evaluation where it may be stopped; None where it may not.
         stopped_seconds: Up to there.
     """
@@ -45,11 +42,8 @@ class SimulatedSearch:
     """How one replayed search went.
 
     Attributes:
-        switch_percent: Its answer.
         seconds: Training time of all its runs.
-        runs: How many they were.
         confidence: Of the answer, as the strategy said; None where it does not say.
-        kept_share: Of later runs with it, as the strategy expects; None as above.
         whole_percents: Switch point of each run that was made to its end without diverging.
     """
 

@@ -40,30 +40,19 @@ class SearchStatus:
     Costs are in trainings with the first protocol alone.
 
     Attributes:
-        workload: Its name.
-        fingerprint: Of the workload.
         metric: What is called accuracy.
-        workers: n.
         simulated_cluster: Digest of its profile; None for a real one.
-        first_protocol: Before the switch.
-        second_protocol: After it.
-        conditions: Under which its runs train.
-        study: Name of the search.
-        strategy: Name of its strategy.
         state: `starting`, `running`, `stopped`, `done` or `baseline diverged`.
         is_under_way: Somebody makes it, or did a minute ago.
-        finished_runs: Completed.
         most_runs: Of the longest search; None where the strategy cannot say.
         failed_runs: Lost ones included.
         interrupted_runs: Given back because somebody pressed Ctrl-C.
-        cancelled_runs: Stopped when the search was decided.
         speculative_runs: Begun when they were only likely to be needed.
         last_failure: Why a run failed last; None where none did.
         lower_percent: The highest switch point known to be too early.
         upper_percent: The lowest switch point known to be acceptable.
         open_percent: The switch point that is measured now.
         target_accuracy: A; None until it is measured.
-        threshold: beta.
         policy: That it found; None as long as there is none.
         criterion: What makes a switch point good, `kept` or `mean`.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
@@ -71,7 +60,6 @@ class SearchStatus:
         rest: What is to come, of runs under way too; None where nobody asked, or none can say.
         remaining_wall_seconds: The same at the pace of the completed runs.
         switch_points: Those that were tried or may be the answer, the latest switch first.
-        in_flight: The runs under way.
     """
 
     workload: str

@@ -18,10 +18,7 @@ class SwitchPointStatus:
     """What is known of one switch point.
 
     Attributes:
-        switch_percent: The switch point.
         runs: Completed runs that count.
-        diverged_runs: How many of them diverged.
-        in_flight_runs: Runs under way.
         mean_accuracy: None without a completed run.
         standard_deviation: Of the accuracies; None for fewer than two runs.
         accepted: Whether it keeps the accuracy; None as long as that is open.

@@ -20,18 +20,13 @@ class RunStatus:
     """A run under way.
 
     Attributes:
-        trial_number: In its search.
-        switch_percent: The switch point.
         replicate: Number of this repeat of the switch point, from 0.
         state: `running`, or `lost` where its process is dead: it will be made again.
         speculative: It is only likely to be needed.
-        host: The machine of its searcher.
         process_id: Of its searcher.
         worker_steps: Done so far, those of a fork's prefix included.
-        total_worker_steps: W.
         accuracy: Of the last test; None before the first.
         cost: Of its own part so far, in trainings with the first protocol alone.
-        elapsed_seconds: Since it began.
         remaining_seconds: As estimated; None where nothing says it yet.
         silent_seconds: Since its searcher last reported.
     """

@@ -25,7 +25,6 @@ class NextTrial:
     """Runs at this switch point are needed now.
 
     Attributes:
-        switch_percent: The switch point.
         repeats: So many are needed whatever they measure, unless one diverges.
     """
 

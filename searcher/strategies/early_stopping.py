@@ -32,7 +32,6 @@ class StopRule:
     stretch before the decay from being taken for the end.
 
     Attributes:
-        precision: The span, in accuracy.
         not_before_worker_step: Evaluations up to here say nothing: the last known decay of the
             learning rate, as each may lift the accuracy; 0 where nobody knows.
         hopeless_below: An accuracy that need not be told from worse ones; None where there is none.

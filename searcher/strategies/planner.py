@@ -42,7 +42,6 @@ class PlannedTrial:
     """A run that may begin now.
 
     Attributes:
-        switch_percent: Its switch point.
         replicate: Its number at this switch point, from 0.
         is_speculative: It is only likely to be needed.
     """

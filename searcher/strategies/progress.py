@@ -14,10 +14,7 @@ class SwitchPointSummary:
     """What is known of one switch point.
 
     Attributes:
-        switch_percent: The switch point.
         runs: Completed runs that count.
-        diverged_runs: How many of them diverged.
-        mean_accuracy: None without a run.
         standard_deviation: Of the sample; None for fewer than two runs.
         accepted: None as long as it is open.
     """

@@ -28,11 +28,9 @@ class SearchPlan:
     """The switch points of a search; the same plan on the same workload is the same study.
 
     Attributes:
-        strategy: Which runs to make and when the answer is known.
         warm_start: Related policies in the database count as a first guess.
         trainer: Kind of trainer: runs of different kinds are not to be compared.
         base_seed: The seeds of all runs derive from it.
-        conditions: Under which all runs train.
     """
 
     strategy: Strategy = field(default_factory=AdaptiveStrategy)

@@ -28,7 +28,6 @@ class Patience:
         heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
         stale_seconds: A trial that nobody has begun for longer has no owner.
         heartbeat_interval_seconds: Least time between two heartbeats of a run.
-        poll_seconds: Between two looks at the runs of others.
         retry_seconds: Between a failed run and the next attempt.
         attempts: Failed runs in a row before the search gives up.
         restart_seconds: How long the database may be away before it does.

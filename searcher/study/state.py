@@ -24,7 +24,6 @@ class SearchState:
     """Both accounts of a search; what follows from them is computed once.
 
     Attributes:
-        strategy: Of the search.
         trials: Optuna's, which say what runs and what counts; not to be changed.
         rows: Ours by number, which say what was measured.
         speculate: Whether trials may be made that are only likely to be needed.

@@ -46,10 +46,7 @@ class Claim:
     """A run that this process has to make.
 
     Attributes:
-        number: Of the trial in its study.
-        switch_percent: Switch point to measure.
         replicate: Number of this repeat of the switch point, from 0.
-        seed: Of the replicate.
         state: The search as it was when this run was planned.
         is_speculative: It is only likely to be needed.
     """
@@ -83,7 +80,6 @@ class SearchStudy:
     """An Optuna study whose trials are the runs of one search.
 
     Attributes:
-        name: Of the study.
         stale: Trials that this process gave up, perhaps without being able to say so.
     """
 

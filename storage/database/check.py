@@ -25,7 +25,6 @@ class Finding:
         kind: What was looked at, for example `schema`.
         is_problem: Whether it needs a remedy; otherwise it is only information.
         what: What was found, with a few examples; one line.
-        fix: What to do.
     """
 
     kind: str

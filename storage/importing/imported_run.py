@@ -32,7 +32,6 @@ class Measurements:
     """What a run's logs say; as in `TrialRecord`, except for the accuracy.
 
     Attributes:
-        worker_steps: Done at the end.
         evaluations: In the order of their worker-steps, up to where it diverged.
         phases: One for each protocol that ran; staleness is None.
         final_accuracy: Of the last evaluation, which is also the converged accuracy: the published
@@ -42,8 +41,6 @@ class Measurements:
         stopped_early: It ended well before W.
         training_seconds: From the first to the last row, without pauses.
         switch_overhead_seconds: The restart at the switch.
-        started_at: UTC.
-        ended_at: UTC.
     """
 
     worker_steps: int
@@ -64,13 +61,8 @@ class ImportedRun:
 
     Attributes:
         source: What it is known by, unique in a database.
-        identity: The workload.
         candidate_percent: The switch point it counts for; None if for none.
-        switch_percent: Percent of W in the first protocol.
-        replicate: Number of this repeat.
-        diverged: Whether it diverged.
         measured: None for a run of which only its divergence is known.
-        notes: What people should know about it.
     """
 
     source: str

@@ -40,12 +40,6 @@ class ManifestRow(BaseModel):
         line: Of the manifest, where the row ends.
         setup: What people call the workload.
         run_dir: Folder of its logs; None for a run of which only its divergence is known.
-        first_protocol: Before the switch.
-        second_protocol: After the switch.
-        switch_percent: Percent of W in the first protocol.
-        replicate: Number of this repeat.
-        workers: n.
-        total_worker_steps: W.
         stands_for_percent: The switch point that it counts for; None if for none.
         diverged: None where its log decides.
         model: These and the following as in `WorkloadIdentity`; None where nobody recorded it.
@@ -128,7 +122,6 @@ class Manifest:
     Attributes:
         rows: Those that can be used, no source twice.
         faults: Those that cannot, and why.
-        notes: What else is to tell.
     """
 
     rows: tuple[ManifestRow, ...]

@@ -24,12 +24,10 @@ class ImportReport:
     """What became of a manifest.
 
     Attributes:
-        imported_runs: Added now.
         present_runs: Added by an earlier import.
         imported_evaluations: Of those added now.
         workloads: Those of the runs that are in the database.
         faults: Rows that could not be used, by line.
-        notes: What else is to tell, by line.
     """
 
     imported_runs: int = 0

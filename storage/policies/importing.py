@@ -34,7 +34,6 @@ class ImportedPolicy:
         policy: The policy as it is in this database now.
         is_new: False where it was there already.
         current_version: Which version of its workload is current now.
-        identity: The workload that it was found for.
     """
 
     policy: TimingPolicy

@@ -36,8 +36,6 @@ class Suggestion:
     """A policy that was found for something else.
 
     Attributes:
-        policy: The policy.
-        identity: The workload that it was found for.
         differences: In words: in what its job differs, what matters most first, and at the end
             what could not be compared.
     """

@@ -80,9 +80,6 @@ class Candidate:
     """A policy that may be suggested.
 
     Attributes:
-        facts: Of the job that it was found for.
-        fingerprint: Of that job.
-        version: Of the policy.
         created_at: Of equally near ones the newest is preferred.
     """
 

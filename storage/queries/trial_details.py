@@ -33,7 +33,6 @@ class TrialDetails:
 
     Attributes:
         facts: By column of `TRIAL_FACTS`.
-        owner: The process that runs or ran it; None for an imported run.
         heartbeat_at: When the owner last reported.
         phases: In their order; of a fork those that it ran itself.
         fork: Where it left another run of its search; None for a run from fresh parameters.

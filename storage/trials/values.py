@@ -83,11 +83,8 @@ class StoredCheckpoint:
     """A checkpoint that a complete trial of a search left; the file may be gone by now.
 
     Attributes:
-        trial_number: Of the trial in its search.
         replicate: Number of this repeat of its switch point.
-        percent: Percent of W at which it was written.
         path: Of the file, absolute.
-        host: The machine that has it.
     """
 
     trial_number: int

@@ -38,8 +38,6 @@ class Datum:
 
     Attributes:
         index: Of its switch point in the grid.
-        accuracy: Converged accuracy.
-        diverged: Then the accuracy says nothing.
         replicate: Runs of one replicate share the start of the training.
     """
 

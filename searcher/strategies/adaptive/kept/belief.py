@@ -35,11 +35,9 @@ class KeptBelief:
     """The guesses, weighted by what was observed.
 
     Attributes:
-        threshold: beta.
         guesses: As drawn at first, or renewed.
         weights: (P,) sum to 1.
         target_accuracy: Mean of the runs of the first protocol alone, or what was known.
-        target_runs: How many runs stand behind it.
     """
 
     threshold: float
@@ -112,9 +110,6 @@ class _Evidence:
     """What was measured, as the weights need it.
 
     Attributes:
-        threshold: beta.
-        target: Measured or known.
-        target_runs: How many runs stand behind it.
         freedom: Degrees of freedom of the scatter around the target.
         squares: Sum of squares around it.
         losses: Of each run of a candidate that did not diverge, against the target.

@@ -37,7 +37,6 @@ class Outlook:
     """A belief, and what follows from it for later trainings.
 
     Attributes:
-        belief: After the runs so far.
         shares: (m,) of W in the first protocol at each switch point.
         ratio: Time of a training with the second protocol alone by that with the first.
         keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost

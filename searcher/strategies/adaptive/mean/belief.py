@@ -38,8 +38,6 @@ class MeanBelief:
     """The particles, weighted by what was observed.
 
     Attributes:
-        threshold: beta.
-        particles: Those of the prior.
         weights: (P,) sums to 1.
         target_mean: (P,) expected target given the particle; zeros where nothing was measured.
         effective_runs: How many independent runs the target was measured with.

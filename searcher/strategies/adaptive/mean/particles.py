@@ -30,7 +30,6 @@ class Particles:
             points
             multiplied: a quadratic function of the losses is a sum of these.
         log_sd: (P,) logarithm of the standard deviation of a run's accuracy.
-        sd: (P,) itself.
         log_weights: (P,) of the prior.
     """
 
