@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointSummary, summary_of
 from syncswitch.storage.records.trial import TrialState
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchPointStatus:
-    """What is known of one switch point.
+class SwitchPointStatus(SwitchPointSummary):
+    """What is known of one switch point of a search under way.
 
     Attributes:
-        runs: Completed runs that count.
-        mean_accuracy: None without a completed run.
-        standard_deviation: Of the accuracies; None for fewer than two runs.
-        accepted: Whether it keeps the accuracy; None as long as that is open.
+        in_flight_runs: Under way at it.
         answer_probability: How likely it is the answer, 0 to 1; None where the strategy does not
             say.
     """
 
-    switch_percent: float
-    runs: int
-    diverged_runs: int
     in_flight_runs: int
-    mean_accuracy: float | None
-    standard_deviation: float | None
-    accepted: bool | None
     answer_probability: float | None
 
 
@@ -51,19 +42,11 @@ def switch_point_statuses(
     # What a search has decided is no question of belief any more.
     answers = {} if is_over else strategy.answers(needed)
     under_way = Counter(run.switch_percent for run in in_flight if run.state == TrialState.RUNNING)
-    found = []
-    for percent in sorted({*summaries, *answers, *under_way}, reverse=True):
-        summary = summaries.get(percent)
-        found.append(
-            SwitchPointStatus(
-                switch_percent=percent,
-                runs=summary.runs if summary else 0,
-                diverged_runs=summary.diverged_runs if summary else 0,
-                in_flight_runs=under_way[percent],
-                mean_accuracy=summary.mean_accuracy if summary else None,
-                standard_deviation=summary.standard_deviation if summary else None,
-                accepted=summary.accepted if summary else None,
-                answer_probability=answers.get(percent),
-            )
+    return tuple(
+        SwitchPointStatus(
+            **asdict(summaries.get(percent) or summary_of(percent, (), accepted=None)),
+            in_flight_runs=under_way[percent],
+            answer_probability=answers.get(percent),
         )
-    return tuple(found)
+        for percent in sorted({*summaries, *answers, *under_way}, reverse=True)
+    )
