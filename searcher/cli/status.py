@@ -67,8 +67,8 @@ def status(
     database; the searchers may be anywhere.
 
     --json prints a list of all searches: costs in trainings with the first protocol alone,
-    probabilities from 0 to 1, and null for what is not known. A run in `in_flight` is `lost` if its
-    process is dead.
+    probabilities from 0 to 1, and null for what is not known. A run in `in_flight` is `stale` if
+    its process is dead.
     """
     reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None

@@ -91,7 +91,7 @@ def trials(
     much of the job; its seconds count from the start of the job, as all do. `under` names the
     online policy, the way of switching and the injections, where they are not the default.
 
-    The table and JSON call a run lost if its process is dead; CSV and Parquet have the state as it
+    The table and JSON call a run stale if its process is dead; CSV and Parquet have the state as it
     is stored.
     """
     if wants_evaluations and wants_events:

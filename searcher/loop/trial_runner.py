@@ -96,7 +96,7 @@ class TrialRunner:
                 speculative=claim.is_speculative,
             )
             if not self.study.is_running(claim.number):
-                raise RetryableError(f"trial {claim.number} was taken for lost before it began")
+                raise RetryableError(f"trial {claim.number} was taken for stale before it began")
             try:
                 # What else is measured would not be known to a search without company.
                 observer = self._observer(trial, spec, prefix, claim.state.course.runs)

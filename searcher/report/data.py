@@ -34,7 +34,7 @@ class ReportRun:
             is not complete, or whose beginning is lost.
         events: What happened to it, in order.
         outcome: `whole`, `stopped` (early, its accuracy was known), `diverged`, `cancelled` (no
-            longer needed), `failed`, `running` or `lost` (its process died).
+            longer needed), `failed`, `running` or `stale` (its process died).
     """
 
     trial: StoredTrial

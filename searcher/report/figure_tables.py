@@ -110,7 +110,7 @@ def cost_table(data: ReportData) -> Table:
             "not needed s": lambda one: seconds_text(one.unneeded_seconds),
             "shared s": lambda one: seconds_text(one.shared_seconds),
             "stopped s": lambda one: seconds_text(one.stopped_seconds),
-            "interrupted, lost or failed": lambda one: str(one.lost_runs),
+            "interrupted, stale or failed": lambda one: str(one.failed_runs),
         },
     )
 

@@ -195,7 +195,8 @@ def cost_sentence(data: ReportData) -> str:
         return ""
     costs = switch_point_costs(data)
     spared = sum(one.shared_seconds + one.stopped_seconds for one in costs)
-    vain, lost = sum(one.unneeded_seconds for one in costs), sum(one.lost_runs for one in costs)
+    vain = sum(one.unneeded_seconds for one in costs)
+    failed = sum(one.failed_runs for one in costs)
     about = "about " if data.cost.baseline_is_estimated else ""
     multiples = data.cost.bsp_multiples
     unit = (
@@ -206,10 +207,10 @@ def cost_sentence(data: ReportData) -> str:
         sentence += f" Shared starts and early stops saved it {spared:,.1f} s."
     if vain:
         sentence += f" {vain:,.1f} s went into speculative runs that were not needed."
-    if lost:
-        runs = counted(lost, "run")
-        were, their = ("was", "its") if lost == 1 else ("were", "their")
-        sentence += f" {runs} {were} interrupted, lost or failed; {their} time is unknown."
+    if failed:
+        runs = counted(failed, "run")
+        were, their = ("was", "its") if failed == 1 else ("were", "their")
+        sentence += f" {runs} {were} interrupted, stale or failed; {their} time is unknown."
     return sentence
 
 

@@ -133,7 +133,7 @@ class SwitchPointCost:
         shared_seconds: That runs did not need to train because they began with a checkpoint of
             another run.
         stopped_seconds: That runs were spared because their accuracy was known early.
-        lost_runs: That failed or whose process died; nobody counted their time.
+        failed_runs: That failed or whose process died; nobody counted their time.
     """
 
     candidate_percent: float
@@ -142,7 +142,7 @@ class SwitchPointCost:
     unneeded_seconds: float
     shared_seconds: float
     stopped_seconds: float
-    lost_runs: int
+    failed_runs: int
 
     @property
     def paid_seconds(self) -> float:
@@ -175,7 +175,7 @@ def _cost(percent: float, runs: list[ReportRun], in_vain: set[int]) -> SwitchPoi
         unneeded_seconds=_sum(run.trial.paid_seconds for run in runs if is_in_vain(run)),
         shared_seconds=_sum(run.trial.inherited_seconds for run in runs if run.is_complete),
         stopped_seconds=_sum(_spared(run) for run in runs),
-        lost_runs=sum(run.outcome in {"failed", "lost"} for run in runs),
+        failed_runs=sum(run.outcome in {"failed", "stale"} for run in runs),
     )
 
 

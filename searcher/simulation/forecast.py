@@ -59,12 +59,13 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
             raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
     knees = [strategy.highest_percent / 2**halvings for halvings in range(strategy.settings + 1)]
     return [
-        _foreseen(strategy, _Job(strategy, knee, first_seconds, second_seconds)) for knee in knees
+        _foreseen(strategy, _ImaginedJob(strategy, knee, first_seconds, second_seconds))
+        for knee in knees
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _ImaginedJob:
     """A job whose curve has its knee at the answer."""
 
     strategy: Strategy
@@ -92,7 +93,7 @@ class _Job:
         return PlayedRun(target - loss, False, self.seconds(percent), first_seconds)
 
 
-def _foreseen(strategy: Strategy, job: _Job) -> Forecast:
+def _foreseen(strategy: Strategy, job: _ImaginedJob) -> Forecast:
     if strategy.repeats is not None:
         searches = [search_with(strategy, job.run_without_luck)]
     else:

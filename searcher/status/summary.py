@@ -29,7 +29,7 @@ from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)
-_LIVING = frozenset({TrialState.RUNNING, TrialState.LOST})
+_LIVING = frozenset({TrialState.RUNNING, TrialState.STALE})
 _OVER = frozenset({"done", "baseline diverged"})
 
 
@@ -45,7 +45,7 @@ class SearchStatus:
         state: `starting`, `running`, `stopped`, `done` or `baseline diverged`.
         is_under_way: Somebody makes it, or did a minute ago.
         most_runs: Of the longest search; None where the strategy cannot say.
-        failed_runs: Lost ones included.
+        failed_runs: Stale ones included.
         interrupted_runs: Given back because somebody pressed Ctrl-C.
         speculative_runs: Begun when they were only likely to be needed.
         last_failure: Why a run failed last; None where none did.

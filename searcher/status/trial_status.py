@@ -21,7 +21,7 @@ class RunStatus:
 
     Attributes:
         replicate: Number of this repeat of the switch point, from 0.
-        state: `running`, or `lost` where its process is dead: it will be made again.
+        state: `running`, or `stale` where its process is dead: it will be made again.
         speculative: It is only likely to be needed.
         process_id: Of its searcher.
         worker_steps: Done so far, those of a fork's prefix included.
@@ -99,7 +99,7 @@ def last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialStat
     failed = [
         (row.ended_at or row.heartbeat_at or row.started_at, number)
         for number, row in rows.items()
-        if states[number] in {TrialState.FAILED, TrialState.LOST}
+        if states[number] in {TrialState.FAILED, TrialState.STALE}
         and not (row.is_cancelled or row.is_interrupted)
     ]
     if not failed:

@@ -22,10 +22,10 @@ _REPAIRED = "nothing; the next `syncswitch-search run` of the same search repair
 
 # Kinds of differences: what they are, in the plural; whether they are a problem; what to do.
 _KINDS = {
-    "lost": ("runs whose process is dead", False, _REPAIRED),
+    "stale": ("runs whose process is dead", False, _REPAIRED),
     "untold": ("runs that Optuna does not know the end of yet", False, _REPAIRED),
     "outranked": (
-        "runs that were taken for lost, yet came to an end; they count as cost alone",
+        "runs that were taken for stale, yet came to an end; they count as cost alone",
         False,
         "nothing",
     ),
@@ -76,7 +76,7 @@ def _differences(database: Database) -> Iterator[tuple[str, str]]:
         rows = store.numbered(search.study)
         for number, row in rows.items():
             if row.state == TrialState.RUNNING and not is_run_by_anyone(row):
-                yield "lost", f"run {number} of {search.study}"
+                yield "stale", f"run {number} of {search.study}"
         if storage is not None and search.study in studies:
             study_id = storage.get_study_id_from_name(search.study)
             trials = storage.get_all_trials(study_id, deepcopy=False)

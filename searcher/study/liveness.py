@@ -59,9 +59,9 @@ def is_run_by_anyone(row: Owned, heartbeat_seconds: float = HEARTBEAT_SECONDS) -
 
 
 def state_of(row: Owned) -> TrialState:
-    """As stored, but `lost` where the process of a running trial is dead."""
+    """As stored, but `stale` where the process of a running trial is dead."""
     return (
-        TrialState.LOST
+        TrialState.STALE
         if row.state == TrialState.RUNNING and not is_run_by_anyone(row)
         else row.state
     )

@@ -67,7 +67,7 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
         try:
             return function(*args, **kwargs)
         except UpdateFinishedTrialError as error:
-            raise RetryableError("another searcher took this run for lost") from error
+            raise RetryableError("another searcher took this run for stale") from error
         except StorageInternalError as error:
             cause = " ".join(str(error.__cause__ or error).split())[:200]
             kind = DatabaseAwayError if is_away(error.__cause__) else RetryableError
@@ -225,7 +225,7 @@ class SearchStudy:
     @_retryable
     def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
         """Lets Optuna's tools, and `status`, see how accurate a run under way is; not a result."""
-        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for lost
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for stale
             self._storage.set_trial_intermediate_value(
                 self._trial_id(number), evaluation.worker_step, evaluation.accuracy
             )

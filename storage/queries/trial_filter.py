@@ -16,7 +16,7 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
-STATES = tuple(str(state) for state in TrialState if state != TrialState.LOST)
+STATES = tuple(str(state) for state in TrialState if state != TrialState.STALE)
 """Of a trial, as stored."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")

@@ -17,13 +17,13 @@ CONVERGENCE_EVALUATIONS = 5
 class TrialState(str, Enum):
     """How far a training run is; its text is what databases and JSON hold.
 
-    Lost is one that runs for all the database knows, but whose process is dead; it is never stored.
+    Stale is one that runs for all the database knows, but whose process is dead: never stored.
     """
 
     RUNNING = "running"
     COMPLETE = "complete"
     FAILED = "failed"
-    LOST = "lost"
+    STALE = "stale"
 
     __str__ = str.__str__
 

@@ -162,7 +162,7 @@ def test_a_hundred_thousand_trials_can_be_named(filled: Database) -> None:
     ("choice", "words"),
     [
         ({"fingerprint": "0123abcd"}, "fingerprint is '0123abcd'; allowed: all its 64 digits"),
-        ({"state": "lost"}, "state is 'lost'; allowed: running, complete, failed"),
+        ({"state": "stale"}, "state is 'stale'; allowed: running, complete, failed"),
         ({"candidate_percent": 101}, "candidate_percent is 101; allowed: 0 to 100"),
         ({"candidate_percent": float("nan")}, "candidate_percent is nan"),
         ({"since": datetime(2026, 1, 31)}, "since is '2026-01-31 00:00:00'; allowed: .* time zone"),

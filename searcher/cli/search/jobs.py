@@ -61,7 +61,7 @@ def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
 
     Each line that one of them writes is told, from a thread of its own.
     """
-    processes = [_Job(number, tell) for number in range(2, jobs + 1)]
+    processes = [_FurtherJob(number, tell) for number in range(2, jobs + 1)]
     try:
         yield
         until = time.monotonic() + _PATIENCE_SECONDS
@@ -74,7 +74,7 @@ def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
             process.end()
 
 
-class _Job:
+class _FurtherJob:
     """A further process of this command."""
 
     def __init__(self, number: int, tell: Callable[[str], None]) -> None:

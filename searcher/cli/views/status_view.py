@@ -69,8 +69,8 @@ def _heading(search: SearchStatus) -> Text:
 
 
 def _state(search: SearchStatus) -> str:
-    is_lost = any(run.state == TrialState.LOST for run in search.in_flight)
-    if search.state == "stopped" and search.is_under_way and not is_lost:
+    is_stale = any(run.state == TrialState.STALE for run in search.in_flight)
+    if search.state == "stopped" and search.is_under_way and not is_stale:
         return "between two runs"
     return search.state
 
@@ -80,7 +80,7 @@ def _counts(search: SearchStatus) -> str:
     if search.most_runs:
         runs = f"{search.finished_runs} of at most {counted(search.most_runs, 'run')}"
     more = (
-        ("lost or failed", search.failed_runs),
+        ("stale or failed", search.failed_runs),
         ("interrupted", search.interrupted_runs),
         ("speculative", search.speculative_runs),
         ("cancelled", search.cancelled_runs),
@@ -142,15 +142,15 @@ def _run_table(search: SearchStatus) -> Table:
             accuracy_text(run.accuracy),
             "-" if left is None else _duration(left),
             Text(_maker(run), no_wrap=True, overflow="ellipsis"),
-            style="red" if run.state == TrialState.LOST else None,
+            style="red" if run.state == TrialState.STALE else None,
         )
     return table
 
 
 def _maker(run: RunStatus) -> str:
     who = f"{run.host}:{run.process_id}"
-    if run.state == TrialState.LOST:
-        return f"lost: {who} is dead"
+    if run.state == TrialState.STALE:
+        return f"stale: {who} is dead"
     return f"{who}, speculative" if run.speculative else who
 
 

@@ -391,7 +391,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
     assert result.stderr.splitlines()[0] == "continuing after 1 of at most 8 runs"
 
 
-def test_a_run_whose_process_is_dead_is_lost(url: str, invoke: Invoke) -> None:
+def test_a_run_whose_process_is_dead_is_stale(url: str, invoke: Invoke) -> None:
     process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="60")
     deadline = time.monotonic() + 30
     while not (database_file(url).exists() and "running" in invoke("trials").stdout):
@@ -400,8 +400,8 @@ def test_a_run_whose_process_is_dead_is_lost(url: str, invoke: Invoke) -> None:
     process.kill()
     process.communicate()
     (trial,) = json.loads(invoke("trials", "--json").stdout)
-    assert trial["state"] == "lost"
-    assert "lost" in invoke("trials").stdout
+    assert trial["state"] == "stale"
+    assert "stale" in invoke("trials").stdout
     (search,) = json.loads(invoke("status", "--json").stdout)
     assert (search["in_flight_runs"], search["failed_runs"]) == (0, 1)
 

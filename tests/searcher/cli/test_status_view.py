@@ -33,7 +33,7 @@ RUN = RunStatus(
     silent_seconds=0.5,
 )
 SWITCH_POINTS = tuple(
-    SwitchPointStatus(percent, 2, 0, 1, 0.9, 0.01, None, 1 / 6)
+    SwitchPointStatus(percent, 2, 0, 0.9, 0.01, None, 1, 1 / 6)
     for percent in (100, 50, 25, 12.5, 6.25)
 )
 SEARCH = SearchStatus(
@@ -68,7 +68,7 @@ SEARCH = SearchStatus(
     rest=RestOfSearch(3.0, 1.5, 0.5, 2.5),
     remaining_wall_seconds=75.0,
     switch_points=SWITCH_POINTS,
-    in_flight=(RUN, replace(RUN, trial_number=4, state="lost")),
+    in_flight=(RUN, replace(RUN, trial_number=4, state="stale")),
 )
 
 
@@ -113,7 +113,7 @@ def test_the_note_comes_first_for_the_end_may_be_cut_off() -> None:
 
 def test_a_search_whose_searcher_is_dead_is_not_between_two_runs() -> None:
     between = replace(SEARCH, state="stopped", in_flight=())
-    dead = replace(between, in_flight=(replace(RUN, state="lost"),))
+    dead = replace(between, in_flight=(replace(RUN, state="stale"),))
     assert "adaptive, between two runs" in "\n".join(drawn(overview([between], []), 80))
     assert "adaptive, stopped" in "\n".join(drawn(overview([dead], []), 80))
 

@@ -173,7 +173,7 @@ def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
     assert any("recorded/b50-1" in row and "37.5 % (at 50 %)" in row for row in rows)
     assert any("recorded/b50-2" in row and "none (at 50 %)" in row for row in rows)
     assert any("diverged" in row for row in rows)
-    assert any("lost" in row for row in rows)
+    assert any("stale" in row for row in rows)
 
 
 def test_without_forks_nothing_says_from_where(invoke: Invoke) -> None:
@@ -248,9 +248,9 @@ def test_a_dead_process_shows_in_json_and_is_stored_as_running(invoke: Invoke) -
     states = {d["trial_id"]: d["state"] for d in json.loads(invoke("trials", "--json").stdout)}
     csv = pd.read_csv(io.StringIO(invoke("trials", "--format", "csv").stdout))
     stored = dict(zip(csv["trial_id"], csv["state"], strict=True))
-    (lost,) = (number for number, state in states.items() if state == "lost")
-    assert stored[lost] == "running"
-    assert {**states, lost: "running"} == stored
+    (stale,) = (number for number, state in states.items() if state == "stale")
+    assert stored[stale] == "running"
+    assert {**states, stale: "running"} == stored
 
 
 @pytest.mark.parametrize("reference", ["generated", "nobody"])

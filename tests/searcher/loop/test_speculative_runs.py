@@ -86,7 +86,7 @@ class TestShown:
         counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
         assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
         shown = invoke("status").stdout
-        assert "3 of at most 8 runs, 1 lost or failed, 2 speculative, 1 cancelled" in shown
+        assert "3 of at most 8 runs, 1 stale or failed, 2 speculative, 1 cancelled" in shown
         assert "last failure: 25 %, run 1: the server was lost" in shown
 
 

@@ -115,8 +115,8 @@ def test_what_was_shared_stopped_and_lost_is_told_apart(database: Database) -> N
     assert costs[100].stopped_seconds == pytest.approx(20)
     assert costs[50].shared_seconds == pytest.approx(50)
     assert costs[50].needed_seconds == pytest.approx(20)
-    assert costs[50].lost_runs == 1
-    assert "1 run was interrupted, lost or failed; its time is unknown." in cost_sentence(data)
+    assert costs[50].failed_runs == 1
+    assert "1 run was interrupted, stale or failed; its time is unknown." in cost_sentence(data)
     fork = data.runs[1].whole
     assert fork is not None
     assert [phase.protocol for phase in fork.phases] == ["bsp", "asp"]
@@ -145,7 +145,7 @@ def test_a_search_under_way_has_no_policy_yet(database: Database) -> None:
 def test_a_search_whose_process_died_can_go_on(database: Database) -> None:
     add_search(database, (*FINISHED[:3], Made(50.0, end="running")), owner=DEAD)
     data = load_report(database, "generated")
-    assert data.runs[-1].outcome == "lost"
+    assert data.runs[-1].outcome == "stale"
     assert "was stopped and can go on" in headline(data)
 
 

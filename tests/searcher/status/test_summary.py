@@ -133,7 +133,7 @@ class TestPure:
     def test_a_run_whose_process_is_dead_is_no_run_under_way(
         self, rows: dict[int, StoredTrial]
     ) -> None:
-        states, now = {0: "complete", 1: "lost"}, datetime.now(timezone.utc)
+        states, now = {0: "complete", 1: "stale"}, datetime.now(timezone.utc)
         status = search_status(SEARCH, JOB, rows, finished(rows), states, now)
         assert (status.state, status.failed_runs) == ("stopped", 1)
         assert status.last_failure == "12.5 %, run 1: its process is gone"
@@ -160,12 +160,12 @@ class TestPure:
 
         complete, running = span(0, "complete", 0, 30, 29), span(1, "running", 30, None, 40)
         # Found dead ten hours later.
-        lost = replace(span(1, "failed", 40, 36_000, 60), trial_number=2)
+        stale = replace(span(1, "failed", 40, 36_000, 60), trial_number=2)
         states = {0: "complete", 1: "running", 2: "failed"}
         status = search_status(
             SEARCH,
             JOB,
-            {0: complete, 1: running, 2: lost},
+            {0: complete, 1: running, 2: stale},
             finished({0: complete}),
             states,
             NOW + timedelta(seconds=41),

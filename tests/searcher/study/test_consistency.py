@@ -173,7 +173,7 @@ def test_studies_of_others_are_none_of_our_business(sqlite_url: str, study: str)
     assert check_database(sqlite_url) == []
 
 
-def test_a_run_whose_process_is_dead_is_lost(sqlite_url: str, study: str) -> None:
+def test_a_run_whose_process_is_dead_is_stale(sqlite_url: str, study: str) -> None:
     spec = TrialSpec(identity(), 50.0, 1)
     with open_database(sqlite_url, create=False) as database:
         store = TrialStore(database)
@@ -182,7 +182,7 @@ def test_a_run_whose_process_is_dead_is_lost(sqlite_url: str, study: str) -> Non
         mine = Owner.current()
         store.begin(study, 71, spec, Owner(mine.host, mine.process_id, 1.0))
     (found,) = check_database(sqlite_url)
-    assert (found.kind, found.is_problem) == ("lost", False)
+    assert (found.kind, found.is_problem) == ("stale", False)
     assert found.what.endswith(f"(1): run 71 of {study}")
 
 
