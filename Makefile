@@ -9,7 +9,7 @@ SOURCES := $(sort $(shell find searcher storage trainers -name '*.py'))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 .PHONY: demo test tests test-random lint dev docs pictures \
-	notebooks benchmark benchmark-database benchmark-strategies benchmark-trust \
+	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -53,6 +53,9 @@ benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.simulator
 	$(BIN)/python -m tests.benchmarks.kills
 	$(BIN)/python -m tests.benchmarks.detector
+
+benchmark-scale: $(INSTALLED)  ## Models of 14 thousand to 100 million parameters: ten minutes, 12 GB.
+	$(BIN)/python -m tests.benchmarks.scale
 
 benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and half a gigabyte.
 	$(BIN)/python -m tests.benchmarks.database

@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.cluster.servers.network import free_ports
 from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
 from tests.benchmarks.workload import WORKER_STEPS, workload
 
 WORKERS = 4
+PAUSE_SECONDS = 0.05
 REFERENCE = "TensorFlow ParameterServerStrategy, servers"
 WORKLOAD = "tests.benchmarks.workload:workload"
 
 Round = Callable[[], float]
+Train = Callable[[int], float]
+"""Makes so many worker-steps; gives the seconds that they took."""
+
+
+def round_of(train: Train) -> Round:
+    return lambda: WORKER_STEPS / train(WORKER_STEPS)
 
 
 def syncswitch_round(trainer: Trainer, switch_percent: float) -> Round:
@@ -49,7 +58,7 @@ def processes(switch_percent: float) -> Round:
     return syncswitch_round(ProcessTrainer(WORKLOAD, WORKERS), switch_percent)
 
 
-def dataset(seed: int = 0) -> object:
+def dataset(workload: Workload, seed: int = 0) -> object:
     """The training data as a pipeline of batches without an end."""
     import tensorflow as tf
 
@@ -70,18 +79,36 @@ def end_with(server: subprocess.Popen[bytes], name: str) -> None:
     os._exit(1)
 
 
-def coordinator() -> Round:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens at: all are taken before any is given back."""
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in taken]
+
+
+def wait_until_listening(ports: list[int]) -> None:
+    """TensorFlow would ask again after pauses that double each time."""
+    for port in ports:
+        while True:
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(PAUSE_SECONDS)
+
+
+def coordinator(workload: Workload) -> Train:
     """TensorFlow's own parameter server training, as its tutorial writes it."""
     import keras
     import tensorflow as tf
 
-    ports = [f"127.0.0.1:{port}" for port in free_ports(WORKERS + 1)]
-    addresses = {"ps": ports[:1], "worker": ports[1:]}
+    ports = free_ports(WORKERS + 1)
+    ps, *workers = (f"127.0.0.1:{port}" for port in ports)
+    addresses = {"ps": [ps], "worker": workers}
     for job, tasks in addresses.items():
         for task in range(len(tasks)):
             arguments = [json.dumps(addresses), job, str(task)]
             server = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.server", *arguments])
             threading.Thread(target=end_with, args=(server, f"{job} {task}"), daemon=True).start()
+    wait_until_listening(ports)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(addresses), rpc_layer="grpc"
     )
@@ -103,19 +130,19 @@ def coordinator() -> Round:
 
         return strategy.run(replica, args=next(iterator))
 
-    iterator = iter(chief.create_per_worker_dataset(dataset))
+    iterator = iter(chief.create_per_worker_dataset(lambda: dataset(workload)))
 
-    def train() -> float:
+    def train(worker_steps: int) -> float:
         start = time.perf_counter()
-        for _ in range(WORKER_STEPS):
+        for _ in range(worker_steps):
             chief.schedule(step, args=(iterator,))
         chief.join()
-        return WORKER_STEPS / (time.perf_counter() - start)
+        return time.perf_counter() - start
 
     return train
 
 
-def single() -> Round:
+def single(workload: Workload) -> Train:
     """One process, no distribution: the ceiling."""
     import keras
     import tensorflow as tf
@@ -132,14 +159,14 @@ def single() -> Round:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    batches = iter(dataset())  # type: ignore[call-overload]
+    batches = iter(dataset(workload))  # type: ignore[call-overload]
 
-    def train() -> float:
+    def train(worker_steps: int) -> float:
         start = time.perf_counter()
-        for _ in range(WORKER_STEPS):
+        for _ in range(worker_steps):
             loss = step(*next(batches))
         loss.numpy()
-        return WORKER_STEPS / (time.perf_counter() - start)
+        return time.perf_counter() - start
 
     return train
 
@@ -147,10 +174,10 @@ def single() -> Round:
 ENGINES: dict[str, Callable[[], Round]] = {
     "syncswitch ASP, servers": lambda: processes(0.0),
     "syncswitch BSP, servers": lambda: processes(100.0),
-    REFERENCE: coordinator,
+    REFERENCE: lambda: round_of(coordinator(workload)),
     "syncswitch ASP, in-process": lambda: in_process(0.0),
     "syncswitch BSP, in-process": lambda: in_process(100.0),
-    "single process": single,
+    "single process": lambda: round_of(single(workload)),
 }
 
 

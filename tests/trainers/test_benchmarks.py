@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from syncswitch.trainers.job.loading import load_workload
 from tests import warm_program
 from tests.benchmarks import (
     detector,
@@ -25,7 +26,10 @@ from tests.benchmarks import (
     failures,
     kills,
     protocols,
+    scale,
+    scale_rows,
     simulator,
+    sizes,
     stragglers,
 )
 from tests.benchmarks.engines import REFERENCE
@@ -91,6 +95,57 @@ def test_engines_of_one_process(devices: Any, monkeypatch: pytest.MonkeyPatch, n
     monkeypatch.setattr(engines, "workload", short)
     monkeypatch.setattr(engines, "WORKER_STEPS", 40)
     assert engines.ENGINES[name]()() > 0
+
+
+@pytest.mark.parametrize("size", sizes.PARAMETERS)
+def test_sizes_are_what_they_are_called(size: str, keras: Any) -> None:
+    # The largest would be built for seconds: another layer more is as many parameters more.
+    model = load_workload(sizes.WORKLOADS["17m" if size == "100m" else size]).model()
+    another = sizes.WIDTH * (sizes.WIDTH + 1)
+    expected = model.count_params() + (5 * another if size == "100m" else 0)
+    assert sizes.PARAMETERS[size] == expected
+
+
+@pytest.mark.parametrize("row", ["BSP, threads of one process", "one process, not distributed"])
+def test_rows_of_one_process_about_sizes_of_models(
+    devices: Any, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    short = replace(sizes.digits_cnn, evaluation_interval_worker_steps=8)
+    monkeypatch.setattr(sizes, "digits_cnn", short)
+    assert scale_rows.ROWS[row]("14k", 0.01) > 0
+
+
+def test_sizes_of_models_are_compared_with_what_loopback_carries() -> None:
+    arguments = ("--sizes", "14k", "--seconds", 0.1, "--rows", scale_rows.LOOPBACK)
+    lines = program("scale", *arguments).splitlines()
+    assert lines[0].strip() == "13,706 parameters, 4 workers, 0.1 s each"
+    row = next(line for line in lines if line.startswith("│"))
+    name, per_second, gigabytes, *ratios = (cell.strip() for cell in row.split("│")[1:-1])
+    bytes_per_second = float(per_second.replace(",", "")) * 8 * 13_706
+    assert name == scale_rows.LOOPBACK
+    assert bytes_per_second == pytest.approx(float(gigabytes) * 1e9, rel=0.02)
+    assert ratios == ["-", "1.00"]
+
+
+def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scale, "START_SECONDS", 0.0)
+    arguments = ("--sizes", "17m", "--seconds", "0.001", "--rows", "ASP, processes")
+    monkeypatch.setattr(sys, "argv", ["scale", *arguments])
+    scale.main()
+    out = capsys.readouterr().out
+    assert "│ ASP, processes │      no figure │" in out
+    assert out.endswith("\nASP, processes: error: ASP, processes is not done after 0.02 s; ended\n")
+
+
+@pytest.mark.slow
+def test_sizes_of_models_are_compared_with_tensorflow() -> None:
+    rows = ("ASP, processes", scale_rows.STRATEGY)
+    lines = program("scale", "--sizes", "14k", "--seconds", 0.1, "--rows", *rows).splitlines()
+    ratios = [line.split("│")[4].strip() for line in lines if line.startswith("│")]
+    assert float(ratios[0]) > 0
+    assert ratios[1] == "1.00"
 
 
 def test_an_engine_whose_server_dies_says_so_and_ends() -> None:

@@ -1,0 +1,69 @@
+"""The same data and three sizes of model, for what depends on how many bytes cross.
+
+A worker-step pulls all parameters and pushes as many gradients. There is no end to the training:
+whoever measures stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.workloads import digits
+
+WIDTH = 4096
+
+
+def _data() -> Data:
+    """Digits with a test set that takes no time."""
+    data = digits.workload.data()
+    return replace(data, test_inputs=data.test_inputs[:8], test_labels=data.test_labels[:8])
+
+
+def _dense(hidden_layers: int) -> Callable[[], Any]:
+    def model() -> Any:
+        from keras import Input, Sequential, layers
+
+        return Sequential(
+            [
+                Input((8, 8, 1)),
+                layers.Flatten(),
+                *(layers.Dense(WIDTH, activation="relu") for _ in range(hidden_layers)),
+                layers.Dense(10, activation="softmax"),
+            ]
+        )
+
+    return model
+
+
+def _workload(name: str, interval: int, **changes: Any) -> Workload:
+    """Tests are the moments at which a run can be stopped: one every few seconds."""
+    return replace(
+        digits.workload,
+        name=name,
+        data=_data,
+        total_worker_steps=1000 * 1000,
+        learning_rate_boundaries=(),
+        evaluation_interval_worker_steps=interval,
+        **changes,
+    )
+
+
+# 8 examples: the less there is to compute, the more the exchange counts.
+_LARGE = {"batch_size": 8, "learning_rate": 1e-4}
+digits_cnn = _workload("digits", 200)
+dense_17m = _workload("dense-17m", 16, model=_dense(2), **_LARGE)
+dense_100m = _workload("dense-100m", 8, model=_dense(7), **_LARGE)
+
+PARAMETERS = {"14k": 13_706, "17m": 17_088_522, "100m": 100_995_082}
+"""Of each size."""
+
+WORKLOADS = {
+    "14k": "tests.benchmarks.sizes:digits_cnn",
+    "17m": "tests.benchmarks.sizes:dense_17m",
+    "100m": "tests.benchmarks.sizes:dense_100m",
+}
+"""References of the workloads, as trainers take them."""
