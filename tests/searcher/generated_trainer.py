@@ -15,24 +15,7 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
-
-IDENTITY = WorkloadIdentity(
-    name="generated",
-    model="0" * 64,
-    data_set="none",
-    loss="none",
-    optimizer="{}",
-    total_worker_steps=3000,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
-    learning_rate_boundaries=((1500, 0.1),),
-    metric="accuracy",
-    evaluation_interval_worker_steps=50,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
-)
+from tests.identities import GENERATED
 
 BSP_SECONDS = 100.0
 ASP_SECONDS = 40.0
@@ -129,5 +112,5 @@ class GeneratedTrainer(Trainer):
 
 
 def identity(**changes: object) -> WorkloadIdentity:
-    """The identity above with some fields changed."""
-    return replace(IDENTITY, **changes)  # type: ignore[arg-type]
+    """Of the generated job, with some fields changed."""
+    return replace(GENERATED, **changes)  # type: ignore[arg-type]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from generated_trainer import IDENTITY
-
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from tests.identities import GENERATED
 
 FIRST_SECONDS = 100.0
 SECOND_SECONDS = 30.0
@@ -37,14 +36,14 @@ def step_recording(
             made.append(
                 _run(switch_point, number, accuracy, switch_point < diverges_below_percent, draw)
             )
-    return Recording(IDENTITY, tuple(made), reference="jobs.py:it")
+    return Recording(GENERATED, tuple(made), reference="jobs.py:it")
 
 
 def _run(
     switch_point: float, number: int, accuracy: float, diverged: bool, draw: random.Random
 ) -> RecordedRun:
-    W, interval = IDENTITY.total_worker_steps, 100
-    switch = round(W * switch_point / 100 / IDENTITY.workers) * IDENTITY.workers
+    W, interval = GENERATED.total_worker_steps, 100
+    switch = round(W * switch_point / 100 / GENERATED.workers) * GENERATED.workers
     end = W if not diverged else switch + (W - switch) // 4 // interval * interval
     first = FIRST_SECONDS * switch / W
     second = SECOND_SECONDS * (end - switch) / W

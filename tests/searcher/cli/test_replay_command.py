@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from command_line import database_file, elsewhere, error_line
-from generated_trainer import IDENTITY, GeneratedTrainer
+from generated_trainer import GeneratedTrainer
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.loop.search import Search
@@ -24,6 +24,7 @@ from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
+from tests.identities import GENERATED
 from tests.recordings import write_manifest, write_run
 
 Replay = Callable[..., Result]
@@ -33,7 +34,7 @@ ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> str:
     """URL of a database with 3 runs at each of 100, 50 and 25 %; only read."""
-    return record(f"sqlite:///{tmp_path_factory.mktemp('recorded')}/runs.db", IDENTITY)
+    return record(f"sqlite:///{tmp_path_factory.mktemp('recorded')}/runs.db", GENERATED)
 
 
 def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
@@ -78,7 +79,7 @@ def test_with_the_recorded_seeds_the_same_search_comes_out(
     with open_database(url, create=False) as database:
         (info,) = TrialStore(database).searches(workload="jobs.py:it")
         assert info.trainer == "replay"
-        assert info.fingerprint == IDENTITY.fingerprint
+        assert info.fingerprint == GENERATED.fingerprint
     lookup = ["policy", "lookup", "generated", "--json", "--storage", url]
     policy = json.loads(CliRunner().invoke(main, lookup).stdout)
     assert policy["switch_percent"] == 25.0
@@ -155,7 +156,7 @@ def test_a_workload_that_can_be_trained_is_to_be_run(
         return result.stdout.splitlines()[-1].strip()
 
     # Recorded from a file that is not here: there is nothing to run.
-    name = IDENTITY.fingerprint[:12]
+    name = GENERATED.fingerprint[:12]
     assert last_line() == f"syncswitch-search policy export {name} --storage {url}"
     Path("jobs.py").touch()
     assert last_line() == f"syncswitch-run jobs.py:it --storage {url}"
@@ -170,9 +171,9 @@ def test_the_number_of_workers_is_that_of_the_recording(replay: Replay, folder: 
         assert result.exit_code == 0, result.stderr
         return int(json.loads(result.stdout)["policy"]["workers"])
 
-    record(elsewhere(folder), replace(IDENTITY, workers=8), runs=1)
+    record(elsewhere(folder), replace(GENERATED, workers=8), runs=1)
     assert answered_for() == 8
-    record(elsewhere(folder), IDENTITY, runs=1)
+    record(elsewhere(folder), GENERATED, runs=1)
     line = error_line(replay(*options))
     assert "names 2 workloads" in line
     assert "choose with --workers or the fingerprint" in line

@@ -7,40 +7,10 @@ from dataclasses import fields, replace
 import pytest
 
 from syncswitch.storage.records.job import WorkloadIdentity
+from tests.identities import GENERATED, UNRECORDED
 
-GENERATED = WorkloadIdentity(
-    name="generated",
-    model="0" * 64,
-    data_set="none",
-    loss="none",
-    optimizer="{}",
-    total_worker_steps=3000,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
-    learning_rate_boundaries=((1500, 0.1),),
-    metric="accuracy",
-    evaluation_interval_worker_steps=50,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
-)
-IMPORTED = WorkloadIdentity(
-    name="golden",
-    model=None,
-    data_set=None,
-    loss=None,
-    optimizer=None,
-    total_worker_steps=200,
-    batch_size=None,
-    learning_rate=None,
-    momentum=None,
-    learning_rate_boundaries=None,
-    metric=None,
-    evaluation_interval_worker_steps=None,
-    workers=2,
-    first_protocol="bsp",
-    second_protocol="asp",
+IMPORTED = replace(
+    GENERATED, name="golden", total_worker_steps=200, workers=2, **dict.fromkeys(UNRECORDED)
 )
 
 

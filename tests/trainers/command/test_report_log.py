@@ -9,24 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command.report_log import ReportLog
 from syncswitch.trainers.command.results import Report
+from tests.identities import GENERATED
 
-IDENTITY = WorkloadIdentity(
-    name="command",
-    model="0" * 64,
-    data_set=None,
-    loss=None,
-    optimizer=None,
+IDENTITY = replace(
+    GENERATED,
     total_worker_steps=100,
-    batch_size=None,
-    learning_rate=None,
-    momentum=None,
     learning_rate_boundaries=None,
-    metric="accuracy",
-    evaluation_interval_worker_steps=None,
     workers=1,
     first_protocol="ddp",
     second_protocol="local-sgd",

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import (
     Segment,
@@ -13,6 +14,7 @@ from syncswitch.trainers.job.schedule import (
     percent_to_worker_steps,
     segments,
 )
+from tests.identities import GENERATED
 
 
 def trial(
@@ -22,22 +24,13 @@ def trial(
     checkpoints: tuple[float, ...] = (),
     protocols: tuple[str, str] = ("bsp", "asp"),
 ) -> TrialSpec:
-    identity = WorkloadIdentity(
-        name="x",
-        model="m",
-        data_set="d",
-        loss="l",
-        optimizer="o",
+    first, second = protocols
+    identity = replace(
+        GENERATED,
         total_worker_steps=W,
-        batch_size=4,
-        learning_rate=0.1,
-        momentum=0.9,
-        learning_rate_boundaries=(),
-        metric="accuracy",
-        evaluation_interval_worker_steps=1,
         workers=workers,
-        first_protocol=protocols[0],
-        second_protocol=protocols[1],
+        first_protocol=first,
+        second_protocol=second,
     )
     return TrialSpec(identity, switch_percent, seed=0, checkpoint_percents=checkpoints)
 

@@ -14,43 +14,21 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing.imported_run import ImportedRun, Measurements
 from syncswitch.storage.importing.run_rows import RunImporter
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
 from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
+from tests.identities import GENERATED, UNRECORDED
 
 PAIR = ("bsp", "asp")
 NOW = datetime(2026, 1, 31, tzinfo=timezone.utc)
-IDENTITY = WorkloadIdentity(
+IDENTITY = replace(
+    GENERATED,
     name="job",
-    model="0" * 64,
-    data_set="none",
-    loss="none",
-    optimizer="{}",
     total_worker_steps=1000,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
     learning_rate_boundaries=((500, 0.1),),
-    metric="accuracy",
     evaluation_interval_worker_steps=100,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
-)
-# What nobody wrote down of an imported job.
-UNRECORDED = (
-    "model",
-    "data_set",
-    "loss",
-    "optimizer",
-    "batch_size",
-    "learning_rate",
-    "momentum",
-    "learning_rate_boundaries",
-    "metric",
-    "evaluation_interval_worker_steps",
 )
 
 

@@ -19,6 +19,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
 from syncswitch.trainers.trainer import Verdict
+from tests.identities import GENERATED
 from tests.trainers.generated_recording import recording_of, run_of
 from tests.trainers.jobs import RecordingObserver
 from tests.trainers.trainer_contract import ForkContract
@@ -26,22 +27,11 @@ from tests.trainers.trainer_contract import ForkContract
 PAIR = ("bsp", "asp")
 SETTINGS = (0.0, 2.0, 25.0, 37.5, 40.0, 50.0, 60.0, 99.0, 100.0)
 
-IDENTITY = WorkloadIdentity(
-    name="generated",
-    model="0" * 64,
-    data_set="none",
-    loss="none",
-    optimizer="{}",
+IDENTITY = replace(
+    GENERATED,
     total_worker_steps=400,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
     learning_rate_boundaries=((200, 0.1),),
-    metric="accuracy",
     evaluation_interval_worker_steps=20,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
 )
 RECORDING = recording_of(IDENTITY, (100.0, 50.0, 25.0), seeds=(1, 2, 3))
 

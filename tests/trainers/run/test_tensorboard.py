@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -30,24 +30,15 @@ from syncswitch.trainers.run.tensorboard import (
     run_folder_name,
 )
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from tests.identities import GENERATED
 from tests.trainers.command.programs import says, trial
 
-IDENTITY = WorkloadIdentity(
+IDENTITY = replace(
+    GENERATED,
     name="scripted",
-    model="m",
-    data_set="d",
-    loss="l",
-    optimizer="{}",
     total_worker_steps=400,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
     learning_rate_boundaries=(),
-    metric="accuracy",
     evaluation_interval_worker_steps=100,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
 )
 SPEC = TrialSpec(IDENTITY, 12.5, seed=2_147_483_646, replicate=1)
 PHASES = (PhaseRecord("bsp", 0, 50, 1.0, 0.0, 0), PhaseRecord("asp", 50, 400, 3.5, 1.5, 4))

@@ -1,0 +1,36 @@
+"""A job that tests search for, replay and give fingerprints to; the others differ from it."""
+
+from __future__ import annotations
+
+from syncswitch.storage.records.job import WorkloadIdentity
+
+GENERATED = WorkloadIdentity(
+    name="generated",
+    model="0" * 64,
+    data_set="none",
+    loss="none",
+    optimizer="{}",
+    total_worker_steps=3000,
+    batch_size=32,
+    learning_rate=0.1,
+    momentum=0.9,
+    learning_rate_boundaries=((1500, 0.1),),
+    metric="accuracy",
+    evaluation_interval_worker_steps=50,
+    workers=4,
+    first_protocol="bsp",
+    second_protocol="asp",
+)
+UNRECORDED = (
+    "model",
+    "data_set",
+    "loss",
+    "optimizer",
+    "batch_size",
+    "learning_rate",
+    "momentum",
+    "learning_rate_boundaries",
+    "metric",
+    "evaluation_interval_worker_steps",
+)
+"""What nobody wrote down of an imported job."""
