@@ -17,7 +17,6 @@ from click.core import ParameterSource
 from syncswitch.searcher.cli.search.strategy_options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.searcher.cli.views.cost_text import print_summaries, summary_as_json
 from syncswitch.searcher.simulation.cost import (
-    BASELINE_PERCENT,
     CostSummary,
     deepest_switch_points,
     reference,
@@ -30,6 +29,7 @@ from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import print_json, progress_bars, rich_console
 from syncswitch.trainers.cli.options import common_options, protocols_option

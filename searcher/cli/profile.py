@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from syncswitch.searcher.cli.views.reference import output_option
 from syncswitch.searcher.text.values import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -102,12 +103,7 @@ def show(source: str) -> None:
     help="Of each message.",
 )
 @_parameters_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write. Default: standard output.",
-)
+@output_option
 @common_options
 def calibrate(
     reference: str,

@@ -11,7 +11,12 @@ from typing import Any, BinaryIO, Literal
 
 import click
 
-from syncswitch.searcher.cli.views.reference import nothing_found, optional_workload, selector_of
+from syncswitch.searcher.cli.views.reference import (
+    nothing_found,
+    optional_workload,
+    output_option,
+    selector_of,
+)
 from syncswitch.searcher.cli.views.trial_events import print_events
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.text.values import conditions_text, workers_text
@@ -44,12 +49,7 @@ _FORMATS = ("table", "csv", "json", "parquet")
     help="csv, json and parquet hold all that is known of each run; --json is --format json."
     "  [default: table]",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write. Default: standard output.",
-)
+@output_option
 @click.option(
     "--evaluations",
     "wants_evaluations",

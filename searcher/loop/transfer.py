@@ -26,7 +26,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import TrialSpec, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -34,8 +34,6 @@ from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_BASELINE_PERCENT = 100.0
 
 
 class PolicyEvaluation:
@@ -117,7 +115,7 @@ class PolicyEvaluation:
             study=self._loop.study.name,
             new_runs=new_runs,
             foreign=evaluated_switch_point(self._policy.switch_percent, recorded),
-            baseline=evaluated_switch_point(_BASELINE_PERCENT, recorded),
+            baseline=evaluated_switch_point(BASELINE_PERCENT, recorded),
             own_policy=own,
             own=None if own is None else evaluated_switch_point(own.switch_percent, recorded),
         )
@@ -186,7 +184,7 @@ def missing_runs(
 
 
 def _strategy(policy: TimingPolicy, own: TimingPolicy | None, runs: int) -> ComparisonStrategy:
-    percents = [_BASELINE_PERCENT, policy.switch_percent]
+    percents = [BASELINE_PERCENT, policy.switch_percent]
     if own is not None:
         percents.append(own.switch_percent)
     different = tuple(dict.fromkeys(percents))
@@ -209,5 +207,5 @@ def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
     check_baseline(
         Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
         for row in recorded
-        if row.switch_percent == _BASELINE_PERCENT
+        if row.switch_percent == BASELINE_PERCENT
     )

@@ -13,10 +13,10 @@ from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
-from syncswitch.storage.queries.summaries import BASELINE_PERCENT, SwitchPointStatistics
+from syncswitch.storage.queries.summaries import SwitchPointStatistics
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import RunEvent, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.trainers.replay.recording import RecordedRun
 

@@ -10,7 +10,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.queries.summaries import BASELINE_PERCENT
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import SearchInfo
 
 

@@ -25,13 +25,12 @@ from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.run_rows import events
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import (
-    BASELINE_PERCENT,
     SwitchPointStatistics,
     switch_point_statistics,
 )
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import RunEvent, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial

@@ -10,8 +10,8 @@ from syncswitch.searcher.report.series import eventful_runs, switch_point_costs,
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.searcher.text.values import counted
-from syncswitch.storage.queries.summaries import BASELINE_PERCENT
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import SearchInfo
 
 

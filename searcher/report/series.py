@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncswitch.searcher.report.data import ReportData, ReportRun
-from syncswitch.storage.queries.summaries import BASELINE_PERCENT
-from syncswitch.storage.records.trial import PhaseRecord
+from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun
 from syncswitch.trainers.run.event_text import is_remarkable
 

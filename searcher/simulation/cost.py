@@ -17,8 +17,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
-
-BASELINE_PERCENT = 100.0
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ import statistics
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.text.values import counted
 from syncswitch.storage.records.policy import TimingPolicy
-
-_BASELINE_PERCENT = 100.0
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 
 def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
@@ -21,7 +20,7 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
     """The policy as one would say it, what it gains, and what was measured."""
     first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
     train, steps = f"Train {policy.workload} with {first}", f"{policy.total_worker_steps:,}"
-    if policy.switch_percent >= _BASELINE_PERCENT:
+    if policy.switch_percent >= BASELINE_PERCENT:
         why = policy.reason or _why_alone(policy, second)
         return f"{train} for all of its {steps} worker-steps: {why}. {_measured(policy)}"
     return (
@@ -41,7 +40,7 @@ def promise_sentences(policy: TimingPolicy) -> str:
         )
     usual = policy.baseline_kept_share
     within = f"of 100 runs should stay within {policy.threshold:g} of"
-    if policy.switch_percent >= _BASELINE_PERCENT:
+    if policy.switch_percent >= BASELINE_PERCENT:
         return "" if usual is None else f"About {100 * usual:.0f} {within} their mean accuracy."
     sentences = []
     if policy.kept_share is not None:
@@ -95,13 +94,13 @@ def _gain(found: SpeedUp | None, first: str) -> str:
 
 def _measured(policy: TimingPolicy) -> str:
     """The accuracy with the policy and with the first protocol alone, as far as they are known."""
-    accuracies = _accuracies(policy, _BASELINE_PERCENT)
+    accuracies = _accuracies(policy, BASELINE_PERCENT)
     target = f"The target is {policy.target_accuracy:.4f}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
         target = f"{policy.first_protocol.upper()} alone reached {mean:.4f} ({runs})"
     allowed = f"{target}, and up to {policy.threshold:g} less is accepted."
-    if policy.switch_percent >= _BASELINE_PERCENT or policy.mean_accuracy is None:
+    if policy.switch_percent >= BASELINE_PERCENT or policy.mean_accuracy is None:
         return allowed
     own = len(_accuracies(policy, policy.switch_percent))
     mine = f" ({counted(own, 'run')})" if own else ""

@@ -16,8 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.queries.columns import JobColumns
-from syncswitch.storage.queries.summaries import BASELINE_PERCENT
-from syncswitch.storage.records.trial import PhaseRecord, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord, TrialState
 from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS

@@ -20,15 +20,12 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
 from syncswitch.storage.queries.columns import JobColumns
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
-from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
-BASELINE_PERCENT = 100.0
-"""The first protocol alone."""
 
 _FACTS = TRIAL_FACTS.c
 # Squares of what is smaller come near the least number that there is.

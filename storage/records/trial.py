@@ -13,6 +13,9 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 CONVERGENCE_EVALUATIONS = 5
 """So many of the last evaluations of a run make its converged accuracy."""
 
+BASELINE_PERCENT = 100.0
+"""Switch point of the first protocol alone."""
+
 
 class TrialState(str, Enum):
     """How far a training run is; its text is what databases and JSON hold.

@@ -15,6 +15,7 @@ from syncswitch.searcher.cli.policy.selection import (
     version_of,
     version_option,
 )
+from syncswitch.searcher.cli.views.reference import output_option
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
@@ -27,12 +28,7 @@ from syncswitch.trainers.cli.options import common_options, debug_option
 @click.command()
 @selection_options
 @version_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write. Default: standard output.",
-)
+@output_option
 @common_options
 def export(
     selection: Selection,

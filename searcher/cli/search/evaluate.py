@@ -19,8 +19,8 @@ from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, Evaluatio
 from syncswitch.searcher.text.sentences import speed_up_text
 from syncswitch.searcher.text.values import (
     accuracy_interval,
-    conditions_text,
     counted,
+    run_conditions_text,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
@@ -202,10 +202,7 @@ def _print(result: EvaluationResult) -> None:
     )
     echo()
     print_text(_verdict(result))
-    chosen = result.conditions
-    text = conditions_text(
-        chosen.online, chosen.switch_mechanism, "; ".join(chosen.injections) or None
-    )
+    text = run_conditions_text(result.conditions)
     if text:
         print_text(f"All runs trained under these conditions: {text}.")
 

@@ -1,6 +1,8 @@
-"""WORKLOAD on the command line, where it narrows what is shown."""
+"""What several commands take: WORKLOAD where it narrows what is shown, and a file to write."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -9,6 +11,14 @@ from syncswitch.trainers.job.loading import normal_reference
 
 optional_workload = click.argument(
     "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
+)
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write. Default: standard output.",
 )
 
 

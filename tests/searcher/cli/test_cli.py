@@ -128,6 +128,28 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
         (["--protocols", "asp,bsp", "--online", "elastic"], "--online elastic acts while"),
         (["--inject", "mild"], "No such option"),
         (["--nonsense"], "No such option"),
+        # Options of another strategy.
+        (["--strategy", "paper", "--budget", "5"], "--budget is not for --strategy paper"),
+        (["--strategy", "paper", "--least-runs", "2"], "--least-runs is not for --strategy paper"),
+        (["--strategy", "paper", "--warm-start"], "--warm-start is not for --strategy paper"),
+        (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
+        (["--baseline-runs", "2"], "leave it out, or give --strategy paper"),
+        (["--budget", "0"], "--budget is 0.0"),
+        (["--budget", "nan"], "--budget is nan"),
+        (["--least-runs", "0"], "--least-runs is 0"),
+        (["--strategy", "paper", "--criterion", "mean"], "--criterion is not for --strategy paper"),
+        (["--keep", "95"], "--keep is 95.0: give a share above 0.5 and below 1, such as 0.95"),
+        (["--keep", "0.5"], "--keep is 0.5: give a share above 0.5 and below 1, such as 0.95"),
+        (["--keep", "nan"], "--keep is nan: give a share above 0.5 and below 1, such as 0.95"),
+        (["--keep", "0.9", "--criterion", "mean"], "--keep is for --criterion kept; leave one"),
+        (["--uses", "0"], "--uses is 0: give a whole number, 1 to 1000000"),
+        (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
+        (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
+        (
+            ["--strategy", "paper", "--target-accuracy", "0.9", "--baseline-runs", "2"],
+            "--baseline-runs says how often",
+        ),
+        (["--target-runs", "3"], "--target-runs says how many runs stand behind"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(
@@ -204,41 +226,6 @@ def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
             said[option.name], true[option.name] = set(listed[1].split(", ")), owners
     assert {"target_runs", "baseline_runs", "keep"} <= set(said)
     assert said == true
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--strategy", "paper", "--budget", "5"], "--budget is not for --strategy paper"),
-        (["--strategy", "paper", "--least-runs", "2"], "--least-runs is not for --strategy paper"),
-        (["--strategy", "paper", "--warm-start"], "--warm-start is not for --strategy paper"),
-        (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
-        (["--baseline-runs", "2"], "leave it out, or give --strategy paper"),
-        (["--budget", "0"], "--budget is 0.0"),
-        (["--budget", "nan"], "--budget is nan"),
-        (["--least-runs", "0"], "--least-runs is 0"),
-        (["--strategy", "paper", "--criterion", "mean"], "--criterion is not for --strategy paper"),
-        (["--keep", "95"], "--keep is 95.0: give a share above 0.5 and below 1, such as 0.95"),
-        (["--keep", "0.5"], "--keep is 0.5: give a share above 0.5 and below 1, such as 0.95"),
-        (["--keep", "nan"], "--keep is nan: give a share above 0.5 and below 1, such as 0.95"),
-        (["--keep", "0.9", "--criterion", "mean"], "--keep is for --criterion kept; leave one"),
-        (["--uses", "0"], "--uses is 0: give a whole number, 1 to 1000000"),
-        (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
-        (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
-        (
-            ["--strategy", "paper", "--target-accuracy", "0.9", "--baseline-runs", "2"],
-            "--baseline-runs says how often",
-        ),
-        (["--target-runs", "3"], "--target-runs says how many runs stand behind"),
-    ],
-)
-def test_an_option_of_another_strategy_is_refused_in_one_line(
-    invoke: Invoke, url: str, arguments: list[str], said: str
-) -> None:
-    result = invoke("run", "digits", *arguments)
-    assert result.exit_code == 2
-    assert said in error_line(result)
-    assert not database_file(url).exists()
 
 
 @pytest.mark.parametrize("there", ["no file", "an empty file", "another search"])

@@ -195,9 +195,7 @@ def test_the_file_of_a_simulated_job_says_so(
     path.write_text(json.dumps(content))
     with pytest.raises(PolicyError, match="altered"):
         read_policy_file(path)
-    values = {name: content[name] for name in ("workload", "policy")}
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    content["checksum"] = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    content["checksum"] = checksum({name: content[name] for name in ("workload", "policy")})
     path.write_text(json.dumps(content))
     with pytest.raises(PolicyError, match="altered: fingerprint"):
         read_policy_file(path)
@@ -330,35 +328,30 @@ def test_every_missing_value_is_named(file: Path, policy: TimingPolicy) -> None:
         assert f"{name}: Field required" in refusal(file)
 
 
-@pytest.mark.parametrize("value", [None, "", "sha256:", 1, ["sha256:"]])
-def test_no_checksum_is_refused(file: Path, value: object) -> None:
-    changed(file, lambda document: document.update(checksum=value))
-    assert "was altered: checksum" in refusal(file)
-
-
-def test_another_checksum_is_refused(file: Path) -> None:
-    changed(file, lambda document: document.update(checksum="sha256:" + "0" * 64))
-    assert "was altered: its checksum is" in refusal(file)
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("place", "value", "said"),
     [
-        ("name", "", "workload.name ''"),
-        ("workers", 0, "workload.workers '0'"),
-        ("batch_size", 0, "workload.batch_size '0'"),
-        ("batch_size", 2**31, "workload.batch_size '2147483648'"),
-        ("total_worker_steps", 2**63, "workload.total_worker_steps"),
-        ("learning_rate", "0.1", "workload.learning_rate '0.1'"),
-        ("learning_rate_boundaries", [[1]], "workload.learning_rate_boundaries.0.1"),
-        ("surprise", 1, "workload.surprise"),
-        ("model", "another one", "its checksum is"),
-        ("name", "another name", "its checksum is"),
-        ("reference", "other.py:job", "its checksum is"),
+        *(("checksum", value, "checksum") for value in (None, "", "sha256:", 1, ["sha256:"])),
+        ("checksum", "sha256:" + "0" * 64, "its checksum is"),
+        ("policy.switch_percent", 25.0, "its checksum is"),
+        ("policy.evidence", [RUN], "its checksum is"),
+        ("workload.name", "", "workload.name ''"),
+        ("workload.workers", 0, "workload.workers '0'"),
+        ("workload.batch_size", 0, "workload.batch_size '0'"),
+        ("workload.batch_size", 2**31, "workload.batch_size '2147483648'"),
+        ("workload.total_worker_steps", 2**63, "workload.total_worker_steps"),
+        ("workload.learning_rate", "0.1", "workload.learning_rate '0.1'"),
+        ("workload.learning_rate_boundaries", [[1]], "workload.learning_rate_boundaries.0.1"),
+        ("workload.surprise", 1, "workload.surprise"),
+        ("workload.model", "another one", "its checksum is"),
+        ("workload.name", "another name", "its checksum is"),
+        ("workload.reference", "other.py:job", "its checksum is"),
+        ("surprise", 1, "surprise '1': Extra inputs are not permitted"),
     ],
 )
-def test_an_altered_workload_is_refused(file: Path, name: str, value: object, said: str) -> None:
-    changed(file, lambda document: document["workload"].update({name: value}))
+def test_an_altered_file_is_refused(file: Path, place: str, value: object, said: str) -> None:
+    part, _, name = place.rpartition(".")
+    changed(file, lambda document: (document[part] if part else document).update({name: value}))
     message = refusal(file)
     assert "was altered" in message
     assert said in message
@@ -386,13 +379,6 @@ def test_a_workload_that_the_policy_is_not_for_is_refused_even_with_a_new_checks
     assert f"was altered: {said}" in refusal(file)
 
 
-def test_a_plausible_alteration_is_refused(file: Path) -> None:
-    changed(file, lambda document: document["policy"].update(switch_percent=25.0))
-    assert "was altered: its checksum is" in refusal(file)
-    changed(file, lambda document: document["policy"]["evidence"].pop())
-    assert "was altered: its checksum is" in refusal(file)
-
-
 @pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, True])
 def test_another_schema_version_is_refused(file: Path, version: object) -> None:
     changed(file, lambda document: document.update(schema_version=version))
@@ -404,11 +390,6 @@ def test_another_schema_version_is_refused(file: Path, version: object) -> None:
 def test_a_file_without_one_of_its_parts_is_refused(file: Path, part: str) -> None:
     changed(file, lambda document: document.pop(part))
     assert f"{part}: Field required" in refusal(file)
-
-
-def test_a_part_that_nobody_knows_is_refused(file: Path) -> None:
-    changed(file, lambda document: document.update(surprise=1))
-    assert "surprise '1': Extra inputs are not permitted" in refusal(file)
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
