@@ -127,20 +127,11 @@ class PolicyRegistry:
         found = self._read(select(PolicyRow).where(_is(fingerprint, version)))
         return found[0] if found else None
 
-    def policies(
-        self, *, workload: str | None = None, imported: bool | None = None
-    ) -> list[TimingPolicy]:
-        """All versions, newest first.
-
-        Args:
-            workload: As in `lookup`.
-            imported: Only those that were imported, or only those published here.
-        """
+    def policies(self, *, workload: str | None = None) -> list[TimingPolicy]:
+        """All versions, newest first; `workload` as in `lookup`."""
         query = select(PolicyRow)
         if workload is not None:
             query = _of_workload(query, workload)
-        if imported is not None:
-            query = query.where(PolicyRow.imported_at.is_not(None) == imported)
         return self._read(query)
 
     def entries(self, *, workload: str | None = None) -> list[PolicyEntry]:

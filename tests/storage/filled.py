@@ -29,6 +29,7 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
 from syncswitch.trainers.trainer import Observer
@@ -198,3 +199,19 @@ def add_ahead(url: str) -> None:
         for number in (3, 4):
             store.begin("under-way", number, spec, owner, speculative=True)
         store.cancel("under-way", 3, stopped(GeneratedTrainer().train(spec)), CANCELLED)
+
+
+def content(database: Database) -> dict[str, list[str]]:
+    """All imported rows but the times of registration; runs are known by their sources."""
+    with database.session(read_only=True) as session:
+        runs = session.execute(select(TrialRow.trial_id, TrialRow.source))
+        sources = {run.trial_id: run.source for run in runs}
+        found = {}
+        for table in Base.metadata.sorted_tables:
+            rows = [dict(row) for row in session.execute(select(table)).mappings()]
+            for row in rows:
+                row.pop("registered_at", None)
+                if "trial_id" in row:
+                    row["trial_id"] = sources[row["trial_id"]]
+            found[table.name] = sorted(map(repr, rows))
+    return found

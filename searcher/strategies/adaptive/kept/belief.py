@@ -46,11 +46,6 @@ class KeptBelief:
     target_accuracy: float
     target_runs: int
 
-    @property
-    def effective_guesses(self) -> float:
-        """So many guesses of equal weight would say as much."""
-        return effective_size(self.weights)
-
     def target_errors(self) -> Floats:
         """(P,) by how much the true target lies above the measured one."""
         errors: Floats = (

@@ -11,6 +11,7 @@ from syncswitch.searcher.strategies.adaptive.evidence import Datum, KnownTarget,
 from syncswitch.searcher.strategies.adaptive.kept.belief import KeptBelief, believe
 from syncswitch.searcher.strategies.adaptive.kept.guesses import first_guesses
 from syncswitch.searcher.strategies.adaptive.kept.outlook import Outlook
+from syncswitch.searcher.strategies.adaptive.kept.renewal import effective_size
 
 GRID = (12.5, 25.0, 50.0, 100.0)
 PRIOR = Prior(GRID, 0.01)
@@ -63,7 +64,7 @@ def test_diverging_is_failing() -> None:
 def test_no_few_guesses_are_sure_of_themselves(losses: tuple[float, ...]) -> None:
     data = [*BASELINE, *(Datum(LAST - 1 - place, 0.9 - loss) for place, loss in enumerate(losses))]
     belief = believe(PRIOR, tuple(data))
-    assert belief.effective_guesses >= 100
+    assert effective_size(belief.weights) >= 100
     assert belief.target_accuracy == pytest.approx(0.9)
 
 
