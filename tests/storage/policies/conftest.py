@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
 
 
 @pytest.fixture
@@ -20,3 +23,8 @@ def file(tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload) -> 
     path = tmp_path / "policy.json"
     write_policy(path, policy, workload)
     return path
+
+
+@pytest.fixture
+def registry(database: Database, store: TrialStore) -> PolicyRegistry:
+    return PolicyRegistry(database)

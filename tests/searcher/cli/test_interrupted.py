@@ -1,0 +1,64 @@
+"""Searches in processes of their own, which somebody stops or kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from command_line import QUICK, Invoke, database_file
+
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
+
+PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
+
+
+def program(url: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, ENVIRONMENT_VARIABLE: url, **environment},
+    )
+
+
+def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invoke) -> None:
+    process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="0 60")
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("[1/8]")
+    deadline = time.monotonic() + 30
+    while "running" not in invoke("trials").stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "the same command continues" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    states = [trial["state"] for trial in json.loads(invoke("trials", "--json").stdout)]
+    assert states == ["complete", "failed"]
+    assert json.loads(invoke("status", "--json").stdout)[0]["state"] == "stopped"
+
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == "continuing after 1 of at most 8 runs"
+
+
+def test_a_run_whose_process_is_dead_is_stale(url: str, invoke: Invoke) -> None:
+    process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="60")
+    deadline = time.monotonic() + 30
+    while not (database_file(url).exists() and "running" in invoke("trials").stdout):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    (trial,) = json.loads(invoke("trials", "--json").stdout)
+    assert trial["state"] == "stale"
+    assert "stale" in invoke("trials").stdout
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["in_flight_runs"], search["failed_runs"]) == (0, 1)
