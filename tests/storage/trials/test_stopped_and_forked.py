@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import converged_accuracy, time_to_accuracy_seconds
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.search_costs import study_costs
@@ -270,3 +272,24 @@ def test_trials_say_how_they_ended_and_what_they_come_from(
         6: None,
         7: Fork(3, 37.5),
     }
+
+
+def test_a_fork_is_recorded(database: Database, store: TrialStore, record: TrialRecord) -> None:
+    spec = replace(record.spec, fork_from=Path("checkpoints/50.npz"))
+    store.begin(STUDY, 0, spec, OWNER)
+    with database.engine.connect() as connection:
+        query = "SELECT fork_from FROM syncswitch_trials"
+        assert connection.exec_driver_sql(query).scalar() == "checkpoints/50.npz"
+
+
+def test_a_fork_names_the_run_that_it_left(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    store.begin(STUDY, 1, record.spec, OWNER, fork=Fork(0, 25.0))
+    parent, child = store.get(STUDY, 0), store.get(STUDY, 1)
+    assert parent is not None
+    assert child is not None
+    assert (parent.parent_trial_id, parent.fork_percent) == (None, None)
+    assert (child.parent_trial_id, child.fork_percent) == (parent.trial_id, 25.0)
+    with pytest.raises(FatalError, match="no trial 9"):
+        store.begin(STUDY, 2, record.spec, OWNER, fork=Fork(9, 25.0))
+    assert store.get(STUDY, 2) is None

@@ -22,7 +22,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from syncswitch.storage.trials.values import Owner, SearchInfo
 from tests.properties import FIXTURES_STAY
 from tests.storage.conftest import both_databases, told_before_the_kill
 
@@ -368,14 +368,6 @@ def test_a_killed_searcher_leaves_whole_runs_and_policies(
     store.fail(STUDY, len(found) - 1, "its owner was killed")
 
 
-def test_a_fork_is_recorded(database: Database, store: TrialStore, record: TrialRecord) -> None:
-    spec = replace(record.spec, fork_from=Path("checkpoints/50.npz"))
-    store.begin(STUDY, 0, spec, OWNER)
-    with database.engine.connect() as connection:
-        query = "SELECT fork_from FROM syncswitch_trials"
-        assert connection.exec_driver_sql(query).scalar() == "checkpoints/50.npz"
-
-
 def test_times_are_in_utc(store: TrialStore, record: TrialRecord) -> None:
     zone = timezone(timedelta(hours=5))
     store.begin(STUDY, 0, record.spec, OWNER)
@@ -387,16 +379,3 @@ def test_times_are_in_utc(store: TrialStore, record: TrialRecord) -> None:
     assert {moment.utcoffset() for moment in moments if isinstance(moment, datetime)} == {
         timedelta(0)
     }
-
-
-def test_a_fork_names_the_run_that_it_left(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
-    store.begin(STUDY, 1, record.spec, OWNER, fork=Fork(0, 25.0))
-    parent, child = store.get(STUDY, 0), store.get(STUDY, 1)
-    assert parent is not None
-    assert child is not None
-    assert (parent.parent_trial_id, parent.fork_percent) == (None, None)
-    assert (child.parent_trial_id, child.fork_percent) == (parent.trial_id, 25.0)
-    with pytest.raises(FatalError, match="no trial 9"):
-        store.begin(STUDY, 2, record.spec, OWNER, fork=Fork(9, 25.0))
-    assert store.get(STUDY, 2) is None
