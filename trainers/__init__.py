@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
     from syncswitch.trainers.cluster.servers.launchers import reserve_logical_devices
     from syncswitch.trainers.command.job import CommandJob
     from syncswitch.trainers.command.template import CommandTemplate
@@ -49,7 +49,7 @@ __all__ = [
 
 _OTHERS = {
     "ClusterProfile": "simulated.profile",
-    "ClusterTrainer": "cluster.parameter_server.trainer",
+    "ClusterTrainer": "cluster.chief.trainer",
     "CommandJob": "command.job",
     "CommandTemplate": "command.template",
     "CommandTrainer": "command.trainer",

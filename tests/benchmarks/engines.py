@@ -47,7 +47,7 @@ def syncswitch_round(trainer: Trainer, switch_percent: float) -> Round:
 
 
 def in_process(switch_percent: float) -> Round:
-    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
     return syncswitch_round(ClusterTrainer(workload, WORKERS), switch_percent)
 

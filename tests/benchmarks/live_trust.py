@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Workload

@@ -35,7 +35,7 @@ def keras(devices: Any) -> Any:
 @pytest.fixture(scope="session")
 def cluster_of(devices: Any) -> Iterator[Callable[..., Any]]:
     """Makes in-process cluster trainers; the same one again for the same arguments."""
-    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
     trainers: dict[Any, Any] = {}
 

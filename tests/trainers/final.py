@@ -10,7 +10,7 @@ import numpy as np
 
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Observer, Trainer
 
 __all__ = ["assert_bitwise_equal", "final_state", "train_to_end"]

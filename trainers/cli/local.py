@@ -174,7 +174,7 @@ class LocalCluster:
             RetryableError: A server that is to be joined is not there.
         """
         if self.launcher == DEFAULT_LAUNCHER:
-            from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+            from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
             return ClusterTrainer(workload, workers)
         if self.config is None:

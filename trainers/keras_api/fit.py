@@ -14,7 +14,7 @@ import keras
 from syncswitch.storage.errors import FatalError, UserError, WorkloadError
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
 from syncswitch.trainers.job.data import Array, Data
 from syncswitch.trainers.job.fingerprint import workload_identity

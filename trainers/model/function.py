@@ -53,14 +53,14 @@ class ModelFunction:
             return np.zeros(0, np.float32)
         # Not as a part of what is being traced; traced itself, as this is how layers are trained.
         with tf.init_scope():
-            parameters = tf.constant(self.parameters.pack(self._model.trainable_variables))
+            values = [tf.constant(one.numpy()) for one in self._model.trainable_variables]
             inputs, labels = map(tf.constant, self._sample)
 
             def moved(statistics: Any) -> Any:
                 seed, batch = tf.zeros([2], tf.int64), inputs
                 if self._transform is not None:
                     batch, _ = self._transform(inputs, labels, seed)
-                return self._forward(parameters, statistics, batch, seed)[1]
+                return self._forward(values, statistics, batch, seed)[1]
 
             start = self.statistics.pack(moving_variables(self._model))
             move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
@@ -115,21 +115,43 @@ class ModelFunction:
             labels: Of the batch.
             seed: Shape [2], for random layers.
         """
+        loss, gradients, contribution = self.gradients(
+            unpack(parameters, self.parameters), statistics, inputs, labels, seed
+        )
+        return loss, pack(gradients), contribution
+
+    def gradients(
+        self, values: list[Any], statistics: Any, inputs: Any, labels: Any, seed: Any
+    ) -> tuple[Any, list[Any], Any]:
+        """As `gradient`, by variable.
+
+        Args:
+            values: Of the trained variables, in their order and shapes.
+            statistics: See `gradient`.
+            inputs: See `gradient`.
+            labels: See `gradient`.
+            seed: See `gradient`.
+        """
         with tf.GradientTape() as tape:
-            tape.watch(parameters)
-            outputs, moved, extra_losses = self._forward(parameters, statistics, inputs, seed)
+            tape.watch(values)
+            outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
             loss = tf.reduce_mean(self._loss(labels, outputs))
             if extra_losses:
                 loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
         contribution = moved - self.statistics_decay * statistics
-        return loss, tape.gradient(loss, parameters), contribution
+        zero = tf.UnconnectedGradients.ZERO
+        # A table of which a batch needs few rows has a sparse gradient.
+        gradients = map(
+            tf.convert_to_tensor, tape.gradient(loss, values, unconnected_gradients=zero)
+        )
+        return loss, list(gradients), contribution
 
     def _forward(
-        self, parameters: Any, statistics: Any, inputs: Any, seed: Any
+        self, values: list[Any], statistics: Any, inputs: Any, seed: Any
     ) -> tuple[Any, Any, Any]:
         """Outputs in training mode, the statistics after it, and losses of layers."""
         outputs, untrained, extra_losses = self._model.stateless_call(
-            unpack(parameters, self.parameters),
+            values,
             self._untrained(statistics, seed),
             inputs,
             return_losses=True,

@@ -19,6 +19,23 @@ Vector = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class ModelState:
+    """The state of a training, as flat vectors.
+
+    Attributes:
+        parameters: Trained variables.
+        slots: The optimizer's variables.
+        statistics: Variables that are not trained: moving means and variances.
+        updates: Updates applied.
+    """
+
+    parameters: Vector
+    slots: Vector
+    statistics: Vector
+    updates: int = 0
+
+
+@dataclass(frozen=True)
 class FlatLayout:
     """Names and shapes of float32 variables that are packed one after the other.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +22,11 @@ from syncswitch.trainers.model.checkpoint import (
     written_checkpoints,
 )
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
-from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
+from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector, assign
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.run.log import RunLog
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ModelState:
-    """The state of a training, as flat vectors.
-
-    Attributes:
-        parameters: Trained variables.
-        slots: The optimizer's variables.
-        statistics: Variables that are not trained: moving means and variances.
-        updates: Updates applied.
-    """
-
-    parameters: Vector
-    slots: Vector
-    statistics: Vector
-    updates: int = 0
 
 
 class StateForm:

@@ -51,7 +51,10 @@ class ModelTester:
     def accuracy(self, parameters: Any, statistics: Any) -> float:
         """Test accuracy, 0 to 1; NaN where the parameters are not finite."""
         with tf.device(self._device):
-            parameters, statistics = tf.identity(parameters), tf.identity(statistics)
+            parameters, statistics = (
+                tf.convert_to_tensor(parameters),
+                tf.convert_to_tensor(statistics),
+            )
             finite = tf.reduce_all(tf.math.is_finite(parameters))
             if not (finite & tf.reduce_all(tf.math.is_finite(statistics))).numpy():
                 return math.nan

@@ -14,7 +14,7 @@ from typing_extensions import override
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket

@@ -12,7 +12,8 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
-from syncswitch.trainers.model.state import ModelState, StateForm, restored_model
+from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.state import StateForm, restored_model
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
 from tests.trainers.jobs import DENSE, digits_data, normalized_model, spec_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.parameter_server.program import Program
+from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.model.tester import ModelTester

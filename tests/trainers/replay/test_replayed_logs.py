@@ -107,7 +107,7 @@ Made = tuple[list[TrialRecord], Recording]
 @pytest.fixture(scope="module")
 def made(devices: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """From a real cluster, by way of a real database: BSP, a switch, and a fork of the first."""
-    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
     folder = tmp_path_factory.mktemp("recorded")
     identity = workload_identity(WORKLOAD, 2, *PAIR)

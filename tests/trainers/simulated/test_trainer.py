@@ -16,7 +16,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.trainer import Trainer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +11,8 @@ from multiprocessing.connection import Connection
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
+from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
 from syncswitch.trainers.cluster.processes.messages import (
     Failed,
     Message,
@@ -18,21 +20,37 @@ from syncswitch.trainers.cluster.processes.messages import (
     Ready,
     Warned,
 )
+from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.trainer import Trainer, Verdict
 
 _PACKAGE = "syncswitch"
-_STANDARD_INPUT = 0
 
 
-def serve_trials(
-    connection: Connection, make_trainer: Callable[[], Trainer], *, private_network: bool
-) -> None:
+def be_chief(plan: ChiefPlan, wire: Wire, zygote: Wire) -> None:
+    """Is the chief of a cluster, in a forked process, until nobody wants trials any more."""
+    serve_trials(Connection(wire.detach()), lambda: _trainer(plan, zygote))
+
+
+def _trainer(plan: ChiefPlan, zygote: Wire) -> Trainer:
+    from syncswitch.trainers.cluster.chief.connected import ConnectedCluster
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.job.loading import load_workload
+
+    module, _, name = plan.engine.partition(":")
+    engine = getattr(importlib.import_module(module), name)(plan, Zygote(zygote))
+    return ClusterTrainer(
+        load_workload(plan.reference),
+        plan.workers,
+        lambda program, workers: ConnectedCluster(program, workers, engine),
+    )
+
+
+def serve_trials(connection: Connection, make_trainer: Callable[[], Trainer]) -> None:
     """Makes a trainer, and trains what is asked for until the connection ends.
 
     Args:
         connection: To whoever wants trials; see `messages.py`.
         make_trainer: Starts or joins the cluster; what it raises is sent, and raised again.
-        private_network: Whether nobody else can reach the cluster, or has been warned already.
     """
     reporter = _Reporter(connection)
     logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
@@ -41,23 +59,8 @@ def serve_trials(
     except Exception as error:
         reporter.send(_failure(error))
         raise
-    reporter.send(Ready(private_network))
+    reporter.send(Ready())
     reporter.serve(trainer)
-
-
-def end_with_input() -> None:
-    """Ends this process when its standard input ends, whatever TensorFlow is doing.
-
-    Not by the kernel when its parent ends: a trainer may be opened in a thread that does not live
-    as long.
-    """
-    threading.Thread(target=_await_end_of_input, daemon=True).start()
-
-
-def _await_end_of_input() -> None:
-    while os.read(_STANDARD_INPUT, 1):
-        pass
-    os._exit(0)
 
 
 class _Reporter:

@@ -13,9 +13,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
 @dataclass(frozen=True)
 class Ready:
-    """The cluster is up; `private_network` says whether nobody else can reach it."""
-
-    private_network: bool
+    """The cluster is up."""
 
 
 @dataclass(frozen=True)

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
+import shutil
 import signal
-import subprocess
-import sys
+import socket
 import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import IO
+from pathlib import Path
 
 from typing_extensions import override
 
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.exchange.remote import LostError
+from syncswitch.trainers.cluster.processes.chief_plan import LOCAL_ENGINE, ChiefPlan
 from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
 from syncswitch.trainers.cluster.processes.messages import (
     Failed,
     Message,
     Progressed,
-    Ready,
     Warned,
 )
-from syncswitch.trainers.cluster.servers.placement import Placement, place_on_cpus
-from syncswitch.trainers.faults.grammar import parse_injection
+from syncswitch.trainers.cluster.processes.placement import NO_GPU, Placement, place_on_cpus
+from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 _LOG = logging.getLogger(__name__)
-_STOP_SECONDS = 10
+_CHIEFS_LOG = "chief.log"
 _MOST_CLUSTERS = 5
 _STARTS = 3.0
 
@@ -68,40 +68,27 @@ class _OnceObserver:
 
 
 class ProcessTrainer(Trainer):
-    """Trains on real TensorFlow servers in a private network namespace.
+    """Trains on a cluster whose chief, and perhaps all of it, is processes of its own.
 
-    The chief has to be in the namespace too, and this process must stay outside, where the database
-    is: so they are different processes. A cluster that fails is thrown away, and the next trial
-    starts another.
+    A cluster that fails is thrown away, and the next trial starts another.
 
     Args:
         reference: The workload, as `load_workload` takes it.
         workers: n.
-        placement: Devices of the servers; by default they use no GPUs.
-        open_network: Go on where the system allows no private network namespace, and let the
-            servers listen on all interfaces.
+        placement: Devices of the parts; by default they use no GPUs.
     """
 
     least_patience_seconds = 30.0
     """A chief that trains reports several times a second; so long without a word, it hangs."""
 
-    def __init__(
-        self,
-        reference: str,
-        workers: int,
-        placement: Placement | None = None,
-        *,
-        open_network: bool = False,
-    ) -> None:
+    def __init__(self, reference: str, workers: int, placement: Placement | None = None) -> None:
         self._reference = reference
-        self._open_network = open_network
         self._workers = workers
         self._placement = placement or place_on_cpus(workers)
-        # These are reached through a delaying proxy.
-        self._proxied: set[int] = set()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process_id: int | None = None
+        self._zygote: Zygote | None = None
         self._connection: Connection | None = None
-        self._log: IO[bytes] | None = None
+        self._folder: Path | None = None
         self._patience_seconds: float | None = None
         self._warnings: set[str] = set()
         self._start()
@@ -124,10 +111,6 @@ class ProcessTrainer(Trainer):
         raise RetryableError(f"the cluster of {self._workers} workers died {_MOST_CLUSTERS} times")
 
     def _train(self, spec: TrialSpec, observer: Observer) -> TrialRecord:
-        proxied = _proxied_workers(spec)
-        if not proxied <= self._proxied:
-            self.close()
-            self._proxied = proxied
         if self._connection is None:
             self._start()
         is_refused = False
@@ -153,54 +136,52 @@ class ProcessTrainer(Trainer):
                         raise error
         except BaseException:
             if not is_refused:
-                self.close()
+                self._end()
             raise
 
     def close(self) -> None:
         """Ends every process of the cluster. May be called twice."""
-        process, self._process = self._process, None
+        self._end()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def plan(self, folder: Path) -> ChiefPlan:
+        """What the chief is to be.
+
+        Args:
+            folder: For sockets and logs.
+        """
+        return ChiefPlan(self._reference, self._workers, LOCAL_ENGINE, self._placement, str(folder))
+
+    def _end(self) -> None:
+        """Ends every process of the cluster; its logs are kept."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
-    def program(self, socket_fd: int) -> list[str]:
-        """The module that starts the cluster, or joins one, and its arguments.
-
-        Args:
-            socket_fd: Inherited by it; for its chief (see `chief.py`).
-        """
-        proxied = map(str, sorted(self._proxied))
-        placement = self._placement.as_json()
-        return [
-            "syncswitch.trainers.cluster.processes.zygote",
-            *(str(socket_fd), self._reference, placement),
-            *("open" if self._open_network else "private", *proxied),
-        ]
+        process_id, self._process_id = self._process_id, None
+        if process_id is not None:
+            assert self._zygote is not None
+            with suppress(LostError):  # then they are dead
+                self._zygote.signal(process_id, signal.SIGKILL)
 
     def _start(self) -> None:
-        self._connection, theirs = multiprocessing.Pipe()
-        self._log = tempfile.TemporaryFile(prefix="syncswitch-cluster-")  # noqa: SIM115 (see close)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", *self.program(theirs.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
-            # Ctrl-C is for this process, which then ends the cluster in order.
-            start_new_session=True,
-        )
-        theirs.close()
+        self._zygote = shared_zygote()
+        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="syncswitch-cluster-"))
+        ours, theirs = socket.socketpair()
+        self._connection = Connection(ours.detach())
+        plan = self.plan(self._folder)
+        try:
+            self._process_id = self._zygote.fork(
+                "syncswitch.trainers.cluster.processes.chief:be_chief",
+                plan,
+                str(self._folder / _CHIEFS_LOG),
+                NO_GPU,
+                wire=theirs,
+                has_zygote=True,
+            )
+        finally:
+            theirs.close()
         start = time.monotonic()
         self._patience_seconds = None
         try:
@@ -208,16 +189,11 @@ class ProcessTrainer(Trainer):
             if isinstance(message, Failed):
                 raise _error_of(message)
         except BaseException:
-            self.close()
+            self._end()
             raise
         # What it may have to do without a word is to build all that it has built now.
         took_seconds = time.monotonic() - start
         self._patience_seconds = max(self.least_patience_seconds, _STARTS * took_seconds)
-        if isinstance(message, Ready) and not message.private_network:
-            _LOG.warning(
-                "the cluster's servers listen on all interfaces, and TensorFlow asks nobody for a "
-                "password"
-            )
 
     def _check_patience(self, seconds: float) -> None:
         """A chief that reports no progress for too long is taken for hanging."""
@@ -253,26 +229,17 @@ class ProcessTrainer(Trainer):
         return message
 
     def _death_report(self) -> str:
-        assert self._process is not None
-        assert self._log is not None
-        cause = ""
-        with suppress(subprocess.TimeoutExpired):
-            cause = _cause_of_death(self._process.wait(_STOP_SECONDS))
-        return f"the cluster of {self._workers} workers died{cause}; {tail_of_log(self._log)}"
-
-
-def _cause_of_death(status: int) -> str:
-    """Such as ` of SIGABRT`; empty for a process that no signal has ended."""
-    number = -status if status < 0 else status - 128
-    with suppress(ValueError):
-        return f" of {signal.Signals(number).name}"
-    return ""
-
-
-def _proxied_workers(spec: TrialSpec) -> set[int]:
-    """Workers that are to be reached through a delaying proxy."""
-    found = map(parse_injection, spec.conditions.injections)
-    return {one.worker for one in found if one.by == "proxy" and one.worker is not None}
+        assert self._zygote is not None
+        assert self._folder is not None
+        how = "died"
+        if self._process_id is not None:
+            with suppress(LostError):
+                how = self._zygote.condition(self._process_id).report or how
+        log = self._folder / _CHIEFS_LOG
+        return (
+            f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}; its logs are in"
+            f" {self._folder}"
+        )
 
 
 def _error_of(message: Failed) -> SyncSwitchError:

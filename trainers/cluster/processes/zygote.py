@@ -1,122 +1,299 @@
-"""Imports TensorFlow once and forks the servers and the chief of a cluster from itself.
+"""A process that has imported TensorFlow, and forks others from itself.
 
-    python -m syncswitch.trainers.cluster.processes.zygote \
-        SOCKET_FD WORKLOAD PLACEMENT NETWORK [PROXIED ...]
+    python -m syncswitch.trainers.cluster.processes.zygote SOCKET_FD
 
-A fresh import for each server would take half a minute on a busy machine; a fork takes a tenth of a
-second. But a GPU has to be chosen before the import: with GPUs a fork becomes a fresh program,
-still a child of the zygote. The zygote itself never starts TensorFlow's runtime, and has one
-thread, so that it can fork at any time. It ends when its standard input does, and the kernel ends
-its children then.
-
-NETWORK says whether others may reach the servers: `open` or `private`. PROXIED are the numbers of
-workers behind a delaying proxy.
+A fresh import for each process would take half a minute on a busy machine; a fork takes a tenth of
+a second. It has one thread and never starts TensorFlow's runtime, so that it can fork at any time.
+One zygote serves all clusters of the process that has started it, and the kernel ends it with that
+process, and its children with it.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import importlib
 import os
+import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
-from typing import NoReturn
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any, NoReturn
 
-from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.chief import serve_trials
-from syncswitch.trainers.cluster.processes.messages import Failed
-from syncswitch.trainers.cluster.servers.forked_pool import ForkedPool, ForkedPoolClient, fork
-from syncswitch.trainers.cluster.servers.network import (
-    NO_PRIVATE_NETWORK,
-    free_ports,
-    isolate_network,
-)
-from syncswitch.trainers.cluster.servers.placement import Placement
-from syncswitch.trainers.cluster.servers.pool import Server
-from syncswitch.trainers.trainer import Trainer
+import psutil
 
-_FIRST_PRIVATE_PORT = 20000
-_STANDARD_INPUT = 0
+from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.chief.engine import Condition, Life
+from syncswitch.trainers.cluster.exchange.remote import LostError, Remote
+from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.parent import die_with_parent
+
+_OUTPUTS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A process to be forked.
+
+    Attributes:
+        target: What it is: `module:function`, called with `argument` and two wires.
+        argument: Can be pickled.
+        log: File that takes what it prints.
+        environment: All of it.
+        folder: It works in.
+        path: Where it imports from.
+        has_wire: Whether a socket follows, for the target's first wire.
+        has_zygote: Whether the target may fork others, by its second wire; they end with it.
+    """
+
+    target: str
+    argument: Any
+    log: str
+    environment: Mapping[str, str]
+    folder: str
+    path: tuple[str, ...]
+    has_wire: bool
+    has_zygote: bool
+
+
+class Zygote:
+    """The process as others see it; any thread may ask."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._remote = Remote(wire, "the process that starts others")
+        self._forking = threading.Lock()
+
+    def fork(
+        self,
+        target: str,
+        argument: Any,
+        log: str,
+        environment: Mapping[str, str],
+        *,
+        wire: socket.socket | None = None,
+        has_zygote: bool = False,
+    ) -> int:
+        """Forks a process.
+
+        Args:
+            target: See `Fork`.
+            argument: See `Fork`.
+            log: See `Fork`.
+            environment: Besides that of this process.
+            wire: For the target.
+            has_zygote: See `Fork`.
+
+        Returns:
+            Its process ID.
+        """
+        request = Fork(
+            target,
+            argument,
+            log,
+            {**os.environ, **environment},
+            os.getcwd(),
+            tuple(sys.path),
+            wire is not None,
+            has_zygote,
+        )
+        with self._forking:
+            if wire is not None:
+                # It follows the request, and nothing may come between.
+                self._remote.wire.send(("fork", (request,)))
+                self._remote.wire.send_descriptor(wire.fileno())
+                _, process_id = self._remote.wire.receive()
+            else:
+                process_id = self._remote.call("fork", request)
+        assert isinstance(process_id, int)
+        return process_id
+
+    def condition(self, process_id: int) -> Condition:
+        """What has become of a process that it has forked for this one."""
+        with self._forking:
+            found: Condition = self._remote.call("condition", process_id)
+        return found
+
+    def signal(self, process_id: int, number: int) -> None:
+        """Sends a signal to such a process, if it is there; where that kills, it is dead then."""
+        with self._forking:
+            self._remote.call("signal", process_id, number)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it answers."""
+        try:
+            self.condition(0)
+        except LostError:
+            return False
+        return True
+
+
+def shared_zygote() -> Zygote:
+    """The zygote of this process."""
+    with _starting:
+        if _shared.get("process") != os.getpid() or not _shared["zygote"].is_alive:
+            _shared.update(process=os.getpid(), zygote=_start())
+        zygote: Zygote = _shared["zygote"]
+        return zygote
+
+
+_starting = threading.Lock()
+_shared: dict[str, Any] = {}
+
+
+def _start() -> Zygote:
+    ours, theirs = socket.socketpair()
+
+    def start() -> None:
+        # It lives as long as the thread that starts it.
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            # Ctrl-C is for this process alone.
+            start_new_session=True,
+        )
+
+    _lasting = ThreadPoolExecutor(1, thread_name_prefix="zygote")
+    _lasting.submit(start).result()
+    _shared["thread"] = _lasting
+    theirs.close()
+    zygote = Zygote(Wire(ours))
+    if not zygote.is_alive:
+        raise RetryableError("no process that starts others can be started; look at its messages")
+    return zygote
 
 
 def main() -> None:
-    """Starts the cluster and waits for the end of standard input or of the chief."""
-    socket_fd, reference = int(sys.argv[1]), sys.argv[2]
-    placement = Placement.from_json(sys.argv[3])
-    workers = len(placement.workers)
-    may_be_open = sys.argv[4] == "open"
-    proxied = [int(argument) for argument in sys.argv[5:]]
-    private_network = isolate_network()
-    if not (private_network or may_be_open):
-        Connection(socket_fd).send(Failed(UserError.__name__, NO_PRIVATE_NETWORK))
+    """The process."""
+    descriptor, parent = map(int, sys.argv[1:])
+    die_with_parent()
+    if os.getppid() != parent:
         return
-    os.environ.update(placement.others)
-    from syncswitch.trainers.cluster.servers.server import become_server, serve
-    from syncswitch.trainers.cluster.servers.servers_launcher import (
-        ServersLauncher,
-        cluster_addresses,
-    )
+    from syncswitch.trainers.model import tensorflow_api  # noqa: F401  (for those who are forked)
 
-    count = workers + 2 + len(proxied)
-    first = _FIRST_PRIVATE_PORT
-    ports = list(range(first, first + count)) if private_network else free_ports(count)
-    # A worker listens where its proxy sends to, and the others know the proxy.
-    behind = dict(zip(proxied, ports[workers + 2 :], strict=True))
-    addresses = cluster_addresses(ports[: workers + 2])
-    own_ports: dict[Server, int] = {("ps", 0): ports[1]}
-    for worker in range(workers):
-        own_ports["worker", worker] = behind.get(worker, ports[2 + worker])
-
-    def be_server(job: str, task: int) -> None:
-        port = own_ports[job, task]
-        if placement.needs_fresh_processes:
-            become_server(addresses, job, task, port, placement.environment(job, task))
-        serve(addresses, job, task, port)
-
-    control, chiefs_control = multiprocessing.Pipe()
-    pool = ForkedPool(
-        own_ports,
-        be_server,
-        {worker: ports[2 + worker] for worker in proxied},
-        (socket_fd, control.fileno(), chiefs_control.fileno()),
-        are_fresh=placement.needs_fresh_processes,
-    )
-    pool.start()
-
-    def make_trainer() -> Trainer:
-        from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
-        from syncswitch.trainers.job.loading import load_workload
-
-        launcher = ServersLauncher(addresses, ForkedPoolClient(chiefs_control), placement.devices)
-        return ClusterTrainer(load_workload(reference), workers, launcher)
-
-    def run_chief() -> None:
-        control.close()
-        serve_trials(Connection(socket_fd), make_trainer, private_network=private_network)
-
-    chief = fork(run_chief)
-    os.close(socket_fd)
-    chiefs_control.close()
-    pool.close_in_children = (control.fileno(),)
-    _keep(pool, control, chief)
+    _Family(Wire(socket.socket(fileno=descriptor))).serve()
 
 
-def _keep(pool: ForkedPool, control: Connection, chief: int) -> NoReturn:
-    status = 0
-    while True:
-        ready: Sequence[object] = wait([control, _STANDARD_INPUT])
-        if _STANDARD_INPUT in ready and not os.read(_STANDARD_INPUT, 1):
-            break
-        if control in ready:
-            try:
-                pool.answer(control)
-            except (EOFError, OSError):
-                status = os.waitstatus_to_exitcode(os.waitpid(chief, 0)[1])
-                if status < 0:  # as shells say it
-                    status = 128 - status
-                break
-    pool.close()
-    os._exit(status)
+class _Family:
+    """The processes that the zygote has forked, by whom it was asked."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._owner = wire
+        self._children: dict[Wire, dict[int, int | None]] = {wire: {}}
+
+    def serve(self) -> None:
+        while True:
+            for wire in wait(list(self._children)):  # type: ignore[arg-type]  # has a fileno
+                assert isinstance(wire, Wire)
+                try:
+                    self._answer(wire)
+                except (OSError, EOFError):
+                    if wire is self._owner:
+                        return
+                    self._end(wire)
+
+    def _answer(self, wire: Wire) -> None:
+        method, arguments = wire.receive()
+        answers: Mapping[str, Callable[..., Any]] = {
+            "fork": self._fork,
+            "condition": self._condition,
+            "signal": self._signal,
+        }
+        wire.send((None, answers[method](wire, *arguments)))
+
+    def _fork(self, wire: Wire, request: Fork) -> int:
+        wires: list[Wire | None] = [None, None]
+        if request.has_wire:
+            wires[0] = Wire(socket.socket(fileno=wire.receive_descriptor()))
+        if request.has_zygote:
+            ours, theirs = socket.socketpair()
+            wires[1] = Wire(theirs)
+        process_id = os.fork()
+        if not process_id:
+            for one in self._children:
+                os.close(one.fileno())
+            if request.has_zygote:
+                ours.close()
+            _be(request, wires)
+        for each in wires:
+            if each is not None:
+                os.close(each.detach())
+        if request.has_zygote:
+            self._children[Wire(ours)] = {}
+        self._children[wire][process_id] = None
+        return process_id
+
+    def _condition(self, wire: Wire, process_id: int) -> Condition:
+        status = self._status(wire, process_id)
+        if status is not None:
+            return Condition(Life.DEAD, _ended(status))
+        try:
+            is_stopped = psutil.Process(process_id).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return Condition(Life.DEAD)
+        return Condition(Life.STOPPED if is_stopped else Life.RUNNING)
+
+    def _signal(self, wire: Wire, process_id: int, number: int) -> None:
+        if process_id not in self._children[wire] or self._status(wire, process_id) is not None:
+            return
+        os.kill(process_id, number)
+        if number == signal.SIGKILL:
+            self._children[wire][process_id] = os.waitpid(process_id, 0)[1]
+
+    def _status(self, wire: Wire, process_id: int) -> int | None:
+        """How a process has ended; None while it has not."""
+        children = self._children[wire]
+        if process_id not in children:
+            return 0
+        if children[process_id] is None:
+            ended, status = os.waitpid(process_id, os.WNOHANG)
+            if ended:
+                children[process_id] = status
+        return children[process_id]
+
+    def _end(self, wire: Wire) -> None:
+        """Ends what was forked for a process that is gone."""
+        for process_id in list(self._children[wire]):
+            self._signal(wire, process_id, signal.SIGKILL)
+        del self._children[wire]
+        wire.close()
+
+
+def _be(request: Fork, wires: list[Wire | None]) -> NoReturn:
+    """Is the process that was asked for."""
+    status = 1
+    try:
+        die_with_parent()
+        os.environ.clear()
+        os.environ.update(request.environment)
+        os.chdir(request.folder)
+        sys.path[:] = request.path
+        log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for output in _OUTPUTS:
+            os.dup2(log, output)
+        module, _, name = request.target.partition(":")
+        getattr(importlib.import_module(module), name)(request.argument, *wires)
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with suppress(OSError):  # the disk may be full
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Not sys.exit: what the parent has registered to do at its exit is not the child's to do.
+        os._exit(status)
+
+
+def _ended(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    with suppress(ValueError):
+        return f"died of {signal.Signals(-code).name}"
+    return f"ended with status {code}"
 
 
 if __name__ == "__main__":

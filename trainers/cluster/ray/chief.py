@@ -54,7 +54,7 @@ def _make_trainer(reference: str, workers: int, options: RayOptions) -> Trainer:
     # Imports TensorFlow while the servers do.
     import ray
 
-    from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
     from syncswitch.trainers.cluster.servers.servers_launcher import ServersLauncher
     from syncswitch.trainers.job.loading import load_workload
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator, Notice
+from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
 from tests.properties import more_examples

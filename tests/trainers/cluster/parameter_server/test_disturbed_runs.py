@@ -17,10 +17,10 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.cli.resume import RunCheckpoints
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (

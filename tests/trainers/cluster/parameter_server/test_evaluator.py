@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 
 
 class FakeTester:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator, Notice
-from syncswitch.trainers.cluster.parameter_server.learner import ClusterLearner
-from syncswitch.trainers.cluster.parameter_server.program import Program
-from syncswitch.trainers.cluster.parameter_server.recovery import ServerLostError
+from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
+from syncswitch.trainers.cluster.chief.learner import ClusterLearner
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.chief.recovery import ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket

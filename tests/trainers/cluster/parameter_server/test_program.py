@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.parameter_server.program import Program, Push
+from syncswitch.trainers.cluster.chief.program import Program, Push
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,

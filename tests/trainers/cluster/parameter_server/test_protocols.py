@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.parameter_server.program import Program
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from tests.trainers.final import final_state, train_to_end
 from tests.trainers.jobs import (

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.parameter_server.program import Program
-from syncswitch.trainers.cluster.parameter_server.replicas import Replicas
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.chief.replicas import Replicas
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.state import ModelState
-from tests.trainers.cluster.parameter_server.test_program import in_parallel
+from syncswitch.trainers.model.layout import ModelState
+from tests.trainers.cluster.chief.test_program import in_parallel
 from tests.trainers.jobs import DENSE, first_workers, idle_model, normalized_model
 
 MakeProgram = Callable[..., Program]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.final import train_to_end

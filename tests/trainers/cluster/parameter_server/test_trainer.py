@@ -12,11 +12,11 @@ import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.cluster.parameter_server.program import Program
-from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.model.state import ModelState
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.cluster.parameter_server.clock import TrainingClock
-from syncswitch.trainers.cluster.parameter_server.fault_injector import FaultInjector
-from syncswitch.trainers.cluster.servers.launchers import Launcher
+from syncswitch.trainers.cluster.chief.clock import TrainingClock
+from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
 from syncswitch.trainers.faults.scenario import check_injections
@@ -38,11 +38,11 @@ class ClusterTrial:
 
 
 def cluster_trial(
-    spec: TrialSpec, log: RunLog, configuration: Configuration, launcher: Launcher
+    spec: TrialSpec, log: RunLog, configuration: Configuration, cluster: Cluster
 ) -> ClusterTrial:
     """The trial from where its log is."""
     found = [parse_injection(text) for text in spec.conditions.injections]
-    check_injections(found, launcher.kind)
+    check_injections(found, cluster.kind)
     active = ActiveInjections(
         found,
         spec.identity.total_worker_steps,
@@ -55,6 +55,6 @@ def cluster_trial(
         log,
         TrainingClock(log.elapsed_seconds),
         configuration,
-        FaultInjector(active, launcher),
+        FaultInjector(active, cluster),
         controller_of(spec.conditions.online, range(spec.identity.workers)),
     )

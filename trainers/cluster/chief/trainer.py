@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,29 +18,23 @@ from syncswitch.storage.errors import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.parameter_server.program import Program
-from syncswitch.trainers.cluster.parameter_server.recovery import (
-    ServerLostError,
-    lost_servers_named,
-)
-from syncswitch.trainers.cluster.parameter_server.run import TrainingRun
-from syncswitch.trainers.cluster.parameter_server.trial import ClusterTrial, cluster_trial
-from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher, Launcher
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.chief.run import TrainingRun
+from syncswitch.trainers.cluster.chief.threads import ThreadsCluster
+from syncswitch.trainers.cluster.chief.trial import ClusterTrial, cluster_trial
 from syncswitch.trainers.job.checks import check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
-from syncswitch.trainers.model.state import ModelState
-from syncswitch.trainers.model.tensorflow_api import TRANSIENT_ERRORS
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 
 _MOST_LOSSES = 10
-_MOST_ATTEMPTS = 3
 
 
 class ClusterTrainer(Trainer):
@@ -51,24 +46,26 @@ class ClusterTrainer(Trainer):
     Args:
         workload: What is trained.
         workers: n.
-        launcher: Where the servers run; by default as threads of this process.
+        new_cluster: Starts it; by default as threads of this process.
 
     Raises:
         UserError: The workload's parts do not fit together.
     """
 
-    def __init__(self, workload: Workload, workers: int, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        workers: int,
+        new_cluster: Callable[[Program, int], Cluster] = ThreadsCluster,
+    ) -> None:
         self._workload = workload
         self._workers = workers
         self._identities: dict[tuple[str, ...], WorkloadIdentity] = {}
-        self._launcher = launcher or InProcessLauncher()
-        self._devices = self._launcher.start(workers)
         self._data = workload.load_data()
         self._rate_at = rate_function(workload)
-        self._program = Program(workload, self._data, self._devices)
-        self._tester = ModelTester(
-            self._program.function, workload, self._data, self._devices.chief
-        )
+        self._program = Program(workload, self._data)
+        self._cluster = new_cluster(self._program, workers)
+        self._tester = ModelTester(self._program.function, workload, self._data, "/CPU:0")
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
@@ -80,8 +77,6 @@ class ClusterTrainer(Trainer):
             self._train(spec, log)
         except SyncSwitchError:
             raise
-        except TRANSIENT_ERRORS as error:
-            raise RetryableError(f"a server was lost while training ({one_line(error)})") from error
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
         record = trial_record(spec, log.result(), started_at)
@@ -90,20 +85,16 @@ class ClusterTrainer(Trainer):
 
     @override
     def close(self) -> None:
-        self._launcher.close()
+        self._cluster.close()
 
     def _train(self, spec: TrialSpec, log: RunLog) -> None:
-        if not self._launcher.is_whole():
-            # What befell the cluster since, or in the last moment of, the trial before.
-            self._renew_servers()
+        # What befell the cluster since, or in the last moment of, the trial before.
+        self._cluster.repair()
         state = self._program.form.begin(spec, log)
         examples = len(self._data.train_inputs)
         configuration = Configuration(self._workload, spec, examples, self._rate_at)
-        trial = cluster_trial(spec, log, configuration, self._launcher)
-        try:
-            self._run(state, trial)
-        finally:
-            trial.fault_injector.end()
+        trial = cluster_trial(spec, log, configuration, self._cluster)
+        self._run(state, trial)
 
     def _run(self, state: ModelState, trial: ClusterTrial) -> None:
         """Runs to the end, on as many clusters as that takes."""
@@ -112,34 +103,20 @@ class ClusterTrainer(Trainer):
         is_new = True
         while True:
             try:
-                with lost_servers_named(self._launcher):
-                    self._put_onto_cluster(state, trial)
-                    if is_new:
-                        trial.clock.mark_update()
-                    run = TrainingRun(
-                        trial,
-                        self._program,
-                        self._tester,
-                        self._launcher,
-                        restarts_at_switch=restarts_at_switch,
-                    )
-                    if run.execute():
-                        return
-                    restarts_at_switch = is_new = False
-                    state = self._restart(trial.spec, trial.log)
+                self._cluster.load(state)
+                if is_new:
+                    trial.clock.mark_update()
+                run = TrainingRun(
+                    trial, self._cluster, self._tester, restarts_at_switch=restarts_at_switch
+                )
+                if run.execute():
+                    return
+                restarts_at_switch = is_new = False
+                state = self._restart(trial.spec, trial.log)
             except ServerLostError as error:
                 losses += 1
                 is_new = False
                 state = self._rebuild(trial, error, losses)
-
-    def _put_onto_cluster(self, state: ModelState, trial: ClusterTrial) -> None:
-        identity = trial.spec.identity
-        pair = (identity.first_protocol, identity.second_protocol)
-        if any(choose_protocol(name).exchange is Exchange.REPLICA for name in pair):
-            self._program.prepare_replicas()
-        if trial.fault_injector.holds_up:
-            self._program.prepare_hold_ups()
-        self._program.load(state)
 
     def _rebuild(self, trial: ClusterTrial, error: ServerLostError, losses: int) -> ModelState:
         """Starts new servers after a loss, and restores their state."""
@@ -151,7 +128,7 @@ class ClusterTrainer(Trainer):
         reason = f"the parameter server: {error}"
         log.add_event(RunEvent("lost", done, clock.now_seconds, reason))
         start = time.perf_counter()
-        self._renew_servers()
+        self._cluster.restart_server()
         state = self._program.form.begin_again(trial.spec, log)
         seconds = time.perf_counter() - start
         clock.lose()
@@ -162,7 +139,7 @@ class ClusterTrainer(Trainer):
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """Starts new servers for the second protocol; a checkpoint carries the state."""
         form = self._program.form
-        state = self._program.state()
+        state, _ = self._cluster.state()
         try:
             with tempfile.TemporaryDirectory(prefix="syncswitch-switch-") as folder:
                 path = Path(folder) / "switch.npz"
@@ -171,19 +148,8 @@ class ClusterTrainer(Trainer):
         except OSError as error:
             reason = f"the switch's checkpoint cannot be written: {error.strerror or error}"
             log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
-        self._renew_servers()
+        self._cluster.renew()
         return state
-
-    def _renew_servers(self) -> None:
-        """Renews servers until all are there; others may be lost meanwhile."""
-        for attempt in range(_MOST_ATTEMPTS):
-            self._launcher.rebuild()
-            try:
-                self._program = Program(self._workload, self._data, self._devices)
-                return
-            except TRANSIENT_ERRORS as error:
-                if attempt == _MOST_ATTEMPTS - 1:
-                    raise RetryableError(f"new servers are lost ({one_line(error)})") from error
 
     def _own_identity(self, *protocols: str) -> WorkloadIdentity:
         # Kept, because describing a workload builds its model.

@@ -9,10 +9,9 @@ TensorFlow.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from syncswitch.storage.errors import UserError
 
@@ -27,26 +26,6 @@ NO_GPU: Mapping[str, str] = {VISIBLE_GPUS: "-1"}
 _SMALLEST_SHARE = 0.01
 # TensorFlow takes all memory of a GPU at once otherwise.
 _SHARED_GPU = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-
-
-@dataclass(frozen=True)
-class Devices:
-    """TensorFlow's names of a cluster's devices.
-
-    Attributes:
-        chief: For evaluation and what else is not on the training path.
-        parameter_server: Holds the parameters.
-        workers: A CPU of each worker, in the order of their numbers; holds its data.
-        steps: Where each of them computes its steps and keeps its replica; the same CPU, or a GPU.
-        beside_steps: Where, as the worker itself calls it, a step makes its batch and says that it
-            is done; None for where it is computed.
-    """
-
-    chief: str
-    parameter_server: str
-    workers: tuple[str, ...]
-    steps: tuple[str, ...]
-    beside_steps: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,35 +47,9 @@ class Placement:
         """Whether a worker needs another environment than the process that would fork it."""
         return any(environment != self.others for environment in self.workers)
 
-    @property
-    def devices(self) -> Devices:
-        """The names of its devices."""
-        return server_devices(len(self.workers), self.step_device)
-
     def environment(self, job: str, task: int) -> Mapping[str, str]:
         """The environment of one server."""
         return self.workers[task] if job == "worker" else self.others
-
-    def as_json(self) -> str:
-        """As one argument of a command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Placement:
-        """The opposite of `as_json`."""
-        found = json.loads(text)
-        return cls(found["others"], tuple(found["workers"]), found["step_device"])
-
-
-def server_devices(workers: int, step_device: str = CPU) -> Devices:
-    """Names of the devices of a chief, a parameter server and `workers` workers on servers."""
-    return Devices(
-        chief=_device("chief", 0, CPU),
-        parameter_server=_device("ps", 0, CPU),
-        workers=tuple(_device("worker", task, CPU) for task in range(workers)),
-        steps=tuple(_device("worker", task, step_device) for task in range(workers)),
-        beside_steps=None if step_device == CPU else f"/device:{CPU}",
-    )
 
 
 def place_on_cpus(workers: int) -> Placement:
@@ -151,10 +104,6 @@ def visible_gpus(environment: Mapping[str, str], count: int) -> tuple[str, ...]:
     if named is None:
         return tuple(map(str, range(count)))
     return tuple(name.strip() for name in named.split(","))[:count]
-
-
-def _device(job: str, task: int, device: str) -> str:
-    return f"/job:{job}/replica:0/task:{task}/device:{device}"
 
 
 def _sharers(gpus_per_worker: float) -> int:

@@ -8,17 +8,15 @@ import time
 from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.parameter_server.coordinator import Coordinator, Notice
-from syncswitch.trainers.cluster.parameter_server.evaluator import EvaluationRequest, Evaluator
-from syncswitch.trainers.cluster.parameter_server.learner import ClusterLearner
-from syncswitch.trainers.cluster.parameter_server.program import Program
-from syncswitch.trainers.cluster.parameter_server.recovery import Recovery
-from syncswitch.trainers.cluster.parameter_server.straggler_control import StragglerControl
-from syncswitch.trainers.cluster.parameter_server.trial import ClusterTrial
-from syncswitch.trainers.cluster.parameter_server.watchdog import Watchdog
-from syncswitch.trainers.cluster.servers.launchers import Launcher
+from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
+from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.chief.learner import ClusterLearner
+from syncswitch.trainers.cluster.chief.recovery import Recovery
+from syncswitch.trainers.cluster.chief.straggler_control import StragglerControl
+from syncswitch.trainers.cluster.chief.trial import ClusterTrial
+from syncswitch.trainers.cluster.chief.watchdog import Watchdog
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
-from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
@@ -34,9 +32,8 @@ class TrainingRun:
 
     Args:
         trial: What is trained, and where it is; kept up to date.
-        program: On the cluster, with the state that the run begins with.
+        cluster: With the state that the run begins with.
         tester: Computes the accuracy.
-        launcher: Of the cluster.
         restarts_at_switch: Give the cluster back at the switch, to get a new one.
 
     Raises:
@@ -46,21 +43,20 @@ class TrainingRun:
     def __init__(
         self,
         trial: ClusterTrial,
-        program: Program,
+        cluster: Cluster,
         tester: ModelTester,
-        launcher: Launcher,
         *,
         restarts_at_switch: bool,
     ) -> None:
-        self._program = program
+        self._cluster = cluster
         self._spec = trial.spec
         self._log = log = trial.log
         self._fault_injector = trial.fault_injector
-        self._clock = clock = trial.clock
+        self._clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
         workers = range(self._spec.identity.workers)
         self._learner = learner = ClusterLearner(
-            program, trial.configuration, self._spec.seed, lambda: self._coordinator.members
+            cluster, trial.configuration, self._spec.seed, lambda: self._coordinator.members
         )
         self._coordinator = Coordinator(
             workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done
@@ -70,11 +66,9 @@ class TrainingRun:
             self._coordinator.decide = self._decide
         self._coordinator.resting |= self._stragglers.resting(workers)
         self._protocol = ""
-        self._recovery = Recovery(program, launcher, self._coordinator, self._note)
+        self._recovery = Recovery(cluster, self._coordinator, self._note)
         self._evaluator = Evaluator(tester, self._on_evaluation)
-        self._watchdog = Watchdog(
-            program, launcher, self._coordinator, lambda: clock.idle_seconds, self._disturb
-        )
+        self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
         self._requested_step = log.last_evaluation_step
 
     def execute(self) -> bool:
@@ -92,11 +86,10 @@ class TrainingRun:
         for thread in (*threads, self._watchdog):
             thread.start()
         try:
-            with own_executor():
-                if not self._run_segments():
-                    return False
-                self._request_evaluation(self._coordinator.done)
-                self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
+            if not self._run_segments():
+                return False
+            self._request_evaluation(self._coordinator.done)
+            self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
             self._report_progress()
         finally:
             self._watchdog.end()
@@ -172,9 +165,8 @@ class TrainingRun:
         """Body of one worker's thread."""
         try:
             while True:
-                with own_executor():
-                    if self._serve(worker):
-                        return
+                if self._serve(worker):
+                    return
                 if not self._recovery.bring_back(worker):
                     return
                 self._stragglers.tell(worker, is_lost=False)
@@ -189,27 +181,25 @@ class TrainingRun:
                 self._recovery.note_lost(worker, "the others cannot reach it")
                 self._stragglers.tell(worker, is_lost=True)
                 return False
-            start = time.perf_counter()
+            start, number = time.perf_counter(), next(self._cluster.numbers)
             try:
                 self._fault_injector.maybe_lose(worker, is_done=False)
-                hold_up = self._fault_injector.hold_up_of(worker)
-                loss, staleness = self._learner.step(worker, ticket.worker_step, hold_up)
+                hold = self._fault_injector.hold_of(worker)
+                loss, staleness = self._learner.step(worker, ticket.worker_step, hold, number)
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
                 is_push = self._learner.exchange is Exchange.PUSH
-                if self._recovery.lose(worker, error, counts_pushes=is_push):
+                if self._recovery.lose(worker, number, error, counts_pushes=is_push):
                     self._stragglers.tell(worker, is_lost=True)
                     return False
                 continue
-            if self._learner.exchange is Exchange.PUSH:
-                self._program.note_acknowledged(worker)
             try:
                 if not math.isfinite(loss):
                     self._diverge()
                 busy_seconds = time.perf_counter() - start
                 self._coordinator.acknowledge(worker, loss, staleness, busy_seconds)
             except BaseException as error:
-                self._coordinator.fail(worker, self._recovery.named(error))
+                self._coordinator.fail(worker, error)
         return True
 
     def _diverge(self) -> None:
@@ -278,5 +268,5 @@ class TrainingRun:
         # What has been tested so far belongs to it.
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        program = self._program
-        program.form.save(path, percents, program.state(), self._spec, self._log)
+        state, _ = self._cluster.state()
+        self._cluster.program.form.save(path, percents, state, self._spec, self._log)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
 
-from syncswitch.trainers.cluster.parameter_server.program import HoldUp, Program
-from syncswitch.trainers.cluster.parameter_server.recovery import ServerLostError
+from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Task
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.state import ModelState
-from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
-
-_Read = TypeVar("_Read")
 
 
 class ClusterLearner:
@@ -25,13 +20,13 @@ class ClusterLearner:
 
     def __init__(
         self,
-        program: Program,
+        cluster: Cluster,
         configuration: Configuration,
         seed: int,
         members: Callable[[], Sequence[int]],
     ) -> None:
         self.exchange = Exchange.PUSH
-        self._program = program
+        self._cluster = cluster
         self._configuration = configuration
         self._seed = seed
         self._members = members
@@ -50,9 +45,9 @@ class ClusterLearner:
         self.exchange, self._second_since, self._start = exchange, second_since, None
         if exchange is not Exchange.REPLICA:
             return []
-        self._start = self._program.state()
-        self._program.replicas.forget_all()
-        return self._program.replicas.scatter(self._start, members)
+        self._start, _ = self._cluster.state()
+        self._cluster.forget_replicas()
+        return self._cluster.scatter(self._start, members)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:
         """Gives workers without a replica the mean of the others, before they begin a step.
@@ -65,39 +60,40 @@ class ClusterLearner:
         """
         if self.exchange is not Exchange.REPLICA:
             return []
-        replicas = self._program.replicas
-        newcomers = [worker for worker in workers if not replicas.holds(worker)]
+        cluster = self._cluster
+        newcomers = [worker for worker in workers if not cluster.holds_replica(worker)]
         if not newcomers:
             return []
-        state = self._start or self._read(replicas.mean)
-        return replicas.scatter(state, newcomers)
+        state = self._start or cluster.mean_replica(self._holders())
+        return cluster.scatter(state, newcomers)
 
     def step(
-        self, worker: int, worker_step: int, hold_up: HoldUp | None = None
+        self, worker: int, worker_step: int, hold: Hold = NO_HOLD, number: int | None = None
     ) -> tuple[float, int | None]:
         """One worker-step; its loss and, where parameters are shared, its staleness.
 
         Args:
             worker: Whose.
             worker_step: Which.
-            hold_up: Blocks the worker before anybody learns of its gradient.
+            hold: Slows it.
+            number: Of the task, see `Task`; by default the next one.
         """
-        program, seed = self._program, self._seed
-        if self.exchange is Exchange.ROUND:
-            push = program.push_gradient(worker, worker_step, seed, hold_up)
-            return push.loss, push.pushed_updates - push.pulled_updates
-        momentum = self._momentum(worker_step)
-        if self.exchange is Exchange.REPLICA:
-            rate = self._rate(worker_step, len(self._holders()))
-            self._start = None
-            start = time.perf_counter()
-            loss = program.replicas.step(worker, worker_step, seed, rate, momentum)
-            if hold_up is not None:
-                hold_up(time.perf_counter() - start)
-            return loss, None
-        rate = self._rate(worker_step, 1)
-        push = program.push_update(worker, worker_step, seed, rate, momentum, hold_up)
-        return push.loss, push.pushed_updates - 1 - push.pulled_updates
+        exchange, rate, momentum = self.exchange, 0.0, 0.0
+        if exchange is not Exchange.ROUND:
+            is_replica = exchange is Exchange.REPLICA
+            rate = self._rate(worker_step, len(self._holders()) if is_replica else 1)
+            momentum = self._momentum(worker_step)
+            if is_replica:
+                self._start = None
+        if number is None:
+            number = next(self._cluster.numbers)
+        task = Task(number, worker_step, self._seed, exchange, rate, momentum, hold)
+        push = self._cluster.step(worker, task)
+        if exchange is Exchange.REPLICA:
+            return push.loss, None
+        # An update that is applied at once counts itself.
+        own = 1 if exchange is Exchange.PUSH else 0
+        return push.loss, push.pushed_updates - own - push.pulled_updates
 
     def join(self, workers: Sequence[int], worker_step: int) -> list[int]:
         """Joins the work of a group; `worker_step` is the first of their round.
@@ -106,25 +102,25 @@ class ClusterLearner:
             Those that could not be reached.
         """
         if self.exchange is Exchange.REPLICA:
-            return self._program.replicas.average(workers)
+            return self._cluster.average(workers)
         rate = self._configuration.rate(worker_step, len(workers))
-        self._program.apply_round(workers, rate, self._momentum(worker_step))
+        self._cluster.apply_round(workers, rate, self._momentum(worker_step))
         return []
 
     def leave(self, worker: int) -> None:
         """Discards the replica of a worker that rests from now on."""
         if self.exchange is Exchange.REPLICA:
-            self._program.replicas.forget(worker)
+            self._cluster.forget_replica(worker)
 
-    def snapshot(self) -> tuple[Any, Any]:
+    def snapshot(self) -> tuple[Vector, Vector]:
         """Parameters and statistics as they are now; of replicas the mean.
 
         Raises:
             ServerLostError: No replica is left.
         """
         if self.exchange is Exchange.REPLICA:
-            return self._read(self._program.replicas.snapshot)
-        return self._program.snapshot()
+            return self._cluster.replica_snapshot(self._holders())
+        return self._cluster.snapshot()
 
     def finish(self) -> None:
         """The segment is over: from now on the parameter server has the mean of the replicas.
@@ -133,7 +129,7 @@ class ClusterLearner:
             ServerLostError: No replica is left.
         """
         if self.exchange is Exchange.REPLICA and self._start is None:
-            self._program.load(self._read(self._program.replicas.mean))
+            self._cluster.load(self._cluster.mean_replica(self._holders()))
         self.exchange = Exchange.PUSH
 
     def _rate(self, worker_step: int, workers: int) -> float:
@@ -144,10 +140,4 @@ class ClusterLearner:
 
     def _holders(self) -> list[int]:
         """Members with a replica; a worker that has just come back has none."""
-        return [one for one in self._members() if self._program.replicas.holds(one)]
-
-    def _read(self, read: Callable[[list[int]], _Read]) -> _Read:
-        try:
-            return read(self._holders())
-        except tf.errors.OpError as error:
-            raise ServerLostError("all replicas are lost") from error
+        return [one for one in self._members() if self._cluster.holds_replica(one)]

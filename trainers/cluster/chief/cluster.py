@@ -1,0 +1,246 @@
+"""A parameter server and workers as the chief sees them."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from syncswitch.storage.errors import FatalError
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.exchange.handles import ServerHandle, WorkerHandle
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
+from syncswitch.trainers.cluster.exchange.plans import Part
+from syncswitch.trainers.cluster.exchange.remote import LostError
+from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.update import mean_of
+from syncswitch.trainers.model.layout import ModelState, Vector
+
+_Answer = TypeVar("_Answer")
+
+
+class ServerLostError(Exception):
+    """The parameter server is gone, and with it all that was trained since the last copy."""
+
+
+class WorkerLostError(Exception):
+    """A worker is gone, or cannot reach the parameter server."""
+
+
+class Cluster(ABC):
+    """Moves the numbers of one run after the other.
+
+    Args:
+        program: What is computed.
+        workers: n.
+
+    Attributes:
+        kind: What can be disturbed there on purpose, as `check_injections` calls it.
+        has_processes: Whether its parts can be lost, stopped and disturbed one by one.
+        numbers: For tasks, each of them used once; see `Task`.
+    """
+
+    kind: str
+    has_processes: bool
+    server: ServerHandle
+
+    def __init__(self, program: Program, workers: int) -> None:
+        self.program = program
+        self.numbers = itertools.count()
+        self.members: list[WorkerHandle | None] = [None] * workers
+        # Updates of each worker's replica; none for a worker without one.
+        self._replicas: dict[int, int] = {}
+        self._pool = ThreadPoolExecutor(max(2, workers), thread_name_prefix="members")
+
+    def load(self, state: ModelState) -> None:
+        """Puts a state onto the parameter server."""
+        self._ask_server(lambda: self.server.load(state))
+
+    def state(self) -> tuple[ModelState, Sequence[int]]:
+        """A copy of the state, and the number of each worker's last task that is in it."""
+        return self._ask_server(lambda: self.server.state())
+
+    def snapshot(self) -> tuple[Vector, Vector]:
+        """Copies of parameters and statistics; no later update is in them."""
+        return self._ask_server(lambda: self.server.snapshot())
+
+    def step(self, worker: int, task: Task) -> Push:
+        """Has a worker do a step; returns when that is done.
+
+        Raises:
+            WorkerLostError: Whether it was taken in is not known.
+        """
+        try:
+            push = self._member(worker).step(task)
+        except (LostError, FencedError) as error:
+            raise WorkerLostError(str(error)) from error
+        if worker in self._replicas:
+            self._replicas[worker] += 1
+        return push
+
+    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
+        """Applies the mean of what these workers have pushed as one update."""
+        self._ask_server(lambda: self.server.apply_round(workers, rate, momentum))
+
+    @abstractmethod
+    def fence(self, worker: int) -> int:
+        """From now on nothing counts that comes from the process that was this worker.
+
+        Returns:
+            Number of its last task that was taken in.
+
+        Raises:
+            ServerLostError: The parameter server does not answer either.
+        """
+
+    @abstractmethod
+    def revive(self, worker: int) -> None:
+        """Replaces a lost worker, after `fence`.
+
+        Raises:
+            RetryableError: It does not come back.
+        """
+
+    @abstractmethod
+    def restart_server(self) -> None:
+        """Replaces the parameter server; the state is to be loaded."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Replaces all parts; the state is to be loaded."""
+
+    @abstractmethod
+    def repair(self) -> None:
+        """Replaces what was lost since the run before."""
+
+    def look_after(self) -> None:  # noqa: B027 (threads need none)
+        """Gives up on parts that hang; called again and again."""
+
+    def signal(self, part: Part, number: int) -> None:
+        """Sends a signal to the process of a part."""
+        raise FatalError(f"{part[0]} {part[1]} is no process of its own")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it; may be called twice."""
+
+    # Replicas
+
+    def holds_replica(self, worker: int) -> bool:
+        """Whether a worker has a replica, which `scatter` gave it."""
+        return worker in self._replicas
+
+    def forget_replica(self, worker: int) -> None:
+        """Discards the replica of a worker."""
+        self._replicas.pop(worker, None)
+
+    def forget_replicas(self) -> None:
+        """Discards all replicas."""
+        self._replicas.clear()
+
+    def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
+        """Gives these workers a copy of `state`.
+
+        Returns:
+            Those that could not be reached.
+        """
+        workers = list(workers)
+        lost = self._each(workers, lambda _, member: member.take(state))
+        self._replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
+        return lost
+
+    def average(self, workers: Sequence[int]) -> list[int]:
+        """Gives these workers the mean of their parameters and statistics; slots stay local.
+
+        They exchange pieces among themselves. A replica changes only when all have the whole mean,
+        so that the others begin again where one is lost.
+
+        Returns:
+            Those that could not be reached, which have no part in it.
+        """
+        left, lost = list(workers), list[int]()
+        while len(left) > 1:
+            gone = self._exchange_means(left)
+            if not gone:
+                return lost + self._each(left, lambda _, member: member.commit())
+            # Who could not be reached, or could not reach them: ask each.
+            gone = self._each(left, lambda _, member: member.fetch("model", 0, 0)) or gone
+            lost += gone
+            left = [worker for worker in left if worker not in gone]
+        return lost
+
+    def _exchange_means(self, workers: Sequence[int]) -> list[int]:
+        """Has each of these workers get the mean of all of them; those that failed."""
+        group = [self.members[worker] for worker in workers]
+        if None in group:
+            return [worker for worker in workers if self.members[worker] is None]
+        gone = self._each(workers, lambda position, member: member.reduce(position, group))
+        return gone or self._each(workers, lambda position, member: member.gather(position, group))
+
+    def mean_replica(self, workers: Iterable[int]) -> ModelState:
+        """The mean of these replicas, slots included; the workers keep what they have.
+
+        Raises:
+            ServerLostError: None of them could be reached.
+        """
+        sizes = self.program.sizes
+        found = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
+        model, slots = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
+        parameters, statistics = np.split(model, [sizes.parameters])
+        return ModelState(
+            parameters, slots, statistics, max(self._replicas[worker] for worker in found)
+        )
+
+    def replica_snapshot(self, workers: Iterable[int]) -> tuple[Vector, Vector]:
+        """Mean parameters and statistics; a replica may be a step ahead of another.
+
+        Raises:
+            ServerLostError: None of them could be reached.
+        """
+        sizes = self.program.sizes
+        found = self._fetched(workers, ("model", sizes.model))
+        model = mean_of([one for (one,) in found.values()])
+        return model[: sizes.parameters], model[sizes.parameters :]
+
+    def _fetched(
+        self, workers: Iterable[int], *wanted: tuple[str, int]
+    ) -> dict[int, tuple[Vector, ...]]:
+        found: dict[int, tuple[Vector, ...]] = {}
+        for worker in workers:
+            try:
+                member = self._member(worker)
+                found[worker] = tuple(member.fetch(what, 0, size) for what, size in wanted)
+            except LostError:
+                continue
+        if not found:
+            raise ServerLostError("all replicas are lost")
+        return found
+
+    def _each(self, workers: Sequence[int], do: Callable[[int, WorkerHandle], object]) -> list[int]:
+        """Has all these workers do something at the same time; those that could not."""
+
+        def attempt(position: int) -> bool:
+            try:
+                do(position, self._member(workers[position]))
+            except LostError:
+                return False
+            return True
+
+        done = list(self._pool.map(attempt, range(len(workers))))
+        return [worker for worker, is_done in zip(workers, done, strict=True) if not is_done]
+
+    def _member(self, worker: int) -> WorkerHandle:
+        member = self.members[worker]
+        if member is None:
+            raise LostError(f"worker {worker} is gone")
+        return member
+
+    def _ask_server(self, ask: Callable[[], _Answer]) -> _Answer:
+        try:
+            return ask()
+        except LostError as error:
+            raise ServerLostError(str(error)) from error

@@ -1,0 +1,265 @@
+"""A cluster of processes, connected to this one."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from syncswitch.storage.errors import RetryableError, one_line
+from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.engine import Engine, Life
+from syncswitch.trainers.cluster.chief.hub import Arrival, Hub
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
+from syncswitch.trainers.cluster.exchange.remote import LostError, Remote, RemoteError
+from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.wire import Address, dial
+from syncswitch.trainers.model.layout import ModelState, Vector
+
+_LOG = logging.getLogger(__name__)
+
+# What is stopped says nothing more; what only has no time does after a while.
+_STOPPED_SECONDS = 2.0
+_SILENT_SECONDS = 15.0
+_LOOK_SECONDS = 0.5
+_WAIT_SECONDS = 0.2
+
+
+class _Server:
+    """A parameter server in another process; see `ServerHandle`."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def load(self, state: ModelState) -> None:
+        """See `ServerHandle`."""
+        self._remote.call("load", state)
+
+    def state(self) -> tuple[ModelState, Sequence[int]]:
+        """See `ServerHandle`."""
+        found: tuple[ModelState, Sequence[int]] = self._remote.call("state")
+        return found
+
+    def snapshot(self) -> tuple[Vector, Vector]:
+        """See `ServerHandle`."""
+        parameters, statistics = self._remote.call("snapshot")
+        return parameters, statistics
+
+    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
+        """See `ServerHandle`."""
+        updates: int = self._remote.call("apply_round", workers, rate, momentum)
+        return updates
+
+    def fence(self, worker: int) -> tuple[int, int]:
+        """See `ServerHandle`."""
+        incarnation, number = self._remote.call("fence", worker)
+        return incarnation, number
+
+
+class _Worker:
+    """A worker in another process; see `WorkerHandle`."""
+
+    def __init__(self, remote: Remote, address: Address, secret: bytes) -> None:
+        self._remote = remote
+        self._secret = secret
+        self._peer: Remote | None = None
+        self.address = address
+
+    def step(self, task: Task) -> Push:
+        """See `WorkerHandle`."""
+        push: Push = self._remote.call("step", task)
+        return push
+
+    def take(self, state: ModelState) -> None:
+        """See `WorkerHandle`."""
+        self._remote.call("take", state)
+
+    def reduce(self, position: int, peers: Sequence[Any]) -> None:
+        """See `WorkerHandle`."""
+        self._remote.call("reduce", position, [peer.address for peer in peers])
+
+    def gather(self, position: int, peers: Sequence[Any]) -> None:
+        """See `WorkerHandle`."""
+        self._remote.call("gather", position, [peer.address for peer in peers])
+
+    def commit(self) -> None:
+        """See `WorkerHandle`."""
+        self._remote.call("commit")
+
+    def fetch(self, what: str, start: int, stop: int) -> Vector:
+        """See `WorkerHandle`; also while it does a step."""
+        if self._peer is None:
+            try:
+                self._peer = Remote(dial(self.address, self._secret), self._remote.name)
+            except OSError as error:
+                raise LostError(f"{self._remote.name} is gone ({one_line(error)})") from error
+        found: Vector = self._peer.call("fetch", what, start, stop)
+        return found
+
+
+class ConnectedCluster(Cluster):
+    """Workers and a parameter server that are processes, here or elsewhere.
+
+    Args:
+        program: What is computed.
+        workers: n.
+        engine: Starts them.
+
+    Raises:
+        RetryableError: One of them does not start.
+    """
+
+    has_processes = True
+
+    def __init__(self, program: Program, workers: int, engine: Engine) -> None:
+        super().__init__(program, workers)
+        self.kind = engine.kind
+        self._engine = engine
+        self._hub = Hub(engine.listen, engine.secret)
+        self._look_seconds = time.monotonic()
+        self._arrivals: dict[Part, Arrival] = {}
+        self._remotes: dict[int, Remote] = {}
+        self._incarnations = [0] * workers
+        try:
+            self.renew()
+        except BaseException:
+            self.close()
+            raise
+
+    @override
+    def fence(self, worker: int) -> int:
+        self.members[worker] = None
+        incarnation, number = self._ask_server(lambda: self.server.fence(worker))
+        self._incarnations[worker] = incarnation
+        self._hub.drop((WORKER, worker))
+        return number
+
+    @override
+    def revive(self, worker: int) -> None:
+        self._start([(WORKER, worker)])
+        self._build_worker(worker)
+        self._connect(worker)
+
+    @override
+    def restart_server(self) -> None:
+        self._start([PARAMETER_SERVER])
+        self._build_server()
+        for worker in self._workers:
+            try:
+                self._connect(worker)
+            except LostError:
+                self.revive(worker)
+
+    @override
+    def renew(self) -> None:
+        self._start([PARAMETER_SERVER, *((WORKER, worker) for worker in self._workers)])
+        self._build_server()
+        self._all(self._build_worker, self._workers)
+        for worker in self._workers:
+            self._connect(worker)
+
+    @override
+    def repair(self) -> None:
+        if not self._is_there(PARAMETER_SERVER):
+            self.restart_server()
+        for worker in self._workers:
+            if not self._is_there((WORKER, worker)):
+                self.fence(worker)
+                self.revive(worker)
+
+    @override
+    def look_after(self) -> None:
+        now = time.monotonic()
+        if now - self._look_seconds < _LOOK_SECONDS:
+            return
+        self._look_seconds = now
+        for part, arrival in list(self._arrivals.items()):
+            silent_seconds = now - arrival.heard_seconds
+            if arrival.is_gone or silent_seconds < _STOPPED_SECONDS:
+                continue
+            if (
+                silent_seconds > _SILENT_SECONDS
+                or self._engine.condition(part).life is Life.STOPPED
+            ):
+                _LOG.debug("%s %d has been silent for %.1f s", *part, silent_seconds)
+                self._engine.signal(part, signal.SIGKILL)
+                arrival.drop()
+
+    @override
+    def signal(self, part: Part, number: int) -> None:
+        self._engine.signal(part, number)
+
+    @override
+    def close(self) -> None:
+        self._hub.close()
+        self._engine.close()
+
+    @property
+    def _workers(self) -> range:
+        return range(len(self.members))
+
+    def _is_there(self, part: Part) -> bool:
+        arrival = self._arrivals.get(part)
+        if arrival is None or arrival.is_gone:
+            return False
+        return self._engine.condition(part).life is Life.RUNNING
+
+    def _start(self, parts: Sequence[Part]) -> None:
+        """Starts processes, and returns when they are there."""
+        for part in parts:
+            self._hub.drop(part)
+            self._engine.start(part, self._hub.address)
+        deadline = time.monotonic() + self._engine.start_seconds
+        for part in parts:
+            self._arrivals[part] = self._awaited(part, deadline)
+
+    def _awaited(self, part: Part, deadline: float) -> Arrival:
+        while True:
+            arrival = self._hub.wait_for(part, _WAIT_SECONDS)
+            if arrival is not None:
+                return arrival
+            condition = self._engine.condition(part)
+            if condition.life is Life.DEAD:
+                raise RetryableError(f"{_name(part)} does not start: {condition.report}")
+            if time.monotonic() > deadline:
+                raise RetryableError(
+                    f"{_name(part)} was not there within {self._engine.start_seconds:g} s"
+                    f"{condition.report and ': '}{condition.report}"
+                )
+
+    def _build_server(self) -> None:
+        remote = Remote(self._arrivals[PARAMETER_SERVER].wire, "the parameter server")
+        self._ask_server(lambda: remote.call("build", self.program.server_plan(len(self.members))))
+        self.server = _Server(remote)
+        self._incarnations = [0] * len(self.members)
+
+    def _build_worker(self, worker: int) -> None:
+        arrival = self._arrivals[WORKER, worker]
+        remote = Remote(arrival.wire, _name((WORKER, worker)))
+        assert arrival.hello.address is not None
+        try:
+            remote.call("build", self.program.worker_plan)
+        except (LostError, RemoteError) as error:
+            raise RetryableError(f"{remote.name} does not get ready ({error})") from error
+        self._remotes[worker] = remote
+        self.members[worker] = _Worker(remote, arrival.hello.address, self._engine.secret)
+
+    def _connect(self, worker: int) -> None:
+        """Has a worker join the parameter server."""
+        address = self._arrivals[PARAMETER_SERVER].hello.address
+        caller = Caller(worker, self._incarnations[worker])
+        self._remotes[worker].call("connect", caller, address)
+
+    def _all(self, do: Any, workers: Iterable[int]) -> None:
+        list(self._pool.map(do, workers))
+
+
+def _name(part: Part) -> str:
+    role, number = part
+    return f"worker {number}" if role == WORKER else "the parameter server"

@@ -1,0 +1,71 @@
+"""Who starts the processes of a cluster, watches them, and starts them again."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from syncswitch.trainers.cluster.exchange.plans import Part
+from syncswitch.trainers.cluster.exchange.wire import Address
+
+
+class Life(enum.Enum):
+    """What a process does, as far as its engine knows."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Of a process.
+
+    Attributes:
+        life: What it does.
+        report: How it has ended, for people; empty where that is not known.
+    """
+
+    life: Life
+    report: str = ""
+
+
+class Engine(ABC):
+    """Starts a process for each part of a cluster.
+
+    Attributes:
+        kind: What can be disturbed there on purpose, as `check_injections` calls it.
+        listen: Where the chief lets the parts in.
+        secret: Of the cluster.
+        start_seconds: How long a part may take until it is there.
+    """
+
+    kind: str
+    listen: Address
+    secret: bytes
+    start_seconds: float
+
+    @abstractmethod
+    def start(self, part: Part, chief: Address) -> None:
+        """Starts a process for a part, after it has ended the one before.
+
+        Args:
+            part: Which.
+            chief: Where it finds its chief.
+
+        Raises:
+            RetryableError: It cannot be started now.
+        """
+
+    @abstractmethod
+    def condition(self, part: Part) -> Condition:
+        """Of the process of a part."""
+
+    @abstractmethod
+    def signal(self, part: Part, number: int) -> None:
+        """Sends a signal to the process of a part, if it is there."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all of them; may be called twice."""

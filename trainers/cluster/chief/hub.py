@@ -1,0 +1,106 @@
+"""The chief's door: which processes of its cluster are there, and when each was heard of last."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from syncswitch.trainers.cluster.exchange.plans import Hello, Part
+from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire
+
+
+@dataclass(eq=False)
+class Arrival:
+    """A process that has come.
+
+    Attributes:
+        hello: Its first word.
+        wire: For calls.
+        heard_seconds: When it was heard of last, on the monotonic clock.
+        is_gone: Whether it has ended, or has been given up.
+    """
+
+    hello: Hello
+    wire: Wire
+    heard_seconds: float = field(default_factory=time.monotonic)
+    is_gone: bool = False
+    pulse: Wire | None = None
+
+    def drop(self) -> None:
+        """Gives it up; whoever waits for it learns so at once, and it itself as well."""
+        self.is_gone = True
+        for wire in (self.wire, self.pulse):
+            if wire is not None:
+                wire.close()
+
+
+class Hub:
+    """Lets the parts of a cluster in.
+
+    Args:
+        address: Where.
+        secret: Of the cluster.
+    """
+
+    def __init__(self, address: Address, secret: bytes) -> None:
+        self._there: dict[Part, Arrival] = {}
+        self._changed = threading.Condition()
+        self._door = Door(address, secret, self._on_wire)
+        self.address = self._door.address
+
+    def arrival(self, part: Part) -> Arrival | None:
+        """The process that is this part now; None where there is none."""
+        with self._changed:
+            arrival = self._there.get(part)
+            return None if arrival is None or arrival.is_gone else arrival
+
+    def wait_for(self, part: Part, seconds: float) -> Arrival | None:
+        """Waits so long for a process that is this part."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_there(part), seconds)
+            return self._there[part] if self._is_there(part) else None
+
+    def drop(self, part: Part) -> None:
+        """Gives up the process that is this part, if there is one."""
+        with self._changed:
+            arrival = self._there.get(part)
+        if arrival is not None:
+            arrival.drop()
+
+    def close(self) -> None:
+        """Lets nobody in any more, and gives up all."""
+        self._door.close()
+        with self._changed:
+            there = list(self._there.values())
+        for arrival in there:
+            arrival.drop()
+
+    def _is_there(self, part: Part) -> bool:
+        return part in self._there and not self._there[part].is_gone
+
+    def _on_wire(self, wire: Wire) -> None:
+        hello = wire.receive()
+        if hello.address is not None:
+            self._welcome(Arrival(hello, wire))
+            return
+        with self._changed:
+            arrival = self._there.get(hello.part)
+        if arrival is None or arrival.hello.token != hello.token:
+            wire.close()
+            return
+        arrival.pulse = wire
+        try:
+            while True:
+                wire.receive()
+                arrival.heard_seconds = time.monotonic()
+        except (OSError, EOFError):
+            arrival.drop()
+
+    def _welcome(self, arrival: Arrival) -> None:
+        with self._changed:
+            former = self._there.get(arrival.hello.part)
+            self._there[arrival.hello.part] = arrival
+            self._changed.notify_all()
+        if former is not None:
+            former.drop()

@@ -1,0 +1,93 @@
+"""A workload, traced by the chief for whoever computes it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
+from syncswitch.trainers.cluster.exchange.plans import ServerPlan, WorkerPlan
+from syncswitch.trainers.cluster.exchange.update import MomentumUpdate, TracedUpdate, Update
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.optimizer import MomentumSGD, make_optimizer
+from syncswitch.trainers.model.state import StateForm
+from syncswitch.trainers.model.steps import (
+    ShippedFunction,
+    flat_update,
+    trace_step,
+    trace_update,
+)
+from syncswitch.trainers.model.tensorflow_api import tf
+
+
+class Program:
+    """What workers and a parameter server compute; traced once.
+
+    Args:
+        workload: What is trained.
+        data: Of the workload.
+        beside: See `trace_step`.
+
+    Attributes:
+        data: Of the workload.
+        function: The model.
+        form: Of its states.
+        sizes: Of its vectors.
+        step: See `trace_step`.
+    """
+
+    def __init__(self, workload: Workload, data: Data, beside: str | None = None) -> None:
+        self._workload = workload
+        self.data = data
+        self.function = ModelFunction(workload, data)
+        self._optimizer = make_optimizer(workload, self.function.parameters)
+        self.form = StateForm(workload, self.function, self._optimizer)
+        layouts = (self.form.parameters, self.form.statistics, self.form.slots)
+        self.sizes = Sizes(*(layout.size for layout in layouts))
+        try:
+            self.step = trace_step(self.function, data, beside)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+            raise WorkloadError(
+                f"workload {workload.name!r}: model, data and loss do not fit together: "
+                f"{one_line(error)}"
+            ) from error
+
+    @property
+    def decay(self) -> Vector:
+        """By which a batch multiplies the statistics."""
+        return self.function.statistics_decay
+
+    def new_update(self) -> Update:
+        """The optimizer, for one holder of parameters in this process."""
+        if isinstance(self._optimizer, MomentumSGD):
+            return MomentumUpdate()
+        # Each with variables of its own.
+        optimizer = make_optimizer(self._workload, self.function.parameters)
+        return TracedUpdate(flat_update(trace_update(optimizer, self.sizes.parameters)))
+
+    def server_plan(self, workers: int) -> ServerPlan:
+        """For a parameter server in another process."""
+        return ServerPlan(self.sizes, workers, self.decay, self._shipped_update)
+
+    @cached_property
+    def worker_plan(self) -> WorkerPlan:
+        """For a worker in another process."""
+        return WorkerPlan(
+            self.sizes,
+            ShippedFunction.of(self.step, self._workload),
+            self.data.train_inputs,
+            self.data.train_labels,
+            self.decay,
+            self._shipped_update,
+        )
+
+    @cached_property
+    def _shipped_update(self) -> Any:
+        if isinstance(self._optimizer, MomentumSGD):
+            return None
+        traced = trace_update(self._optimizer, self.sizes.parameters)
+        return ShippedFunction.of(traced, self._workload)

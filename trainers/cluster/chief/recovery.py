@@ -1,0 +1,104 @@
+"""Handles the loss of workers and of the parameter server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+
+from syncswitch.storage.errors import RetryableError, one_line
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError, WorkerLostError
+from syncswitch.trainers.cluster.chief.coordinator import Coordinator
+from syncswitch.trainers.cluster.chief.fault_injector import Note
+
+_LOG = logging.getLogger(__name__)
+
+# A worker that is lost so often in one run will be lost again.
+_MOST_LOSSES = 10
+_MOST_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.2
+_LONGEST_REASON = 120
+
+
+class Recovery:
+    """Takes lost workers out of the run and brings them back; called in their own threads."""
+
+    def __init__(self, cluster: Cluster, coordinator: Coordinator, note: Note) -> None:
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._note = note
+        self._losses: Counter[int] = Counter()
+        self._lost_at: dict[int, float] = {}
+        self._given_up: set[int] = set()
+
+    def lose(self, worker: int, number: int, error: BaseException, *, counts_pushes: bool) -> bool:
+        """Decides what an error in a worker's step means, and tells the coordinator.
+
+        Args:
+            worker: Whose step; this is its thread.
+            number: Of the task.
+            error: The error.
+            counts_pushes: A push that was taken in has been applied.
+
+        Returns:
+            Whether the worker is lost, and nothing else.
+        """
+        if isinstance(error, WorkerLostError):
+            try:
+                # From here on nothing of it can be applied any more.
+                was_pushed = self._cluster.fence(worker) == number
+            except ServerLostError as further:
+                error = further
+            else:
+                self._coordinator.lose(worker, is_applied=was_pushed and counts_pushes)
+                self.note_lost(worker, _short(error))
+                return True
+        self._coordinator.fail(worker, error)
+        return False
+
+    def note_lost(self, worker: int, reason: str) -> None:
+        """Records the loss of a worker that the coordinator knows of already."""
+        self._losses[worker] += 1
+        self._lost_at[worker] = time.perf_counter()
+        self._note("lost", f"worker {worker}: {reason}", worker)
+
+    def bring_back(self, worker: int) -> bool:
+        """Replaces a lost worker and lets it take part again; in its own thread.
+
+        Returns:
+            False where it cannot come back, or needs not.
+        """
+        for _ in range(_MOST_ATTEMPTS):
+            if self._coordinator.stopping:
+                return False
+            if self._losses[worker] > _MOST_LOSSES:
+                self._give_up(worker, f"it was lost {_MOST_LOSSES + 1} times")
+                return False
+            try:
+                self._cluster.revive(worker)
+            except RetryableError as error:
+                problem = one_line(error)
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            except ServerLostError as error:
+                self._coordinator.fail(None, error)
+                return False
+            seconds = time.perf_counter() - self._lost_at[worker]
+            self._note("returned", f"worker {worker} is back", worker, seconds)
+            self._coordinator.come_back(worker)
+            return True
+        self._give_up(worker, problem)
+        return False
+
+    def _give_up(self, worker: int, problem: str) -> None:
+        reason = f"worker {worker} stays away: {problem}"
+        self._note("lost", reason, worker)
+        self._given_up.add(worker)
+        if self._given_up == set(self._coordinator.workers):
+            self._coordinator.fail(None, RetryableError(f"no worker is left: {reason}"))
+        self._coordinator.recall()
+
+
+def _short(error: BaseException) -> str:
+    text = str(error) or one_line(error)
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."

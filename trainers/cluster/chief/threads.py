@@ -1,0 +1,96 @@
+"""A cluster of threads of this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from typing_extensions import override
+
+from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
+from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.tensorflow_api import tf
+
+
+class _Port:
+    """A parameter server of this process as a worker sees it; see `ServerPort`."""
+
+    def __init__(self, server: ParameterServer) -> None:
+        self._server = server
+        self.push_update = server.push_update
+        self.push_gradient = server.push_gradient
+
+    def pull(self, caller: Caller) -> tuple[int, Vector]:
+        """See `ServerPort`."""
+        updates, buffer = self._server.pull(caller)
+        return updates, self._server.buffers[buffer]
+
+
+class ThreadsCluster(Cluster):
+    """Workers are called by the threads that want their steps; nothing is sent at all.
+
+    So none of them can be lost, but on purpose.
+    """
+
+    kind = "in-process"
+    has_processes = False
+
+    def __init__(self, program: Program, workers: int) -> None:
+        super().__init__(program, workers)
+        self.renew()
+
+    @override
+    def fence(self, worker: int) -> int:
+        incarnation, number = self._server.fence(worker)
+        self._join(worker, incarnation)
+        return number
+
+    def revive(self, worker: int) -> None:
+        """Nothing to do: its thread goes on."""
+
+    def restart_server(self) -> None:
+        """Makes another one."""
+        self.renew()
+
+    @override
+    def renew(self) -> None:
+        program, sizes = self.program, self.program.sizes
+        # One copy for all of them.
+        data = tuple(
+            map(tf.convert_to_tensor, (program.data.train_inputs, program.data.train_labels))
+        )
+        self.server = self._server = ParameterServer(
+            sizes,
+            len(self.members),
+            program.new_update(),
+            program.decay,
+            lambda: aligned(sizes.model),
+        )
+        # Who waits for a core has not pulled yet: its gradient would be older for nothing.
+        cores = threading.Semaphore(os.cpu_count() or 1)
+        for worker in range(len(self.members)):
+            self.members[worker] = Worker(
+                sizes,
+                program.step,
+                data,
+                aligned(sizes.model),
+                program.decay,
+                program.new_update,
+                cores,
+            )
+            self._join(worker, 0)
+
+    def repair(self) -> None:
+        """Nothing to do: nothing is lost."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _join(self, worker: int, incarnation: int) -> None:
+        member = self.members[worker]
+        assert isinstance(member, Worker)
+        member.join(Caller(worker, incarnation), _Port(self._server))

@@ -1,0 +1,1 @@
+"""What moves the numbers of a training: a parameter server, workers, and the wires between them."""

@@ -1,0 +1,235 @@
+"""The state that workers share, and what each of them may do to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.model.layout import ModelState, Vector
+
+
+class FencedError(Exception):
+    """Another process has taken this worker's place: nothing that it says counts any more."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths of the flat vectors of a training."""
+
+    parameters: int
+    statistics: int
+    slots: int
+
+    @property
+    def model(self) -> int:
+        """Of what a worker pulls: parameters and statistics."""
+        return self.parameters + self.statistics
+
+
+class Caller(NamedTuple):
+    """Who speaks: a worker, and the how-manieth process it is."""
+
+    worker: int
+    incarnation: int
+
+
+class Pulled(NamedTuple):
+    """What a worker computes with.
+
+    Attributes:
+        updates: Applied so far.
+        buffer: Number of the buffer that holds the parameters and then the statistics; as it is
+            until the worker pulls again, or pushes.
+    """
+
+    updates: int
+    buffer: int
+
+
+class ParameterServer:
+    """Holds the state; any thread may call it.
+
+    An update writes into another buffer than those that are being read, so that nobody waits for a
+    reader and nobody sees half an update. Each push says of which process and which step it is:
+    what comes from a process that was replaced is refused, and after `fence` it is known whether
+    its last push was in time.
+
+    Args:
+        sizes: Of the vectors.
+        workers: n.
+        update: Applies gradients.
+        decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
+        new_buffer: Makes a vector of `sizes.model`; called for each of at most n + 3.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        workers: int,
+        update: Update,
+        decay: Vector,
+        new_buffer: Callable[[], Vector],
+    ) -> None:
+        self._sizes = sizes
+        self._update = update
+        self._decay = decay
+        self._new_buffer = new_buffer
+        self._changing = threading.Lock()
+        self.buffers = [new_buffer()]
+        self._current = 0
+        self._slots = aligned(sizes.slots)
+        self._updates = 0
+        # Who reads which buffer.
+        self._leases: dict[object, int] = {}
+        self._incarnations = [0] * workers
+        self._pushed = [-1] * workers
+        self._waiting: dict[int, Vector] = {}
+
+    def load(self, state: ModelState) -> None:
+        """Overwrites the state."""
+        with self._changing:
+            target = self._free()
+            self._write(target, state.parameters, state.statistics)
+            self._current = target
+            self._slots[:] = state.slots
+            self._updates = state.updates
+            self._waiting.clear()
+
+    def state(self) -> tuple[ModelState, Sequence[int]]:
+        """A copy of the state, and the last step of each worker of which something is in it."""
+        with self._changing:
+            # The slots change in place; the buffer stays as it is while it is read.
+            slots, updates, pushed = self._slots.copy(), self._updates, list(self._pushed)
+            holder = self._lease()
+        parameters, statistics = self._copied(holder)
+        return ModelState(parameters, slots, statistics, updates), pushed
+
+    def snapshot(self) -> tuple[Vector, Vector]:
+        """Copies of parameters and statistics."""
+        with self._changing:
+            holder = self._lease()
+        return self._copied(holder)
+
+    def pull(self, caller: Caller) -> Pulled:
+        """Gives a worker the buffer to read until it pushes."""
+        with self._changing:
+            self._check(caller)
+            self._leases[caller.worker] = self._current
+            return Pulled(self._updates, self._current)
+
+    def push_update(
+        self, caller: Caller, step: int, computed: Vector, rate: float, momentum: float
+    ) -> int:
+        """Applies what a worker has computed: gradient, then contribution to the statistics.
+
+        Args:
+            caller: Whose.
+            step: Number by which the worker's steps are told apart.
+            computed: Shape [P + S].
+            rate: Learning rate.
+            momentum: Of the optimizer.
+
+        Returns:
+            Updates applied, this one included.
+
+        Raises:
+            FencedError: The worker was replaced; nothing has happened.
+        """
+        with self._changing:
+            self._check(caller)
+            self._leases.pop(caller.worker, None)
+            self._apply([computed], rate, momentum)
+            self._pushed[caller.worker] = step
+            return self._updates
+
+    def push_gradient(self, caller: Caller, step: int, computed: Vector) -> int:
+        """Keeps what a worker has computed for the round to which it belongs.
+
+        Args:
+            caller: Whose.
+            step: See `push_update`.
+            computed: See `push_update`; not copied, so to be left alone until then.
+
+        Returns:
+            Updates applied so far.
+
+        Raises:
+            FencedError: The worker was replaced; nothing has happened.
+        """
+        with self._changing:
+            self._check(caller)
+            self._leases.pop(caller.worker, None)
+            self._waiting[caller.worker] = computed
+            self._pushed[caller.worker] = step
+            return self._updates
+
+    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
+        """Applies the mean of what these workers have pushed, in this order, as one update.
+
+        Returns:
+            Updates applied, this one included.
+        """
+        with self._changing:
+            self._apply([self._waiting[worker] for worker in workers], rate, momentum)
+            return self._updates
+
+    def fence(self, worker: int) -> tuple[int, int]:
+        """From now on refuses everything from the process that was this worker.
+
+        Returns:
+            Incarnation of the next one, and the last step that was pushed.
+        """
+        with self._changing:
+            self._incarnations[worker] += 1
+            self._leases.pop(worker, None)
+            return self._incarnations[worker], self._pushed[worker]
+
+    def _check(self, caller: Caller) -> None:
+        if caller.incarnation != self._incarnations[caller.worker]:
+            raise FencedError(f"worker {caller.worker} was replaced")
+
+    def _apply(self, computed: Sequence[Vector], rate: float, momentum: float) -> None:
+        target = self._free()
+        size = self._sizes.parameters
+        before, after = self.buffers[self._current], self.buffers[target]
+        gradients = [one[:size] for one in computed]
+        self._update.apply(
+            before[:size], after[:size], self._slots, self._updates, gradients, rate, momentum
+        )
+        if self._sizes.statistics:
+            after[size:] = self._decay * before[size:] + mean_of([one[size:] for one in computed])
+        self._current = target
+        self._updates += 1
+
+    def _free(self) -> int:
+        """A buffer that nobody reads."""
+        taken = {self._current, *self._leases.values()}
+        for number in range(len(self.buffers)):
+            if number not in taken:
+                return number
+        self.buffers.append(self._new_buffer())
+        return len(self.buffers) - 1
+
+    def _lease(self) -> object:
+        holder = object()
+        self._leases[holder] = self._current
+        return holder
+
+    def _copied(self, holder: object) -> tuple[Vector, Vector]:
+        """Copies of a buffer that is held, which is given back then."""
+        parameters, statistics = self._parts(self.buffers[self._leases[holder]])
+        copies = parameters.copy(), statistics.copy()
+        with self._changing:
+            del self._leases[holder]
+        return copies
+
+    def _parts(self, values: Vector) -> tuple[Vector, Vector]:
+        return values[: self._sizes.parameters], values[self._sizes.parameters :]
+
+    def _write(self, buffer: int, parameters: Vector, statistics: Vector) -> None:
+        mine = self._parts(self.buffers[buffer])
+        mine[0][:], mine[1][:] = parameters, statistics

@@ -1,0 +1,177 @@
+"""Computes the steps of one worker, on shared parameters or on a replica of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Sizes
+from syncswitch.trainers.cluster.exchange.tasks import Hold, Peers, Push, ServerPort, Task
+from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.steps import as_array, as_tensor
+from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.protocols import Exchange
+
+_NO_LIMIT = nullcontext()
+
+
+class Worker:
+    """One worker. One thread calls it, but for `fetch`.
+
+    Args:
+        sizes: Of the vectors.
+        step: See `trace_step`.
+        data: Training inputs and labels, arrays or tensors.
+        computed: Where it puts what it has computed, shape [P + S].
+        decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
+        new_update: Makes the update of its replica.
+        computing: Is entered for each gradient, from before its parameters are pulled.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        step: Callable[..., Sequence[Any]],
+        data: tuple[Any, Any],
+        computed: Vector,
+        decay: Vector,
+        new_update: Callable[[], Update],
+        computing: AbstractContextManager[object] = _NO_LIMIT,
+    ) -> None:
+        self._server: tuple[Caller, ServerPort] | None = None
+        self._sizes = sizes
+        self._step = step
+        self._data = tuple(map(tf.convert_to_tensor, data))
+        self._computed = computed
+        self._decay = decay
+        self._new_update = new_update
+        self._computing = computing
+        self._moving = threading.Lock()
+        self._update: Update | None = None
+        self._updates = 0
+        self._model = self._mean = self._slots = np.zeros(0, np.float32)
+
+    def join(self, caller: Caller, server: ServerPort) -> None:
+        """Trains what this parameter server holds from now on, as the one who it is there."""
+        self._server = caller, server
+
+    def step(self, task: Task) -> Push:
+        """Does one worker-step; returns when it has been taken in."""
+        if task.exchange is Exchange.REPLICA:
+            return Push(self._step_replica(task), 0, 0)
+        assert self._server is not None
+        hold, (caller, server) = task.hold, self._server
+        if hold.message_seconds:
+            time.sleep(2 * hold.message_seconds)
+        with self._computing:
+            updates, model = server.pull(caller)
+            loss, busy_seconds = self._compute(model, task)
+        _wait(hold, busy_seconds)
+        if hold.message_seconds:
+            time.sleep(hold.message_seconds)
+        if task.exchange is Exchange.ROUND:
+            pushed = server.push_gradient(caller, task.number, self._computed)
+        else:
+            pushed = server.push_update(
+                caller, task.number, self._computed, task.rate, task.momentum
+            )
+        return Push(loss, updates, pushed)
+
+    def take(self, state: ModelState) -> None:
+        """Makes a replica of the worker's own of this state."""
+        if self._update is None:
+            self._update = self._new_update()
+            self._model, self._mean = aligned(self._sizes.model), aligned(self._sizes.model)
+            self._slots = aligned(self._sizes.slots)
+        with self._moving:
+            self._model[: self._sizes.parameters] = state.parameters
+            self._model[self._sizes.parameters :] = state.statistics
+            self._slots[:] = state.slots
+            self._updates = state.updates
+
+    def reduce(self, position: int, peers: Peers) -> None:
+        """Computes this worker's piece of the mean of a group's replicas.
+
+        Args:
+            position: Of this worker in the group.
+            peers: The group, in ascending order.
+        """
+        start, stop = self._piece(position, len(peers))
+        self._mean[start:stop] = mean_of([peer.fetch("model", start, stop) for peer in peers])
+
+    def gather(self, position: int, peers: Peers) -> None:
+        """Fetches the pieces of the mean that the others of a group have computed.
+
+        Args:
+            position: See `reduce`.
+            peers: See `reduce`.
+        """
+        for number, peer in enumerate(peers):
+            if number != position:
+                start, stop = self._piece(number, len(peers))
+                self._mean[start:stop] = peer.fetch("mean", start, stop)
+
+    def commit(self) -> None:
+        """Takes the mean for its parameters and statistics; slots stay local."""
+        with self._moving:
+            self._model, self._mean = self._mean, self._model
+
+    def fetch(self, what: str, start: int, stop: int) -> Vector:
+        """A copy of a piece of what it holds, for others; see `PeerPort`."""
+        with self._moving:
+            held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]
+            return held[start:stop].copy()
+
+    def _piece(self, position: int, pieces: int) -> tuple[int, int]:
+        size = self._sizes.model
+        return size * position // pieces, size * (position + 1) // pieces
+
+    def _step_replica(self, task: Task) -> float:
+        assert self._update is not None
+        with self._computing:
+            loss, busy_seconds = self._compute(self._model, task)
+        _wait(task.hold, busy_seconds)
+        size, computed = self._sizes.parameters, self._computed
+        with self._moving:
+            parameters, statistics = self._model[:size], self._model[size:]
+            self._update.apply(
+                parameters,
+                parameters,
+                self._slots,
+                self._updates,
+                [computed[:size]],
+                task.rate,
+                task.momentum,
+            )
+            statistics *= self._decay
+            statistics += computed[size:]
+        self._updates += 1
+        return loss
+
+    def _compute(self, model: Vector, task: Task) -> tuple[float, float]:
+        """Loss of a batch, and the seconds that it took.
+
+        Its gradient and contribution are in `_computed` then.
+        """
+        start = time.perf_counter()
+        numbers = tf.constant([task.worker_step, task.seed], tf.int64)
+        loss, contribution, *gradients = self._step(as_tensor(model), *self._data, numbers)
+        computed, place = self._computed, 0
+        for part in map(as_array, gradients):
+            computed[place : place + part.size] = part
+            place += part.size
+        computed[place:] = as_array(contribution)
+        return float(loss), time.perf_counter() - start
+
+
+def _wait(hold: Hold, busy_seconds: float) -> None:
+    seconds = hold.seconds + (hold.slowdown - 1.0) * busy_seconds
+    if seconds > 0:
+        time.sleep(seconds)

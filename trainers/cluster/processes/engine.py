@@ -1,0 +1,108 @@
+"""Forks the parts of a cluster on this machine."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from typing_extensions import override
+
+from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.chief.engine import Condition, Engine, Life
+from syncswitch.trainers.cluster.exchange.parts import Place
+from syncswitch.trainers.cluster.exchange.plans import Part
+from syncswitch.trainers.cluster.exchange.remote import LostError
+from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.placement import Placement
+from syncswitch.trainers.cluster.processes.zygote import Zygote
+
+_START_SECONDS = 60.0
+# A fresh process imports TensorFlow, beside others that do.
+_FRESH_START_SECONDS = 300.0
+
+
+class LocalEngine(Engine):
+    """Each part is a fork of a process that has imported TensorFlow, or a fresh one for a GPU.
+
+    They meet at sockets in a folder that nobody else may enter: nothing of the cluster is on any
+    network.
+
+    Args:
+        zygote: Forks them.
+        placement: Their devices.
+        folder: For sockets and logs.
+    """
+
+    kind = "processes"
+
+    def __init__(self, zygote: Zygote, placement: Placement, folder: Path) -> None:
+        self._zygote = zygote
+        self._placement = placement
+        self._folder = folder
+        self._process_ids: dict[Part, int] = {}
+        self._numbers = itertools.count()
+        self.secret = secrets.token_bytes(32)
+        self.listen = self._socket()
+        is_fresh = placement.needs_fresh_processes
+        self.start_seconds = _FRESH_START_SECONDS if is_fresh else _START_SECONDS
+
+    @override
+    def start(self, part: Part, chief: Address) -> None:
+        self.signal(part, 9)
+        role, number = part
+        environment = self._environment(part)
+        place = Place(part, chief, self._socket(), self.secret)
+        try:
+            self._process_ids[part] = self._zygote.fork(
+                f"{__name__}:be_part",
+                (place, self._placement.needs_fresh_processes),
+                str(self._folder / f"{role}-{number}.log"),
+                environment,
+            )
+        except LostError as error:
+            raise RetryableError(str(error)) from error
+
+    @override
+    def condition(self, part: Part) -> Condition:
+        try:
+            return self._zygote.condition(self._process_ids[part])
+        except LostError as error:
+            return Condition(Life.DEAD, str(error))
+
+    @override
+    def signal(self, part: Part, number: int) -> None:
+        if part in self._process_ids:
+            self._zygote.signal(self._process_ids[part], number)
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for part in list(self._process_ids):
+            self.signal(part, 9)
+            del self._process_ids[part]
+
+    def _socket(self) -> str:
+        return str(self._folder / f"{next(self._numbers)}.socket")
+
+    def _environment(self, part: Part) -> Mapping[str, str]:
+        # Together they have as many threads as there are cores.
+        threads = max(1, (os.cpu_count() or 1) // len(self._placement.workers))
+        return {"TF_NUM_INTRAOP_THREADS": str(threads)} | dict(self._placement.environment(*part))
+
+
+def new_engine(plan: ChiefPlan, zygote: Zygote) -> LocalEngine:
+    """The engine of a chief on this machine; its options are its placement."""
+    return LocalEngine(zygote, plan.options, Path(plan.folder))
+
+
+def be_part(argument: tuple[Place, bool], *_: object) -> None:
+    """Is a part, in a forked process."""
+    place, is_fresh = argument
+    from syncswitch.trainers.cluster.exchange.parts import become_part, serve_chief
+
+    if is_fresh:
+        become_part(place)
+    serve_chief(place)

@@ -1,0 +1,178 @@
+"""The functions of a model that run where others train it, and their way there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
+from syncswitch.trainers.model.tensorflow_api import concrete, tf
+
+FlatUpdate = Callable[..., tuple[Vector, Vector]]
+"""`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
+
+# A gradient below this many values is joined by TensorFlow; a long one only when it is kept.
+_SHORT = 1 << 18
+_ALIGNMENT = 64
+
+
+def trace_step(function: ModelFunction, data: Data, beside: str | None = None) -> Any:
+    """Traces one worker-step up to its gradient.
+
+    Args:
+        function: Of the model.
+        data: Whose training examples the step will be given.
+        beside: Device on which a batch is made; None for where it is computed.
+
+    Returns:
+        A concrete function `(model, inputs, labels, worker-step and seed) -> (loss, contribution,
+        gradients ...)`: parameters and then statistics, shape [P + S]; all training inputs and
+        labels; int64, shape [2]; and the parts of the flat gradient in their order.
+    """
+    sizes = [function.parameters.size, function.statistics.size]
+
+    def step(model: Any, inputs: Any, labels: Any, numbers: Any) -> tuple[Any, ...]:
+        parameters, statistics = tf.split(model, sizes)
+        with tf.device(beside):
+            batch = function.batch(inputs, labels, numbers[0], numbers[1])
+        values = unpack(parameters, function.parameters)
+        loss, gradients, contribution = function.gradients(values, statistics, *batch)
+        if sizes[0] <= _SHORT:
+            gradients = [pack(gradients)]
+        flat = [tf.reshape(one, [-1]) for one in gradients]
+        return tf.cast(loss, tf.float32), contribution, *flat
+
+    return concrete(
+        step,
+        tf.TensorSpec([sum(sizes)]),
+        *map(_spec, (data.train_inputs, data.train_labels)),
+        tf.TensorSpec([2], tf.int64),
+    )
+
+
+def trace_update(optimizer: Optimizer, parameters: int) -> Any:
+    """Traces `Optimizer.apply` for this number of parameters."""
+    return concrete(
+        optimizer.apply,
+        tf.TensorSpec([parameters]),
+        tf.TensorSpec([optimizer.layout.size]),
+        tf.TensorSpec([], tf.int64),
+        tf.TensorSpec([parameters]),
+        tf.TensorSpec([]),
+        tf.TensorSpec([]),
+    )
+
+
+@dataclass(frozen=True)
+class ShippedFunction:
+    """A traced function on its way to another process, which needs nothing that it was made of.
+
+    Attributes:
+        graph: TensorFlow's GraphDef.
+        inputs: Names of its inputs, what it has captured last.
+        outputs: Names of its outputs.
+        captured: Values of what it has captured.
+        variables: Whether each of these is a variable, of which the other process has its own.
+    """
+
+    graph: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    captured: tuple[Array, ...]
+    variables: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, function: Any, workload: Workload) -> ShippedFunction:
+        """Packs a concrete function of a workload."""
+        graph = function.graph
+        known = {id(variable.handle): variable for variable in graph.variables}
+        captured, variables = [], []
+        for outer, _ in graph.captures:
+            variable = known.get(id(outer))
+            if variable is None and outer.dtype == tf.resource:
+                raise WorkloadError(
+                    f"workload {workload.name!r}: its model, loss or transform uses a table or a"
+                    f" generator ({outer.name}) that cannot be sent to workers which are processes;"
+                    " do without it, or use --launcher in-process"
+                )
+            captured.append((outer if variable is None else variable).numpy())
+            variables.append(variable is not None)
+        return cls(
+            graph.as_graph_def().SerializeToString(),
+            tuple(tensor.name for tensor in graph.inputs),
+            tuple(tensor.name for tensor in graph.outputs),
+            tuple(captured),
+            tuple(variables),
+        )
+
+    def restored(self) -> Callable[..., Sequence[Any]]:
+        """The function, for the process that it was sent to; its outputs are a flat sequence."""
+        graph_def = tf.compat.v1.GraphDef.FromString(self.graph)
+        wrapped = tf.compat.v1.wrap_function(
+            lambda: tf.compat.v1.import_graph_def(graph_def, name=""), []
+        )
+        tensor = wrapped.graph.get_tensor_by_name
+        pruned = wrapped.prune(
+            [tensor(name) for name in self.inputs], [tensor(name) for name in self.outputs]
+        )
+        kept = [
+            tf.Variable(value) if is_variable else tf.constant(value)
+            for value, is_variable in zip(self.captured, self.variables, strict=True)
+        ]
+        fed = [one.handle if isinstance(one, tf.Variable) else one for one in kept]
+
+        def call(*arguments: Any) -> Sequence[Any]:
+            assert len(kept) == len(fed)  # a handle alone would not keep its variable
+            found: Sequence[Any] = pruned(*arguments, *fed)
+            return found
+
+        return call
+
+
+def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
+    """A function of arrays from what `trace_update` makes, shipped or not."""
+
+    def update(
+        parameters: Vector,
+        slots: Vector,
+        updates: int,
+        gradient: Vector,
+        rate: float,
+        momentum: float,
+    ) -> tuple[Vector, Vector]:
+        moved, kept = function(
+            as_tensor(parameters),
+            as_tensor(slots),
+            tf.constant(updates, tf.int64),
+            as_tensor(gradient),
+            tf.constant(rate, tf.float32),
+            tf.constant(momentum, tf.float32),
+        )
+        return as_array(moved), as_array(kept)
+
+    return update
+
+
+def as_tensor(values: Array) -> Any:
+    """A tensor of an array that may be written to; they share its memory where it is aligned."""
+    if values.ctypes.data % _ALIGNMENT:
+        return tf.constant(values)
+    return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
+
+
+def as_array(tensor: Any) -> Vector:
+    """The values of a tensor of this process, which stay where they are."""
+    return np.asarray(memoryview(tensor))
+
+
+def _spec(values: Array) -> Any:
+    tensor = tf.constant(values[:1])
+    return tf.TensorSpec(values.shape, tensor.dtype)
