@@ -11,7 +11,6 @@ from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-    from syncswitch.trainers.cluster.servers.launchers import reserve_logical_devices
     from syncswitch.trainers.command.job import CommandJob
     from syncswitch.trainers.command.template import CommandTemplate
     from syncswitch.trainers.command.trainer import CommandTrainer
@@ -42,7 +41,6 @@ __all__ = [
     "fit",
     "load_profile",
     "load_workload",
-    "reserve_logical_devices",
     "simulated_identity",
     "workload_identity",
 ]
@@ -60,7 +58,6 @@ _OTHERS = {
     "fit": "keras_api.fit",
     "load_profile": "simulated.profile",
     "load_workload": "job.loading",
-    "reserve_logical_devices": "cluster.servers.launchers",
     "simulated_identity": "simulated.trainer",
     "workload_identity": "job.fingerprint",
 }

@@ -92,7 +92,7 @@ class LocalTrainer(TrainerChoice):
             workload = load_local_workload(reference, workers)
         else:
             workload, reference = request.workload, request.workload.name
-            cluster.prepare(reference, workers)
+            cluster.check_object(reference)
         identity = workload_identity(workload, workers, *request.protocols)
         check_length(identity)
         cluster.check_capacity(workers)

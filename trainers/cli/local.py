@@ -8,24 +8,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.servers.placement import (
+from syncswitch.trainers.cluster.processes.placement import (
     Placement,
     check_gpus_per_worker,
     place_on_gpus,
     visible_gpus,
 )
-from syncswitch.trainers.cluster.servers.tf_config import (
+from syncswitch.trainers.cluster.processes.tf_config import (
     TF_CONFIG,
     TfConfig,
     read_tf_config,
-    resolve,
-    warnings_about,
 )
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.processes.platform import PlatformOptions
 
 DEFAULT_LAUNCHER = "in-process"
 LAUNCHERS = (DEFAULT_LAUNCHER, "processes")
@@ -48,7 +50,7 @@ class LocalCluster:
         timeout_seconds: How long the parts of a cluster that is joined wait for each other.
         grace_seconds: How long its servers wait for a chief that has gone.
         config: That cluster.
-        open_network: Whether servers that are started here may listen where others can reach them.
+        open_network: Whether the parts of a cluster that is joined do without a secret.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -59,7 +61,7 @@ class LocalCluster:
     open_network: bool = False
 
     def take_part(self, say: Callable[[str], None]) -> bool:
-        """Does what this process has to do where it is no chief; warns about open networks.
+        """Does what this process has to do where it is no chief.
 
         Args:
             say: Told what goes on.
@@ -68,8 +70,9 @@ class LocalCluster:
             Whether it was no chief, and has done its work.
 
         Raises:
-            UserError: It is a server, and somebody else listens at its port.
-            RetryableError: It is a server, and no chief came.
+            UserError: It is another part, and somebody else listens at its port, or it has no
+                secret.
+            RetryableError: It is another part, and no chief came.
         """
         config = self.config
         if config is None:
@@ -77,15 +80,12 @@ class LocalCluster:
         if config.job == "evaluator":
             say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")
             return True
-        for line in warnings_about(config, resolve):
-            say(f"warning: {line}")
         if config.job == "chief":
             return False
-        from syncswitch.trainers.cluster.servers.tf_config_server import serve_until_chief_is_gone
+        from syncswitch.trainers.cluster.processes.platform import serve_until_chief_is_gone
 
-        serve_until_chief_is_gone(
-            config, self.timeout_seconds, self.grace_seconds, say, self.gpus_per_worker
-        )
+        options = self._platform_options(config)
+        serve_until_chief_is_gone(options, self.grace_seconds, say, self.gpus_per_worker)
         return True
 
     def workers(self, given: int | None) -> int | None:
@@ -120,35 +120,24 @@ class LocalCluster:
         """Finds out early whether it can be opened.
 
         Raises:
-            UserError: There are not enough GPUs, others could reach the servers, or this process is
-                no chief.
+            UserError: There are not enough GPUs, the cluster has no secret, or this process is no
+                chief.
         """
         if self.config is None:
             self.placement(workers)
-            self._check_network()
         elif self.config.job != "chief":
             raise UserError(
                 f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains;"
                 " start syncswitch-run here, which serves it"
             )
+        else:
+            self._platform_options(self.config)
 
-    def _check_network(self) -> None:
-        if self.launcher == DEFAULT_LAUNCHER or self.open_network:
-            return
-        from syncswitch.trainers.cluster.servers.network import (
-            NO_PRIVATE_NETWORK,
-            allows_private_network,
-        )
-
-        if not allows_private_network():
-            raise UserError(NO_PRIVATE_NETWORK)
-
-    def prepare(self, name: str, workers: int) -> None:
-        """Prepares this process for a workload that is an object, not a reference.
+    def check_object(self, name: str) -> None:
+        """Finds out whether a workload that is an object, not a reference, can be trained.
 
         Args:
             name: Of the workload.
-            workers: n.
 
         Raises:
             UserError: The workload would have to be loaded by another process.
@@ -159,7 +148,6 @@ class LocalCluster:
                 f" {self.launcher} loads it in another one; name it instead, such as"
                 " my_workload.py:workload"
             )
-        _reserve_devices(workers)
 
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
         """Starts the cluster, or joins it.
@@ -180,11 +168,16 @@ class LocalCluster:
         if self.config is None:
             from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-            placement = self.placement(workers)
-            return ProcessTrainer(reference, workers, placement, open_network=self.open_network)
-        from syncswitch.trainers.cluster.processes.tf_config_trainer import TfConfigTrainer
+            return ProcessTrainer(reference, workers, self.placement(workers))
+        from syncswitch.trainers.cluster.processes.platform import TfConfigTrainer
 
-        return TfConfigTrainer(reference, self.config, self.timeout_seconds, self.gpus_per_worker)
+        return TfConfigTrainer(reference, self._platform_options(self.config))
+
+    def _platform_options(self, config: TfConfig) -> PlatformOptions:
+        from syncswitch.trainers.cluster.processes.platform import PlatformOptions, cluster_secret
+
+        secret = cluster_secret(is_open=self.open_network)
+        return PlatformOptions(config, self.timeout_seconds, secret)
 
 
 def choose_cluster(
@@ -217,10 +210,10 @@ def choose_cluster(
             f"--gpus-per-worker {gpus_per_worker:g} needs a process for each worker, and"
             f" --launcher {launcher} has threads, which train on CPUs; add --launcher processes"
         )
-    if open_network and launcher != "processes":
+    if open_network and launcher != JOINING_LAUNCHER:
         raise UserError(
-            f"--open-network is for --launcher processes, and this is --launcher {launcher}: leave"
-            " it out"
+            f"--open-network is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
+            f" {launcher}, of which nothing is on any network: leave it out"
         )
     if launcher == JOINING_LAUNCHER:
         return LocalCluster(
@@ -229,6 +222,7 @@ def choose_cluster(
             DEFAULT_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
             DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds,
             read_tf_config(environment),
+            open_network,
         )
     for option, value in (
         ("--cluster-timeout", timeout_seconds),
@@ -239,7 +233,7 @@ def choose_cluster(
                 f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
                 f" {launcher}: leave it out"
             )
-    return LocalCluster(launcher, gpus_per_worker, open_network=open_network)
+    return LocalCluster(launcher, gpus_per_worker)
 
 
 def load_local_workload(reference: str, workers: int) -> Workload:
@@ -252,11 +246,7 @@ def load_local_workload(reference: str, workers: int) -> Workload:
         raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
     find_module(reference)
     # Before the user's module, which may build tensors as it is imported.
-    _reserve_devices(workers)
+    from syncswitch.trainers.model.tensorflow_api import leave_gpus_alone
+
+    leave_gpus_alone()
     return load_workload(reference)
-
-
-def _reserve_devices(workers: int) -> None:
-    from syncswitch.trainers.cluster.servers.launchers import reserve_logical_devices
-
-    reserve_logical_devices(workers)

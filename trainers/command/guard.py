@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import psutil
 
-from syncswitch.trainers.cluster.servers.network import die_with_parent
+from syncswitch.trainers.parent import die_with_parent
 
 CANNOT_START = 126
 """Exit status where the command is no program."""

@@ -15,7 +15,6 @@ from syncswitch.storage.errors import FatalError, UserError, WorkloadError
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
 from syncswitch.trainers.job.data import Array, Data
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
@@ -44,8 +43,7 @@ def fit(
 ) -> TrialRecord:
     """Trains a compiled Keras model with a timing policy, as `syncswitch-run` trains a workload.
 
-    The n workers are threads on logical CPU devices, which TensorFlow cannot add once it is in use:
-    call `reserve_logical_devices(n)` before the model is built.
+    The n workers are threads of this process.
 
     The training starts from the model's present values, and the trained ones are put into it. A
     diverged training, or one that the observer stops, leaves it as it was. Loss and optimizer are
@@ -79,7 +77,8 @@ def fit(
     """
     policy = policy_of(policy)
     workers = policy.workers if workers is None else workers
-    _check_devices(workers)
+    if workers < 1:
+        raise UserError(f"workers is {workers}: give a whole number of 1 or more")
     data = Data(x, y, *validation_data)
     epoch = max(1, math.ceil(len(data.train_inputs) / max(1, batch_size)))
     total = policy.total_worker_steps if epochs is None else epochs * epoch
@@ -113,19 +112,6 @@ def fit(
                 raise FatalError(f"the trained values are lost: {record.events[-1].reason}")
             model.set_weights(load_model(workload, record.checkpoints[100.0]).get_weights())
     return replace(record, spec=spec, checkpoints={})
-
-
-def _check_devices(workers: int) -> None:
-    """Raises UserError: TensorFlow was started with too few logical devices."""
-    if workers < 1:
-        raise UserError(f"workers is {workers}: give a whole number of 1 or more")
-    try:
-        InProcessLauncher().start(workers)
-    except FatalError as error:
-        raise UserError(
-            f"{error}; before the model is built, call"
-            f" syncswitch.trainers.reserve_logical_devices({workers})"
-        ) from error
 
 
 def _copies(model: Any) -> Callable[[], Any]:

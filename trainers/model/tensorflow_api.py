@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,43 +40,13 @@ _QUIET_LEVEL = "3"
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 with _quiet():
-    # A server does without it; see `do_without_keras`.
-    if sys.modules.get("keras", sys) is not None:
-        import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
+    import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
     import tensorflow
 
     # The look for GPUs has notes of its own.
     tensorflow.config.list_physical_devices()
 
 tf = tensorflow
-
-# A lost server shows as any of these, the last two in the moment in which it dies.
-TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
-    tf.errors.UnknownError,
-)
-
-
-# Set by a chief whose servers may come back elsewhere.
-_HAS_STREAMS = os.environ.get("TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE") != "False"
-
-
-def constant_on(device: str, values: Sequence[float], dtype: Any) -> Any:
-    """A constant on a device, which may be that of a server.
-
-    To make it there holds the lock of Python's interpreter until it has been sent. Without streams
-    that is when the server has it, so that one that hangs would stop every thread of the chief.
-    """
-    if _HAS_STREAMS:
-        with tf.device(device):
-            return tf.constant(values, dtype)
-    local = tf.constant(values, dtype)
-    with tf.device(device):
-        return tf.identity(local)
 
 
 def concrete(body: Callable[..., Any], *arguments: Any) -> Any:
@@ -97,46 +66,13 @@ def quiet_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-@contextmanager
-def own_executor() -> Iterator[None]:
-    """Gives this thread a private eager executor.
+def leave_gpus_alone() -> None:
+    """Has this process compute on CPUs: a GPU is for a worker that is a process of its own.
 
-    The default one is shared: an operation that fails on a dead worker would fail every thread.
-    """
-    from tensorflow.python.eager import context, executor
-
-    own = executor.new_executor(enable_async=False)
-    try:
-        with context.executor_scope(own):
-            yield
-    finally:
-        # What it still waits for has failed before, and is known; unasked it would be printed.
-        try:
-            own.wait()
-        except tf.errors.OpError:
-            own.clear_error()
-
-
-def reconnect(addresses: Mapping[str, Sequence[str]]) -> None:
-    """Connects to a cluster again, of which some servers are new, here or elsewhere.
-
-    What is on the others stays there. All have to answer.
-
-    Args:
-        addresses: By job, as they are now.
+    Does nothing once TensorFlow has fixed its devices, which its first operation does.
     """
     from tensorflow.python.eager import context
 
-    current = context.context()
-    server_def = current.get_server_def()
-    for job in server_def.cluster.job:
-        for task, address in enumerate(addresses[job.name]):
-            job.tasks[task] = address
-    current.update_server_def(server_def)
-
-
-def is_initialized() -> bool:
-    """Whether TensorFlow has fixed its devices in this process."""
-    from tensorflow.python.eager import context
-
-    return bool(context.context()._initialized)
+    if not context.context()._initialized:
+        # Otherwise it would take all memory of all of them.
+        tf.config.set_visible_devices([], "GPU")

@@ -12,9 +12,8 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
-from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket

@@ -18,7 +18,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from syncswitch.trainers.cluster.servers.network import die_with_parent
+from syncswitch.trainers.parent import die_with_parent
 
 _MOST_JOBS = 256
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -29,6 +29,7 @@ _STOPPED_SECONDS = 2.0
 _SILENT_SECONDS = 15.0
 _LOOK_SECONDS = 0.5
 _WAIT_SECONDS = 0.2
+_SLOW_SECONDS = 5.0
 
 
 class _Server:
@@ -153,7 +154,8 @@ class ConnectedCluster(Cluster):
         for worker in self._workers:
             try:
                 self._connect(worker)
-            except LostError:
+            except RetryableError:
+                self.fence(worker)
                 self.revive(worker)
 
     @override
@@ -220,6 +222,7 @@ class ConnectedCluster(Cluster):
             self._arrivals[part] = self._awaited(part, deadline)
 
     def _awaited(self, part: Part, deadline: float) -> Arrival:
+        start, has_said = time.monotonic(), not self._engine.waits_aloud
         while True:
             arrival = self._hub.wait_for(part, _WAIT_SECONDS)
             if arrival is not None:
@@ -232,6 +235,9 @@ class ConnectedCluster(Cluster):
                     f"{_name(part)} was not there within {self._engine.start_seconds:g} s"
                     f"{condition.report and ': '}{condition.report}"
                 )
+            if not has_said and time.monotonic() - start > _SLOW_SECONDS:
+                has_said = True
+                _LOG.warning("waiting for %s", _name(part))
 
     def _build_server(self) -> None:
         remote = Remote(self._arrivals[PARAMETER_SERVER].wire, "the parameter server")
@@ -254,7 +260,12 @@ class ConnectedCluster(Cluster):
         """Has a worker join the parameter server."""
         address = self._arrivals[PARAMETER_SERVER].hello.address
         caller = Caller(worker, self._incarnations[worker])
-        self._remotes[worker].call("connect", caller, address)
+        try:
+            self._remotes[worker].call("connect", caller, address)
+        except (LostError, RemoteError) as error:
+            raise RetryableError(
+                f"{_name((WORKER, worker))} cannot join the parameter server ({error})"
+            ) from error
 
     def _all(self, do: Any, workers: Iterable[int]) -> None:
         list(self._pool.map(do, workers))

@@ -39,12 +39,14 @@ class Engine(ABC):
         listen: Where the chief lets the parts in.
         secret: Of the cluster.
         start_seconds: How long a part may take until it is there.
+        waits_aloud: Whether the user is told who is waited for.
     """
 
     kind: str
     listen: Address
     secret: bytes
     start_seconds: float
+    waits_aloud: bool = False
 
     @abstractmethod
     def start(self, part: Part, chief: Address) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.model.tensorflow_api import own_executor
 from syncswitch.trainers.model.tester import ModelTester
 
 # Copies of the model that wait for their test; each holds the memory of a model.
@@ -88,15 +87,14 @@ class Evaluator:
         self._thread.join(_LEAVE_SECONDS)
 
     def _work(self) -> None:
-        with own_executor():
-            while (request := self._requests.get()) is not None:
-                try:
-                    if self._error is None and not self._abandoned:
-                        self._answer(request)
-                except BaseException as error:
-                    self._error = error
-                finally:
-                    self._requests.task_done()
+        while (request := self._requests.get()) is not None:
+            try:
+                if self._error is None and not self._abandoned:
+                    self._answer(request)
+            except BaseException as error:
+                self._error = error
+            finally:
+                self._requests.task_done()
 
     def _answer(self, request: EvaluationRequest) -> None:
         accuracy = self._tester.accuracy(request.parameters, request.statistics)

@@ -80,7 +80,7 @@ def serve_chief(place: Place) -> None:
     door = Door(place.listen, place.secret, served.on_wire)
     try:
         wire = dial(place.chief, place.secret)
-        wire.send(Hello(place.part, token, door.address))
+        wire.send(Hello(place.part, token, _reached_at(place.listen, door.address)))
         pulse = dial(place.chief, place.secret)
         pulse.send(Hello(place.part, token, None))
         # A chief that closes the pulse wants this process to wait for nobody any more.
@@ -90,6 +90,13 @@ def serve_chief(place: Place) -> None:
     finally:
         door.close()
         served.close()
+
+
+def _reached_at(listen: Address, found: Address) -> Address:
+    """Where others reach it: as they were told, at the port that it has got."""
+    if isinstance(listen, str) or isinstance(found, str):
+        return found
+    return listen[0], found[1]
 
 
 def _beat(pulse: Wire, on_end: Callable[[], None]) -> None:

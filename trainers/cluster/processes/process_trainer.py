@@ -146,13 +146,13 @@ class ProcessTrainer(Trainer):
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def plan(self, folder: Path) -> ChiefPlan:
+    def plan(self, folder: str) -> ChiefPlan:
         """What the chief is to be.
 
         Args:
             folder: For sockets and logs.
         """
-        return ChiefPlan(self._reference, self._workers, LOCAL_ENGINE, self._placement, str(folder))
+        return ChiefPlan(self._reference, self._workers, LOCAL_ENGINE, self._placement, folder)
 
     def _end(self) -> None:
         """Ends every process of the cluster; its logs are kept."""
@@ -170,7 +170,7 @@ class ProcessTrainer(Trainer):
         self._folder = self._folder or Path(tempfile.mkdtemp(prefix="syncswitch-cluster-"))
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
-        plan = self.plan(self._folder)
+        plan = self.plan(str(self._folder))
         try:
             self._process_id = self._zygote.fork(
                 "syncswitch.trainers.cluster.processes.chief:be_chief",

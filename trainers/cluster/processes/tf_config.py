@@ -1,20 +1,15 @@
-"""A cluster as the environment variable TF_CONFIG describes it; pure, but for `resolve`.
+"""A cluster as the environment variable TF_CONFIG describes it; pure.
 
 Kubernetes' TFJob, and people with a batch system, start the same command once for each part of a
-cluster and say in TF_CONFIG where all parts are and which one this process is. TensorFlow's servers
-listen on all interfaces of their machine and ask nobody for a password: whoever reaches one can run
-what he likes there. So only machines that are trusted may reach those ports.
+cluster and say in TF_CONFIG where all parts are and which one this process is.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
-import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +28,6 @@ _ADDRESS = re.compile(
     r"(?:(?P<host>[A-Za-z0-9_.-]+)|\[(?P<ipv6>[0-9A-Fa-f:.]+)\]):(?P<port>[0-9]{1,5})"
 )
 _LAST_PORT = 65535
-_RESOLVERS = 16
 
 
 @dataclass(frozen=True)
@@ -106,45 +100,6 @@ def host_and_port(address: str) -> tuple[str, int]:
     if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
         raise ValueError(address)
     return match["host"] or match["ipv6"], int(match["port"])
-
-
-def warnings_about(config: TfConfig, resolve: Callable[[str], Iterable[str]]) -> list[str]:
-    """Warnings about who can reach the servers; none where all are on this machine.
-
-    Args:
-        config: The cluster.
-        resolve: IP addresses of a host; none where they are not known.
-    """
-    hosts = sorted({host_and_port(one)[0] for each in config.addresses.values() for one in each})
-    with ThreadPoolExecutor(_RESOLVERS) as pool:
-        known = dict(zip(hosts, pool.map(lambda host: list(resolve(host)), hosts), strict=True))
-    found = {host: [ipaddress.ip_address(one) for one in known[host]] for host in hosts}
-    if all(each and all(one.is_loopback for one in each) for each in found.values()):
-        return []
-    lines = [
-        "TensorFlow's servers listen on all interfaces of their machines and ask nobody for a"
-        " password: let only machines that you trust reach the ports in TF_CONFIG"
-    ]
-    # Not "is private": clusters use addresses that are neither.
-    public = [host for host, each in found.items() if any(one.is_global for one in each)]
-    if public:
-        lines.append(
-            f"TF_CONFIG has public addresses ({', '.join(public)}): anybody who reaches these"
-            " machines can run what he likes there; use addresses of a private network"
-        )
-    return lines
-
-
-def resolve(host: str) -> list[str]:
-    """IP addresses of a host; none where they cannot be resolved."""
-    try:
-        return sorted({str(entry[4][0]).partition("%")[0] for entry in _entries(host)})
-    except (OSError, UnicodeError):
-        return []
-
-
-def _entries(host: str) -> Sequence[Any]:
-    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
 
 
 def _addresses(jobs: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -12,9 +12,9 @@ import sys
 from multiprocessing.connection import Connection
 
 from syncswitch.trainers.cluster.processes.chief import end_with_input, serve_trials
+from syncswitch.trainers.cluster.processes.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.cluster.servers.network import free_ports
-from syncswitch.trainers.cluster.servers.placement import CPU, GPU, NO_GPU, server_devices
 from syncswitch.trainers.trainer import Trainer
 
 # A streaming call to a server that is gone waits for one at the same address, for ever; a new one

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.servers.placement import check_gpus_per_worker
+from syncswitch.trainers.cluster.processes.placement import check_gpus_per_worker
 
 AUTO = "auto"
 PLACEMENTS = ("spread", "pack")

@@ -14,9 +14,9 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.storage.errors import FatalError, RetryableError
+from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.ray.actor import DEAD, RUNNING, STOPPED, ServerActor, Start
 from syncswitch.trainers.cluster.ray.options import RayOptions
-from syncswitch.trainers.cluster.servers.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.servers.pool import Server, ServerPool, ServerState
 
 _LOG = logging.getLogger(__name__)

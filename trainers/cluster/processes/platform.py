@@ -1,0 +1,202 @@
+"""A cluster that TF_CONFIG describes, and whose processes somebody else starts."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.cluster.chief.engine import Condition, Engine, Life
+from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
+from syncswitch.trainers.cluster.exchange.plans import Part
+from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+from syncswitch.trainers.cluster.processes.tf_config import TfConfig, host_and_port
+from syncswitch.trainers.cluster.processes.zygote import Zygote
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class PlatformOptions:
+    """Of the engine.
+
+    Attributes:
+        config: Of the chief.
+        limit_seconds: How long a part may take until it is there, first or again.
+        secret: Of the cluster.
+    """
+
+    config: TfConfig
+    limit_seconds: float
+    secret: bytes
+
+
+class PlatformEngine(Engine):
+    """Starts and ends nothing: the parts dial their chief, and their platform starts them again."""
+
+    kind = "tf-config"
+    waits_aloud = True
+
+    def __init__(self, options: PlatformOptions) -> None:
+        self._config = options.config
+        self.secret = options.secret
+        self.listen = host_and_port(options.config.chief)
+        self.start_seconds = options.limit_seconds
+
+    def start(self, part: Part, chief: Address) -> None:
+        """Nothing to do: a part that was given up dials again."""
+
+    @override
+    def condition(self, part: Part) -> Condition:
+        return Condition(
+            Life.RUNNING,
+            f"it is {self._config.addresses[part[0]][part[1]]} in TF_CONFIG; look whether it was"
+            " started and can be reached, or give it more time with --cluster-timeout",
+        )
+
+    @override
+    def signal(self, part: Part, number: int) -> None:
+        _LOG.warning(
+            "%s %d at %s does not answer; it can only be ended, and started again, by whoever"
+            " started it",
+            *part,
+            self._config.addresses[part[0]][part[1]],
+        )
+
+    def close(self) -> None:
+        """Nothing to end: without their chief they do so themselves."""
+
+
+def new_engine(plan: ChiefPlan, zygote: Zygote) -> PlatformEngine:
+    """The engine of a chief in TF_CONFIG; its options are `PlatformOptions`."""
+    return PlatformEngine(plan.options)
+
+
+class TfConfigTrainer(ProcessTrainer):
+    """Trains on the cluster in this process's TF_CONFIG, one trial after the other.
+
+    Args:
+        reference: The workload, as `load_workload` takes it.
+        options: Of the cluster.
+
+    Raises:
+        UserError: The workload cannot be loaded.
+        RetryableError: A part is not there.
+    """
+
+    def __init__(self, reference: str, options: PlatformOptions) -> None:
+        self._options = options
+        # A run may have nothing to do but to wait for a part.
+        self.least_patience_seconds = options.limit_seconds + super().least_patience_seconds
+        super().__init__(reference, options.config.workers)
+
+    @override
+    def plan(self, folder: str) -> ChiefPlan:
+        return ChiefPlan(
+            self._reference, self._workers, f"{__name__}:new_engine", self._options, folder
+        )
+
+
+def cluster_secret(*, is_open: bool) -> bytes:
+    """What the parts of a cluster prove to each other that they know.
+
+    Args:
+        is_open: Do without.
+
+    Raises:
+        UserError: The environment has none.
+    """
+    if is_open:
+        return SECRET.encode()
+    secret = os.environ.get(SECRET, "")
+    if not secret:
+        raise UserError(
+            f"{SECRET} is not set: whoever reaches a part of the cluster could run what he likes"
+            " there. Set it to the same words in the environment of each part, such as the output"
+            " of `openssl rand -hex 32`; or, where only people you trust can reach these machines,"
+            " add --open-network"
+        )
+    return secret.encode()
+
+
+@dataclass
+class ChiefWatch:
+    """Decides when a part stops waiting for its chief; pure.
+
+    A chief that dies is started again by its platform, and needs its parts then.
+
+    Attributes:
+        limit_seconds: How long to wait for one that has not come yet.
+        grace_seconds: How long to wait for one that has gone.
+        since_seconds: When it was there last, or when the waiting began.
+        was_there: Whether it ever was.
+    """
+
+    limit_seconds: float
+    grace_seconds: float
+    since_seconds: float
+    was_there: bool = False
+
+    def is_over(self, now_seconds: float) -> bool:
+        """Whether to give up."""
+        patience_seconds = self.grace_seconds if self.was_there else self.limit_seconds
+        return now_seconds - self.since_seconds > patience_seconds
+
+    def saw(self, now_seconds: float) -> None:
+        """Records that it was there until now."""
+        self.was_there, self.since_seconds = True, now_seconds
+
+
+def serve_until_chief_is_gone(
+    options: PlatformOptions,
+    grace_seconds: float,
+    say: Callable[[str], None],
+    gpus_per_worker: float = 0.0,
+) -> None:
+    """Is the part that TF_CONFIG names until its chief has gone.
+
+    Args:
+        options: Of the cluster, as this part has them.
+        grace_seconds: How long to wait for a chief that has gone: it may be started again.
+        say: Told what it does.
+        gpus_per_worker: Whether a worker is to use the GPU that it sees.
+
+    Raises:
+        UserError: Somebody else listens at its address.
+        RetryableError: No chief came.
+    """
+    config = options.config
+    is_worker_with_gpu = config.job == "worker" and gpus_per_worker > 0
+    os.environ.update(gpu_worker_environment(gpus_per_worker) if is_worker_with_gpu else NO_GPU)
+    own = config.addresses[config.job][config.task]
+    chief, listen = host_and_port(config.chief), host_and_port(own)
+    place = Place((config.job, config.task), chief, listen, options.secret)
+    watch = ChiefWatch(options.limit_seconds, grace_seconds, time.monotonic())
+    say(f"{config.name} at {own} waits for its chief at {config.chief}")
+    while not watch.is_over(time.monotonic()):
+        try:
+            serve_chief(place)
+            watch.saw(time.monotonic())
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+                raise UserError(
+                    f"{config.name} cannot listen at {own} ({error.strerror}); end what listens"
+                    " there, or give it an address of this machine"
+                ) from error
+        time.sleep(_PAUSE_SECONDS)
+    if not watch.was_there:
+        raise RetryableError(
+            f"no chief was at {config.chief} within {options.limit_seconds:g} s; start it, and this"
+            " one again, or give it more time with --cluster-timeout"
+        )
+    say(f"the chief at {config.chief} has been gone for {grace_seconds:g} s: {config.name} ends")
