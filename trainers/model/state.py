@@ -105,20 +105,6 @@ class StateForm:
         log.fork(checkpoint)
         return self.restored(checkpoint, spec.fork_from)
 
-    def begin_again(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """The state at the last whole checkpoint of this run; without any, as `begin`."""
-        for percent in sorted(log.checkpoints, reverse=True):
-            path = log.checkpoints[percent]
-            try:
-                checkpoint = read_checkpoint(path)
-            except UserError as error:
-                _LOG.warning("%s; passing over it", error)
-                continue
-            log.go_back(checkpoint)
-            return self.restored(checkpoint, path)
-        log.start_over()
-        return self.begin(spec, log)
-
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
         """The state that a checkpoint of this workload holds."""
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
@@ -50,21 +50,31 @@ class SegmentSteps:
     worker is lost is handed out again. `hand_out` follows each call that may release somebody:
     `push`, `leave`, `lose` and `join`.
 
+    Args:
+        protocol: Drives it.
+        done: Worker-steps that are done.
+        end_step: Where the segment ends.
+        undone: Steps that are not among these, though later ones are.
+
     Attributes:
         exchange: What becomes of a gradient.
         done: Worker-steps whose gradient counts: it has been applied, or is about to be by one of
             the groups of the last answer.
     """
 
-    def __init__(self, protocol: SyncProtocol, done: int, end_step: int) -> None:
+    def __init__(
+        self, protocol: SyncProtocol, done: int, end_step: int, undone: Sequence[int] = ()
+    ) -> None:
         self.exchange = protocol.exchange
         self.done = done
         self._protocol = protocol
-        self._next_step = done
+        self._next_step = done + len(undone)
         self._end_step = end_step
         self._released: deque[int] = deque()
         self._out: dict[int, Ticket] = {}
-        self._again: list[int] = []
+        self._again: list[int] = sorted(undone)
+        # Pushed, but not yet in the mean of a round.
+        self._waiting: dict[int, int] = {}
         self._idle: set[int] = set()
         self._leaving: set[int] = set()
         self._is_stopped = False
@@ -73,6 +83,20 @@ class SegmentSteps:
     def out(self) -> frozenset[int]:
         """Workers that have a ticket."""
         return frozenset(self._out)
+
+    def undone(self, applied: Collection[Ticket] = ()) -> list[int]:
+        """Steps whose gradient has not been applied, though that of later ones may have been.
+
+        Args:
+            applied: Steps of which that is known, though they were not acknowledged.
+        """
+        out = [one.worker_step for one in self._out.values() if one not in applied]
+        return sorted([*out, *self._again, *self._waiting.values()])
+
+    @property
+    def next_step(self) -> int:
+        """The first step that nobody has been given."""
+        return self._next_step
 
     @property
     def is_over(self) -> bool:
@@ -94,8 +118,10 @@ class SegmentSteps:
         Returns:
             Groups whose work is to be joined.
         """
-        del self._out[worker]
-        if self.exchange is not Exchange.ROUND:
+        ticket = self._out.pop(worker)
+        if self.exchange is Exchange.ROUND:
+            self._waiting[worker] = ticket.worker_step
+        else:
             self.done += 1
         groups = self._take(self._protocol.on_push(worker, now_seconds))
         return groups + self._leave(worker) if worker in self._leaving else groups
@@ -189,4 +215,7 @@ class SegmentSteps:
     def _counted(self, groups: Sequence[tuple[int, ...]]) -> Groups:
         if self.exchange is Exchange.ROUND:
             self.done += sum(map(len, groups))
+            for group in groups:
+                for worker in group:
+                    del self._waiting[worker]
         return tuple(groups)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,20 @@ class Position:
     history: str = ""
 
 
+@dataclass(frozen=True)
+class LogMark:
+    """Where a run was at a moment; see `RunLog.mark`."""
+
+    done: int
+    first_protocol_done: int
+    elapsed_seconds: float
+    inherited_seconds: float
+    switch_overhead_seconds: float
+    is_detour: bool
+    phases: tuple[PhaseRecord, ...]
+    protocol_before: str | None
+
+
 class RunLog:
     """The log of one run; outlives a cluster that has to be rebuilt.
 
@@ -83,6 +98,7 @@ class RunLog:
         self._phases: tuple[PhaseRecord, ...] = ()
         self._protocol_before: str | None = None
         self._events: list[RunEvent] = []
+        self._untold: deque[RunEvent] = deque()
         self._next_evaluation = self._evaluation_after(0)
 
     @property
@@ -128,12 +144,52 @@ class RunLog:
         self.inherited_seconds = known["inherited_seconds"]
         self.switch_overhead_seconds = known["switch_overhead_seconds"]
 
-    def start_over(self) -> None:
-        """Starts again from the beginning; events are kept."""
-        self.done = self.first_protocol_done = 0
-        self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
-        self._evaluations, self._phases, self._protocol_before = [], (), None
-        self._next_evaluation = self._evaluation_after(0)
+    def mark(
+        self,
+        segment: Segment | None = None,
+        done: int = 0,
+        elapsed_seconds: float = 0.0,
+        staleness: StalenessCount | None = None,
+    ) -> LogMark:
+        """Where the run is now, for `fall_back`.
+
+        Args:
+            segment: In which it is; None where the cluster is drained.
+            done: Worker-steps done.
+            elapsed_seconds: Training time.
+            staleness: Of the segment.
+        """
+        mark = LogMark(
+            self.done,
+            self.first_protocol_done,
+            self.elapsed_seconds,
+            self.inherited_seconds,
+            self.switch_overhead_seconds,
+            self.is_detour,
+            self._phases,
+            self._protocol_before,
+        )
+        if segment is None:
+            return mark
+        is_first = segment.protocol == self._spec.identity.first_protocol
+        seconds = elapsed_seconds - self.elapsed_seconds
+        phase = phase_record(segment, done, seconds, staleness or StalenessCount())
+        return replace(
+            mark,
+            done=done,
+            first_protocol_done=self.first_protocol_done + (done - self.done) * is_first,
+            elapsed_seconds=elapsed_seconds,
+            phases=merge_phases((*self._phases, phase)),
+        )
+
+    def fall_back(self, mark: LogMark) -> None:
+        """Goes back to a mark; events, and tests of what was done by then, are kept."""
+        self.done, self.first_protocol_done = mark.done, mark.first_protocol_done
+        self.elapsed_seconds, self.inherited_seconds = mark.elapsed_seconds, mark.inherited_seconds
+        self.switch_overhead_seconds, self.is_detour = mark.switch_overhead_seconds, mark.is_detour
+        self._phases, self._protocol_before = mark.phases, mark.protocol_before
+        self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
+        self._next_evaluation = self._evaluation_after(max(mark.done, self.last_evaluation_step))
 
     def history(self) -> str:
         """What a run needs besides its state to go on from here, as JSON."""
@@ -173,9 +229,11 @@ class RunLog:
         return self.first_protocol_done
 
     def progress(self, done: int) -> None:
-        """Tells the observer."""
+        """Tells the observer, also of events that were only kept."""
         self.reached = done
         with self._observing:
+            while self._untold:
+                self._observer.on_event(self._untold.popleft())
             self._observer.on_progress(done)
 
     def is_due(self, done: int) -> bool:
@@ -206,12 +264,9 @@ class RunLog:
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
         """Records a segment that ended with worker-step `done`, at that training time."""
-        if segment.protocol == self._spec.identity.first_protocol:
-            self.first_protocol_done += done - self.done
-        seconds = elapsed_seconds - self.elapsed_seconds
-        phase = phase_record(segment, done, seconds, staleness)
-        self._phases = merge_phases((*self._phases, phase))
-        self.done, self.elapsed_seconds = done, elapsed_seconds
+        after = self.mark(segment, done, elapsed_seconds, staleness)
+        self.done, self.first_protocol_done = after.done, after.first_protocol_done
+        self.elapsed_seconds, self._phases = after.elapsed_seconds, after.phases
 
     def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
         """Records a change of protocol; the policy's switch is an event."""
@@ -226,6 +281,11 @@ class RunLog:
         self._events.append(event)
         with self._observing:
             self._observer.on_event(event)
+
+    def keep_event(self, event: RunEvent) -> None:
+        """Records something that happened, for whoever must not wait for the observer."""
+        self._events.append(event)
+        self._untold.append(event)
 
     def add_checkpoint(self, percents: Sequence[float], path: Path) -> None:
         """Records a file."""

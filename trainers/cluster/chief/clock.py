@@ -6,13 +6,12 @@ import time
 
 
 class TrainingClock:
-    """Runs while the cluster trains, and stands still while the training waits for evaluations."""
+    """Runs while the cluster trains."""
 
     def __init__(self, elapsed_seconds: float) -> None:
         self._elapsed_seconds = elapsed_seconds
         self._start: float | None = None
         self._last_update = time.perf_counter()
-        self._waited_seconds = self._waited_before_update_seconds = 0.0
 
     @property
     def last_update_seconds(self) -> float:
@@ -20,8 +19,7 @@ class TrainingClock:
         start = self._start  # read once: other threads look at the time as well
         if start is None:
             return self._elapsed_seconds
-        since = self._last_update - start - self._waited_before_update_seconds
-        return self._elapsed_seconds + max(0.0, since)
+        return self._elapsed_seconds + max(0.0, self._last_update - start)
 
     @property
     def now_seconds(self) -> float:
@@ -29,8 +27,7 @@ class TrainingClock:
         start = self._start
         if start is None:
             return self._elapsed_seconds
-        since = time.perf_counter() - start - self._waited_seconds
-        return self._elapsed_seconds + max(0.0, since)
+        return self._elapsed_seconds + max(0.0, time.perf_counter() - start)
 
     @property
     def idle_seconds(self) -> float:
@@ -44,16 +41,10 @@ class TrainingClock:
     def start(self) -> None:
         """Starts the clock for a segment."""
         self._start = time.perf_counter()
-        self._waited_seconds = self._waited_before_update_seconds = 0.0
 
     def mark_update(self) -> None:
-        """Records an update; time waited after it is not part of it."""
+        """Records an update."""
         self._last_update = time.perf_counter()
-        self._waited_before_update_seconds = self._waited_seconds
-
-    def wait(self, seconds: float) -> None:
-        """Leaves out time in which the training waited for an evaluation."""
-        self._waited_seconds += seconds
 
     def leave_out(self, seconds: float) -> None:
         """Leaves out of `idle_seconds` time spent on other things between two segments."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,15 +55,29 @@ class Cluster(ABC):
         self.members: list[WorkerHandle | None] = [None] * workers
         # Updates of each worker's replica; none for a worker without one.
         self._replicas: dict[int, int] = {}
+        self._committing = threading.Lock()
         self._pool = ThreadPoolExecutor(max(2, workers), thread_name_prefix="members")
 
     def load(self, state: ModelState) -> None:
         """Puts a state onto the parameter server."""
         self._ask_server(lambda: self.server.load(state))
 
-    def state(self) -> tuple[ModelState, Sequence[int]]:
-        """A copy of the state, and the number of each worker's last task that is in it."""
-        return self._ask_server(lambda: self.server.state())
+    def state(self) -> ModelState:
+        """A copy of the state."""
+        self.mark()
+        return self.marked()
+
+    def mark(self) -> Sequence[int]:
+        """Remembers the state as it is now, for `marked`.
+
+        Returns:
+            The number of each worker's last task that is in it.
+        """
+        return self._ask_server(lambda: self.server.mark())
+
+    def marked(self) -> ModelState:
+        """The state at the last `mark`; may take a while, in which the training goes on."""
+        return self._ask_server(lambda: self.server.marked())
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """Copies of parameters and statistics; no later update is in them."""
@@ -166,7 +181,9 @@ class Cluster(ABC):
         while len(left) > 1:
             gone = self._exchange_means(left)
             if not gone:
-                return lost + self._each(left, lambda _, member: member.commit())
+                # Nobody reads some of them before and some after.
+                with self._committing:
+                    return lost + self._each(left, lambda _, member: member.commit())
             # Who could not be reached, or could not reach them: ask each.
             gone = self._each(left, lambda _, member: member.fetch("model", 0, 0)) or gone
             lost += gone
@@ -210,12 +227,13 @@ class Cluster(ABC):
         self, workers: Iterable[int], *wanted: tuple[str, int]
     ) -> dict[int, tuple[Vector, ...]]:
         found: dict[int, tuple[Vector, ...]] = {}
-        for worker in workers:
-            try:
-                member = self._member(worker)
-                found[worker] = tuple(member.fetch(what, 0, size) for what, size in wanted)
-            except LostError:
-                continue
+        with self._committing:
+            for worker in workers:
+                try:
+                    member = self._member(worker)
+                    found[worker] = tuple(member.fetch(what, 0, size) for what, size in wanted)
+                except LostError:
+                    continue
         if not found:
             raise ServerLostError("all replicas are lost")
         return found

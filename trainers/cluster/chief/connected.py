@@ -42,10 +42,15 @@ class _Server:
         """See `ServerHandle`."""
         self._remote.call("load", state)
 
-    def state(self) -> tuple[ModelState, Sequence[int]]:
+    def mark(self) -> Sequence[int]:
         """See `ServerHandle`."""
-        found: tuple[ModelState, Sequence[int]] = self._remote.call("state")
-        return found
+        pushed: Sequence[int] = self._remote.call("mark")
+        return pushed
+
+    def marked(self) -> ModelState:
+        """See `ServerHandle`."""
+        state: ModelState = self._remote.call("marked")
+        return state
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """See `ServerHandle`."""

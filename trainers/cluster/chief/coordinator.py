@@ -8,9 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from syncswitch.trainers.protocols import SyncProtocol
+from syncswitch.trainers.protocols import Exchange, SyncProtocol
 from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.running_counts import LossMean, StalenessCount
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
@@ -25,6 +27,7 @@ class Notice(enum.Enum):
 
 
 _SLICE_SECONDS = 0.1
+_Read = TypeVar("_Read")
 
 
 def _no_decision(worker: int, busy_seconds: float) -> Decision:
@@ -71,8 +74,13 @@ class Coordinator:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._steps: SegmentSteps | None = None
-        self._since: dict[int, float] = {}
+        # Workers that were given a step.
+        self._busy: set[int] = set()
         self._stopping = False
+        # Groups of replicas are averaged at the same time, beside the steps of others.
+        self._apart = ThreadPoolExecutor(max(1, len(self.workers)), thread_name_prefix="average")
+        self._averaging: set[int] = set()
+        self._kept_back: list[Ticket] = []
         self.error: BaseException | None = None
 
     @property
@@ -80,10 +88,20 @@ class Coordinator:
         """Workers that take part, in ascending order."""
         return [one for one in self.workers if one not in self.lost and one not in self.resting]
 
-    def begin(self, machine: Callable[[Iterable[int]], SyncProtocol], end_step: int) -> None:
-        """Starts a segment that ends with worker-step `end_step`. The cluster must be drained.
+    def begin(
+        self,
+        machine: Callable[[Iterable[int]], SyncProtocol],
+        end_step: int,
+        undone: Sequence[int] = (),
+    ) -> None:
+        """Starts a segment. The cluster must be drained.
 
         Where all workers are lost it waits for one to come back, or to be stopped.
+
+        Args:
+            machine: Makes its protocol.
+            end_step: Worker-step with which it ends.
+            undone: See `SegmentSteps`.
         """
         with self._lock:
             self._steps, self.staleness = None, StalenessCount()
@@ -92,7 +110,7 @@ class Coordinator:
                 self._changed.wait(_SLICE_SECONDS)
             if not self.members:
                 return
-            self._steps = SegmentSteps(machine(self.members), self.done, end_step)
+            self._steps = SegmentSteps(machine(self.members), self.done, end_step, undone)
             if self._stopping:
                 self._steps.stop()
             self._go_on(self._steps.start())
@@ -121,12 +139,12 @@ class Coordinator:
             if decision.protocol is not None:
                 # Drained, it goes on with the other one.
                 self._steps.cut()
-            self._since.pop(worker, None)
+            self._busy.discard(worker)
             try:
                 self._go_on()
             except BaseException:
                 # Not drained before the error is known, which is reported to `fail`.
-                self._since[worker] = time.monotonic()
+                self._busy.add(worker)
                 raise
             self._changed.notify_all()
 
@@ -139,7 +157,7 @@ class Coordinator:
                     self._settle(self._steps.push(worker, time.monotonic()))
                 self._settle(self._steps.lose(worker))
                 self._go_on()
-            self._since.pop(worker, None)
+            self._busy.discard(worker)
             self._changed.notify_all()
 
     def note_lost(self, worker: int) -> None:
@@ -173,10 +191,16 @@ class Coordinator:
         """Records that a worker-step raised; the segment ends as soon as it is drained."""
         with self._lock:
             if worker is not None:
-                self._since.pop(worker, None)
+                self._busy.discard(worker)
             self.error = self.error or error
             self._stop_steps()
             self._changed.notify_all()
+
+    def at_rest(self, read: Callable[[SegmentSteps], _Read]) -> _Read:
+        """Reads something while nobody is given a step, or is noted to have done one."""
+        with self._lock:
+            assert self._steps is not None
+            return read(self._steps)
 
     def stop(self) -> None:
         """Hands out no further tickets, now or in a later segment."""
@@ -193,21 +217,14 @@ class Coordinator:
         with self._changed:
             return self._changed.wait_for(self._is_drained, timeout_seconds)
 
-    def overdue(self, seconds: float) -> list[int]:
-        """Workers that have had their ticket for longer than that.
-
-        Without the lock, which may be held by somebody who waits for a worker that hangs.
-        """
-        now = time.monotonic()
-        return [worker for worker, since in dict(self._since).items() if now - since > seconds]
-
     def dismiss(self) -> None:
         """Tells the worker threads to end."""
         for inbox in self.inboxes.values():
             inbox.put(Notice.END)
+        self._apart.shutdown(wait=False)
 
     def _is_drained(self) -> bool:
-        if self._since:
+        if self._busy or self._averaging:
             return False
         return self._stopping or self._steps is None or self._steps.is_over
 
@@ -220,7 +237,7 @@ class Coordinator:
             self._settle(advance.groups)
             advance = self._steps.hand_out()
             tickets += advance.tickets
-        self._hand([ticket for ticket in tickets if ticket.worker in self._steps.out])
+        self._hand(tickets)
 
     def _lose_unprepared(self, tickets: Iterable[Ticket]) -> bool:
         """Prepares workers for their steps; whether some of them could not be reached."""
@@ -236,11 +253,34 @@ class Coordinator:
         assert self._steps is not None
         waiting = deque(groups)
         while waiting:
-            for worker in self.join(waiting.popleft(), self.done):
+            group = waiting.popleft()
+            if self._steps.exchange is Exchange.REPLICA:
+                self._averaging.update(group)
+                self._apart.submit(self._average, group, self.done)
+                continue
+            for worker in self.join(group, self.done):
                 waiting.extend(self._lose_unreached(worker))
         if self._steps.done != self.done:
             self.done = self._steps.done
             self.on_done(self.done)
+
+    def _average(self, group: Sequence[int], done: int) -> None:
+        """Averages a group of replicas, in a thread of the pool; then its members go on."""
+        error: BaseException | None = None
+        lost: Iterable[int] = ()
+        try:
+            lost = self.join(group, done)
+        except BaseException as found:
+            error = found
+        with self._lock:
+            self._averaging.difference_update(group)
+            if error is not None:
+                self.error = self.error or error
+                self._stop_steps()
+            for worker in lost:
+                self._settle(self._lose_unreached(worker))
+            self._go_on()
+            self._changed.notify_all()
 
     def _lose_unreached(self, worker: int) -> Groups:
         assert self._steps is not None
@@ -254,7 +294,11 @@ class Coordinator:
             self._steps.stop()
 
     def _hand(self, tickets: Iterable[Ticket]) -> None:
-        now = time.monotonic()
-        for ticket in tickets:
-            self._since[ticket.worker] = now
-            self.inboxes[ticket.worker].put(ticket)
+        assert self._steps is not None
+        waiting, self._kept_back = [*self._kept_back, *tickets], []
+        for ticket in waiting:
+            if ticket.worker in self._averaging:
+                self._kept_back.append(ticket)
+            elif ticket.worker in self._steps.out:
+                self._busy.add(ticket.worker)
+                self.inboxes[ticket.worker].put(ticket)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.model.tester import ModelTester
 
-# Copies of the model that wait for their test; each holds the memory of a model.
-_MOST_WAITING = 2
+# Copies of the model that wait for their test: each takes the memory of a model.
+_LEAST_WAITING, _MOST_WAITING = 2, 16
+_WAITING_BYTES = 1 << 30
 _PATIENCE_SECONDS = 0.1
 # A test that waits for a lost server ends with the process.
 _LEAVE_SECONDS = 30.0
@@ -36,31 +36,30 @@ class Evaluator:
 
     Args:
         tester: Computes the accuracy.
+        model_bytes: Size of one copy of the model.
         on_evaluation: Called in that thread with each evaluation.
     """
 
-    def __init__(self, tester: ModelTester, on_evaluation: Callable[[Evaluation], None]) -> None:
+    def __init__(
+        self, tester: ModelTester, model_bytes: int, on_evaluation: Callable[[Evaluation], None]
+    ) -> None:
         self._tester = tester
         self._on_evaluation = on_evaluation
-        self._requests: queue.Queue[EvaluationRequest | None] = queue.Queue(_MOST_WAITING)
+        self._requests: queue.Queue[EvaluationRequest | None] = queue.Queue(
+            min(_MOST_WAITING, max(_LEAST_WAITING, _WAITING_BYTES // max(1, model_bytes)))
+        )
         self._error: BaseException | None = None
         self._abandoned = False
         self._thread = threading.Thread(target=self._work, name="evaluator", daemon=True)
         self._thread.start()
 
-    def submit(self, request: EvaluationRequest) -> float:
-        """Requests an evaluation.
-
-        Returns:
-            Seconds that it had to wait because tests take longer than the training between them.
-        """
-        start = time.perf_counter()
+    def submit(self, request: EvaluationRequest) -> None:
+        """Requests an evaluation; waits where tests take longer than the training between them."""
         # Not for ever: nobody takes requests any more once they are abandoned.
         while not self._abandoned:
             with contextlib.suppress(queue.Full):
                 self._requests.put(request, timeout=_PATIENCE_SECONDS)
                 break
-        return time.perf_counter() - start
 
     def catch_up(self) -> None:
         """Waits until all requests so far are answered, or an evaluation has failed."""

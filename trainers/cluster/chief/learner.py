@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Task
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -45,7 +45,7 @@ class ClusterLearner:
         self.exchange, self._second_since, self._start = exchange, second_since, None
         if exchange is not Exchange.REPLICA:
             return []
-        self._start, _ = self._cluster.state()
+        self._start = self._cluster.state()
         self._cluster.forget_replicas()
         return self._cluster.scatter(self._start, members)
 
@@ -129,8 +129,16 @@ class ClusterLearner:
             ServerLostError: No replica is left.
         """
         if self.exchange is Exchange.REPLICA and self._start is None:
-            self._cluster.load(self._cluster.mean_replica(self._holders()))
+            self._put(self._cluster.mean_replica(self._holders()))
         self.exchange = Exchange.PUSH
+
+    def _put(self, state: ModelState) -> None:
+        """Puts a state onto the parameter server, which may have been lost unnoticed."""
+        try:
+            self._cluster.load(state)
+        except ServerLostError:
+            self._cluster.restart_server()
+            self._cluster.load(state)
 
     def _rate(self, worker_step: int, workers: int) -> float:
         return self._configuration.rate(worker_step, self.exchange.gradients_per_update(workers))

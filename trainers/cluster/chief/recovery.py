@@ -10,6 +10,7 @@ from syncswitch.storage.errors import RetryableError, one_line
 from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.fault_injector import Note
+from syncswitch.trainers.protocols import Exchange
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,14 +32,14 @@ class Recovery:
         self._lost_at: dict[int, float] = {}
         self._given_up: set[int] = set()
 
-    def lose(self, worker: int, number: int, error: BaseException, *, counts_pushes: bool) -> bool:
+    def lose(self, worker: int, number: int, error: BaseException, exchange: Exchange) -> bool:
         """Decides what an error in a worker's step means, and tells the coordinator.
 
         Args:
             worker: Whose step; this is its thread.
             number: Of the task.
             error: The error.
-            counts_pushes: A push that was taken in has been applied.
+            exchange: What becomes of gradients.
 
         Returns:
             Whether the worker is lost, and nothing else.
@@ -46,11 +47,11 @@ class Recovery:
         if isinstance(error, WorkerLostError):
             try:
                 # From here on nothing of it can be applied any more.
-                was_pushed = self._cluster.fence(worker) == number
+                was_pushed = self._fence(worker, exchange) == number
             except ServerLostError as further:
                 error = further
             else:
-                self._coordinator.lose(worker, is_applied=was_pushed and counts_pushes)
+                self._coordinator.lose(worker, is_applied=was_pushed and exchange is Exchange.PUSH)
                 self.note_lost(worker, _short(error))
                 return True
         self._coordinator.fail(worker, error)
@@ -89,6 +90,16 @@ class Recovery:
             return True
         self._give_up(worker, problem)
         return False
+
+    def _fence(self, worker: int, exchange: Exchange) -> int:
+        try:
+            return self._cluster.fence(worker)
+        except ServerLostError:
+            if exchange is not Exchange.REPLICA:
+                raise
+            # Nothing is on it that is needed.
+            self._cluster.restart_server()
+            return self._cluster.fence(worker)
 
     def _give_up(self, worker: int, problem: str) -> None:
         reason = f"worker {worker} stays away: {problem}"

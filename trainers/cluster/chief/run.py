@@ -8,23 +8,27 @@ import time
 from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.chief.recovery import Recovery
 from syncswitch.trainers.cluster.chief.straggler_control import StragglerControl
-from syncswitch.trainers.cluster.chief.trial import ClusterTrial
+from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
 from syncswitch.trainers.cluster.chief.watchdog import Watchdog
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
+from syncswitch.trainers.run.log import LogMark
 from syncswitch.trainers.stragglers.online import Decision
 
 _PROGRESS_SECONDS = 0.2
 # Workers that do not come back hold lost servers; their threads die with the process.
 _LEAVE_SECONDS = 30.0
+# So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
+_BACKUP_SECONDS = 2.0
+_BACKUP_SHARE = 20.0
 
 
 class TrainingRun:
@@ -35,6 +39,7 @@ class TrainingRun:
         cluster: With the state that the run begins with.
         tester: Computes the accuracy.
         restarts_at_switch: Give the cluster back at the switch, to get a new one.
+        undone: Worker-steps to be made first, though later ones are done.
 
     Raises:
         ServerLostError: By `execute`: the parameter server is gone, and with it the state.
@@ -47,8 +52,13 @@ class TrainingRun:
         tester: ModelTester,
         *,
         restarts_at_switch: bool,
+        undone: Sequence[int] = (),
     ) -> None:
         self._cluster = cluster
+        self._trial = trial
+        self._undone = tuple(undone)
+        self._backed_up_seconds = time.monotonic()
+        self._backup_pause_seconds = _BACKUP_SECONDS
         self._spec = trial.spec
         self._log = log = trial.log
         self._fault_injector = trial.fault_injector
@@ -66,8 +76,10 @@ class TrainingRun:
             self._coordinator.decide = self._decide
         self._coordinator.resting |= self._stragglers.resting(workers)
         self._protocol = ""
+        # Each worker's last step, and the number under which it was asked for.
+        self._tasks: dict[int, tuple[Ticket, int]] = {}
         self._recovery = Recovery(cluster, self._coordinator, self._note)
-        self._evaluator = Evaluator(tester, self._on_evaluation)
+        self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
         self._requested_step = log.last_evaluation_step
 
@@ -91,6 +103,10 @@ class TrainingRun:
             self._request_evaluation(self._coordinator.done)
             self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
             self._report_progress()
+        except ServerLostError:
+            # These tests are of steps that may still count.
+            self._evaluator.catch_up()
+            raise
         finally:
             self._watchdog.end()
             self._log.reached = self._coordinator.done
@@ -137,9 +153,11 @@ class TrainingRun:
         if self._log.is_switch(segment):
             self._switch(segment.protocol)
         self._clock.start()
-        self._coordinator.begin(choice.machine, segment.end_worker_step)
+        self._coordinator.begin(choice.machine, segment.end_worker_step, self._undone)
+        self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
+            self._back_up(segment)
         if self._coordinator.error is not None:
             raise self._coordinator.error
         self._learner.finish()
@@ -151,6 +169,40 @@ class TrainingRun:
             start = time.perf_counter()
             self._write_checkpoint(segment.checkpoint_percents)
             self._clock.leave_out(time.perf_counter() - start)
+
+    def _back_up(self, segment: Segment) -> None:
+        """Copies the state and where the run is, now and then, while the training goes on.
+
+        Replicas lie on the workers; what the parameter server has is from before them.
+        """
+        start = time.monotonic()
+        is_due = start - self._backed_up_seconds >= self._backup_pause_seconds
+        if not self._cluster.has_processes or not is_due or self._coordinator.stopping:
+            return
+        if self._learner.exchange is Exchange.REPLICA:
+            return
+        try:
+            mark, undone = self._coordinator.at_rest(lambda steps: self._mark(segment, steps))
+            self._trial.backup = Backup(self._cluster.marked(), mark, undone)
+        except ServerLostError as error:
+            self._coordinator.fail(None, error)
+        self._backed_up_seconds = time.monotonic()
+        took_seconds = self._backed_up_seconds - start
+        self._backup_pause_seconds = max(_BACKUP_SECONDS, _BACKUP_SHARE * took_seconds)
+
+    def _mark(self, segment: Segment, steps: SegmentSteps) -> tuple[LogMark, tuple[int, ...]]:
+        """Where the run is; the coordinator is at rest."""
+        pushed = self._cluster.mark()
+        is_push = self._learner.exchange is Exchange.PUSH
+        applied = [
+            ticket
+            for ticket, number in list(self._tasks.values())
+            if is_push and pushed[ticket.worker] == number
+        ]
+        undone = tuple(steps.undone(applied))
+        done = steps.next_step - len(undone)
+        now_seconds = self._clock.last_update_seconds
+        return self._log.mark(segment, done, now_seconds, self._coordinator.staleness), undone
 
     def _switch(self, protocol: str) -> None:
         """Adds the time since the last update to the clock, as the price of the switch."""
@@ -182,14 +234,14 @@ class TrainingRun:
                 self._stragglers.tell(worker, is_lost=True)
                 return False
             start, number = time.perf_counter(), next(self._cluster.numbers)
+            self._tasks[worker] = ticket, number
             try:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
                 loss, staleness = self._learner.step(worker, ticket.worker_step, hold, number)
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
-                is_push = self._learner.exchange is Exchange.PUSH
-                if self._recovery.lose(worker, number, error, counts_pushes=is_push):
+                if self._recovery.lose(worker, number, error, self._learner.exchange):
                     self._stragglers.tell(worker, is_lost=True)
                     return False
                 continue
@@ -219,7 +271,8 @@ class TrainingRun:
         loss = self._coordinator.loss.take()
         snapshot = self._learner.snapshot()
         request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
-        self._clock.wait(self._evaluator.submit(request))
+        # Where tests take longer than the training between them, it waits, and that takes time.
+        self._evaluator.submit(request)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         """In the evaluator's thread."""
@@ -268,5 +321,6 @@ class TrainingRun:
         # What has been tested so far belongs to it.
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        state, _ = self._cluster.state()
+        state = self._cluster.state()
+        self._trial.backup = Backup(state, self._log.mark())
         self._cluster.program.form.save(path, percents, state, self._spec, self._log)

@@ -61,4 +61,4 @@ class StragglerControl:
 
     def _note(self, decision: Decision) -> None:
         for event in decision.events:
-            self._log.add_event(event)
+            self._log.keep_event(event)

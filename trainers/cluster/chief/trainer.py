@@ -18,11 +18,12 @@ from syncswitch.storage.errors import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.chief.run import TrainingRun
 from syncswitch.trainers.cluster.chief.threads import ThreadsCluster
-from syncswitch.trainers.cluster.chief.trial import ClusterTrial, cluster_trial
+from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial, LostChief, cluster_trial
 from syncswitch.trainers.job.checks import check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
@@ -60,6 +61,7 @@ class ClusterTrainer(Trainer):
     ) -> None:
         self._workload = workload
         self._workers = workers
+        self._clock: TrainingClock | None = None
         self._identities: dict[tuple[str, ...], WorkloadIdentity] = {}
         self._data = workload.load_data()
         self._rate_at = rate_function(workload)
@@ -68,13 +70,25 @@ class ClusterTrainer(Trainer):
         self._tester = ModelTester(self._program.function, workload, self._data, "/CPU:0")
 
     @override
-    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+    def train(
+        self,
+        spec: TrialSpec,
+        observer: Observer | None = None,
+        lost: LostChief | None = None,
+    ) -> TrialRecord:
+        """See `Trainer`.
+
+        Args:
+            spec: The trial.
+            observer: Of the run.
+            lost: The chief that has begun it.
+        """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, self._own_identity(*pair))
         log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
         started_at = datetime.now(timezone.utc)
         try:
-            self._train(spec, log)
+            self._train(spec, log, lost)
         except SyncSwitchError:
             raise
         except Exception as error:
@@ -83,17 +97,23 @@ class ClusterTrainer(Trainer):
         self._tester.warn_if_hardly_above_chance(record)
         return record
 
+    @property
+    def now_seconds(self) -> float:
+        """Training time of the trial that is under way."""
+        return 0.0 if self._clock is None else self._clock.now_seconds
+
     @override
     def close(self) -> None:
         self._cluster.close()
 
-    def _train(self, spec: TrialSpec, log: RunLog) -> None:
+    def _train(self, spec: TrialSpec, log: RunLog, lost: LostChief | None) -> None:
         # What befell the cluster since, or in the last moment of, the trial before.
         self._cluster.repair()
         state = self._program.form.begin(spec, log)
         examples = len(self._data.train_inputs)
         configuration = Configuration(self._workload, spec, examples, self._rate_at)
-        trial = cluster_trial(spec, log, configuration, self._cluster)
+        trial = cluster_trial(spec, log, configuration, self._cluster, lost)
+        self._clock = trial.clock
         self._run(state, trial)
 
     def _run(self, state: ModelState, trial: ClusterTrial) -> None:
@@ -101,25 +121,33 @@ class ClusterTrainer(Trainer):
         losses = 0
         restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
         is_new = True
+        undone: tuple[int, ...] = ()
         while True:
             try:
                 self._cluster.load(state)
+                trial.backup = Backup(state, trial.log.mark(), undone)
                 if is_new:
                     trial.clock.mark_update()
                 run = TrainingRun(
-                    trial, self._cluster, self._tester, restarts_at_switch=restarts_at_switch
+                    trial,
+                    self._cluster,
+                    self._tester,
+                    restarts_at_switch=restarts_at_switch,
+                    undone=undone,
                 )
                 if run.execute():
                     return
                 restarts_at_switch = is_new = False
-                state = self._restart(trial.spec, trial.log)
+                state, undone = self._restart(trial.spec, trial.log), ()
             except ServerLostError as error:
                 losses += 1
                 is_new = False
-                state = self._rebuild(trial, error, losses)
+                state, undone = self._rebuild(trial, error, losses)
 
-    def _rebuild(self, trial: ClusterTrial, error: ServerLostError, losses: int) -> ModelState:
-        """Starts new servers after a loss, and restores their state."""
+    def _rebuild(
+        self, trial: ClusterTrial, error: ServerLostError, losses: int
+    ) -> tuple[ModelState, tuple[int, ...]]:
+        """Starts another parameter server; the state with which it goes on, and what is undone."""
         if losses > _MOST_LOSSES:
             raise RetryableError(f"the parameter server was lost {losses} times ({error})")
         log, clock = trial.log, trial.clock
@@ -129,17 +157,19 @@ class ClusterTrainer(Trainer):
         log.add_event(RunEvent("lost", done, clock.now_seconds, reason))
         start = time.perf_counter()
         self._cluster.restart_server()
-        state = self._program.form.begin_again(trial.spec, log)
+        backup = trial.backup
+        assert backup is not None
+        log.fall_back(backup.mark)
         seconds = time.perf_counter() - start
         clock.lose()
         reason = f"the cluster goes on from worker-step {log.done:,}, after {done:,} were done"
         log.add_event(RunEvent("rebuilt", log.done, clock.now_seconds, reason, None, seconds))
-        return state
+        return backup.state, backup.undone
 
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """Starts new servers for the second protocol; a checkpoint carries the state."""
         form = self._program.form
-        state, _ = self._cluster.state()
+        state = self._cluster.state()
         try:
             with tempfile.TemporaryDirectory(prefix="syncswitch-switch-") as folder:
                 path = Path(folder) / "switch.npz"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.cluster import Cluster
 from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
@@ -12,11 +13,49 @@ from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
 from syncswitch.trainers.faults.scenario import check_injections
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.run.log import LogMark, RunLog
 from syncswitch.trainers.stragglers.online import OnlineController, controller_of
 
 
 @dataclass(frozen=True)
+class LostChief:
+    """A chief that died while it trained.
+
+    Attributes:
+        reason: What has become of it.
+        worker_step: Worker-steps that were done when it was heard of last.
+        elapsed_seconds: Training time then.
+        heard_seconds: When that was, on this machine's monotonic clock.
+    """
+
+    reason: str
+    worker_step: int
+    elapsed_seconds: float
+    heard_seconds: float
+
+    @property
+    def now_seconds(self) -> float:
+        """Training time by now: what it costs counts."""
+        return self.elapsed_seconds + time.monotonic() - self.heard_seconds
+
+
+@dataclass(frozen=True)
+class Backup:
+    """From where a run goes on when the parameter server is lost.
+
+    Attributes:
+        state: Of the training.
+        mark: Of the log.
+        undone: Worker-steps that are not in the state, though later ones are.
+    """
+
+    state: ModelState
+    mark: LogMark
+    undone: tuple[int, ...] = ()
+
+
+@dataclass
 class ClusterTrial:
     """One trial on as many clusters as it takes.
 
@@ -27,6 +66,7 @@ class ClusterTrial:
         configuration: Rates and momenta.
         fault_injector: Made on purpose.
         controller: Decides about stragglers; None for nobody.
+        backup: The newest.
     """
 
     spec: TrialSpec
@@ -35,25 +75,34 @@ class ClusterTrial:
     configuration: Configuration
     fault_injector: FaultInjector
     controller: OnlineController | None
+    backup: Backup | None = None
 
 
 def cluster_trial(
-    spec: TrialSpec, log: RunLog, configuration: Configuration, cluster: Cluster
+    spec: TrialSpec,
+    log: RunLog,
+    configuration: Configuration,
+    cluster: Cluster,
+    lost: LostChief | None,
 ) -> ClusterTrial:
     """The trial from where its log is."""
+    elapsed_seconds = log.elapsed_seconds
+    if lost is not None:
+        elapsed_seconds = max(elapsed_seconds, lost.now_seconds)
+        log.add_event(RunEvent("lost", lost.worker_step, elapsed_seconds, lost.reason))
     found = [parse_injection(text) for text in spec.conditions.injections]
     check_injections(found, cluster.kind)
     active = ActiveInjections(
         found,
         spec.identity.total_worker_steps,
         done=log.done,
-        now_seconds=log.elapsed_seconds,
+        now_seconds=elapsed_seconds,
         resumed=spec.resume,
     )
     return ClusterTrial(
         spec,
         log,
-        TrainingClock(log.elapsed_seconds),
+        TrainingClock(elapsed_seconds),
         configuration,
         FaultInjector(active, cluster),
         controller_of(spec.conditions.online, range(spec.identity.workers)),

@@ -15,7 +15,10 @@ class ServerHandle(Protocol):
     def load(self, state: ModelState) -> None:
         """See `ParameterServer`."""
 
-    def state(self) -> tuple[ModelState, Sequence[int]]:
+    def mark(self) -> Sequence[int]:
+        """See `ParameterServer`."""
+
+    def marked(self) -> ModelState:
         """See `ParameterServer`."""
 
     def snapshot(self) -> tuple[Vector, Vector]:

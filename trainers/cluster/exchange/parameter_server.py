@@ -88,6 +88,7 @@ class ParameterServer:
         self._incarnations = [0] * workers
         self._pushed = [-1] * workers
         self._waiting: dict[int, Vector] = {}
+        self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
         """Overwrites the state."""
@@ -99,14 +100,23 @@ class ParameterServer:
             self._updates = state.updates
             self._waiting.clear()
 
-    def state(self) -> tuple[ModelState, Sequence[int]]:
-        """A copy of the state, and the last step of each worker of which something is in it."""
+    def mark(self) -> Sequence[int]:
+        """Remembers the state as it is now, for `marked`.
+
+        Returns:
+            The number of each worker's last push that was taken in.
+        """
         with self._changing:
-            # The slots change in place; the buffer stays as it is while it is read.
-            slots, updates, pushed = self._slots.copy(), self._updates, list(self._pushed)
-            holder = self._lease()
+            # The slots change in place; the buffer stays as it is while it is held.
+            self._marked = self._lease(), self._slots.copy(), self._updates
+            return list(self._pushed)
+
+    def marked(self) -> ModelState:
+        """A copy of the state at the last `mark`; called once for each."""
+        assert self._marked is not None
+        (holder, slots, updates), self._marked = self._marked, None
         parameters, statistics = self._copied(holder)
-        return ModelState(parameters, slots, statistics, updates), pushed
+        return ModelState(parameters, slots, statistics, updates)
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """Copies of parameters and statistics."""

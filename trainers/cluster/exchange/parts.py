@@ -123,7 +123,8 @@ class ServerPart:
         self.methods: Methods = {
             "build": self._build,
             "load": lambda state: self._built.load(state),
-            "state": lambda: self._built.state(),
+            "mark": lambda: self._built.mark(),
+            "marked": lambda: self._built.marked(),
             "snapshot": lambda: self._built.snapshot(),
             "apply_round": lambda *arguments: self._built.apply_round(*arguments),
             "fence": lambda worker: self._built.fence(worker),

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
 from syncswitch.trainers.cluster.processes.messages import (
@@ -18,10 +19,14 @@ from syncswitch.trainers.cluster.processes.messages import (
     Message,
     Progressed,
     Ready,
+    Train,
     Warned,
 )
 from syncswitch.trainers.cluster.processes.zygote import Zygote
-from syncswitch.trainers.trainer import Trainer, Verdict
+from syncswitch.trainers.trainer import Verdict
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
 _PACKAGE = "syncswitch"
 
@@ -31,7 +36,7 @@ def be_chief(plan: ChiefPlan, wire: Wire, zygote: Wire) -> None:
     serve_trials(Connection(wire.detach()), lambda: _trainer(plan, zygote))
 
 
-def _trainer(plan: ChiefPlan, zygote: Wire) -> Trainer:
+def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
     from syncswitch.trainers.cluster.chief.connected import ConnectedCluster
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
     from syncswitch.trainers.job.loading import load_workload
@@ -45,7 +50,7 @@ def _trainer(plan: ChiefPlan, zygote: Wire) -> Trainer:
     )
 
 
-def serve_trials(connection: Connection, make_trainer: Callable[[], Trainer]) -> None:
+def serve_trials(connection: Connection, make_trainer: Callable[[], ClusterTrainer]) -> None:
     """Makes a trainer, and trains what is asked for until the connection ends.
 
     Args:
@@ -68,6 +73,7 @@ class _Reporter:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._trainer: ClusterTrainer | None = None
         # The main thread reports progress while the evaluator's reports evaluations.
         self._sending = threading.Lock()
 
@@ -75,20 +81,22 @@ class _Reporter:
         with self._sending:
             self._connection.send(message)
 
-    def serve(self, trainer: Trainer) -> None:
+    def serve(self, trainer: ClusterTrainer) -> None:
+        self._trainer = trainer
         while True:
             try:
                 request = self._connection.recv()
             except EOFError:
                 return
-            assert isinstance(request, TrialSpec)
+            assert isinstance(request, Train)
             try:
-                self.send(trainer.train(request, self))
+                self.send(trainer.train(request.spec, self, request.lost))
             except SyncSwitchError as error:
                 self.send(_failure(error))
 
     def on_progress(self, worker_step: int) -> None:
-        self.send(Progressed(worker_step))
+        assert self._trainer is not None
+        self.send(Progressed(worker_step, self._trainer.now_seconds))
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         self.send(evaluation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import secrets
 from collections.abc import Mapping
@@ -44,7 +43,6 @@ class LocalEngine(Engine):
         self._placement = placement
         self._folder = folder
         self._process_ids: dict[Part, int] = {}
-        self._numbers = itertools.count()
         self.secret = secrets.token_bytes(32)
         self.listen = self._socket()
         is_fresh = placement.needs_fresh_processes
@@ -85,7 +83,7 @@ class LocalEngine(Engine):
             del self._process_ids[part]
 
     def _socket(self) -> str:
-        return str(self._folder / f"{next(self._numbers)}.socket")
+        return str(self._folder / f"{secrets.token_hex(6)}.socket")
 
     def _environment(self, part: Part) -> Mapping[str, str]:
         # Together they have as many threads as there are cores.

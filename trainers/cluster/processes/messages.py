@@ -1,14 +1,23 @@
 """Messages between the chief's process and the process that asks for trials.
 
 They are pickled over a pair of sockets between a process and its own child. The one that asks sends
-a `TrialSpec` for each trial, and a `Verdict` for each `Evaluation`.
+a `Train` for each trial, and a `Verdict` for each `Evaluation`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.chief.trial import LostChief
+
+
+@dataclass(frozen=True)
+class Train:
+    """A trial is wanted; `lost` where another chief has begun it."""
+
+    spec: TrialSpec
+    lost: LostChief | None
 
 
 @dataclass(frozen=True)
@@ -18,9 +27,10 @@ class Ready:
 
 @dataclass(frozen=True)
 class Progressed:
-    """So many worker-steps are done."""
+    """So many worker-steps are done, at that training time."""
 
     worker_step: int
+    elapsed_seconds: float
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing_extensions import override
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.chief.trial import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.processes.chief_plan import LOCAL_ENGINE, ChiefPlan
 from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
@@ -25,6 +26,7 @@ from syncswitch.trainers.cluster.processes.messages import (
     Failed,
     Message,
     Progressed,
+    Train,
     Warned,
 )
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, Placement, place_on_cpus
@@ -91,6 +93,8 @@ class ProcessTrainer(Trainer):
         self._folder: Path | None = None
         self._patience_seconds: float | None = None
         self._warnings: set[str] = set()
+        # Worker-steps and training time when the chief last spoke of them, and when that was.
+        self._heard = 0, 0.0, time.monotonic()
         self._start()
 
     @override
@@ -98,28 +102,31 @@ class ProcessTrainer(Trainer):
         # When the chief is lost or hangs, a run that writes checkpoints goes on from the last one,
         # on another cluster, or from its start where there is none yet.
         once = _OnceObserver(observer or SilentObserver())
-        current = spec
+        current, lost = spec, None
         for _ in range(_MOST_CLUSTERS):
             try:
-                record = self._train(current, once)
+                record = self._train(current, lost, once)
                 return replace(record, spec=spec, events=tuple(once.events))
             except _ClusterLostError as error:
                 if not spec.checkpoint_percents:
                     raise RetryableError(str(error)) from error
                 _LOG.warning("%s; going on from the last checkpoint", error)
                 current = replace(spec, resume=True)
+                lost = LostChief(f"the chief: {error}", *self._heard)
         raise RetryableError(f"the cluster of {self._workers} workers died {_MOST_CLUSTERS} times")
 
-    def _train(self, spec: TrialSpec, observer: Observer) -> TrialRecord:
+    def _train(self, spec: TrialSpec, lost: LostChief | None, observer: Observer) -> TrialRecord:
         if self._connection is None:
             self._start()
         is_refused = False
         try:
-            self._send(spec)
+            self._send(Train(spec, lost))
             reached, since = -1, time.monotonic()
+            self._heard = 0, 0.0, since
             while True:
                 match self._receive():
-                    case Progressed(worker_step):
+                    case Progressed(worker_step, elapsed_seconds):
+                        self._heard = worker_step, elapsed_seconds, time.monotonic()
                         if worker_step != reached:
                             reached, since = worker_step, time.monotonic()
                         self._check_patience(time.monotonic() - since)
@@ -203,7 +210,7 @@ class ProcessTrainer(Trainer):
     def _hanging(self, how: str) -> _ClusterLostError:
         return _ClusterLostError(f"the cluster of {self._workers} workers hangs: {how}")
 
-    def _send(self, message: TrialSpec | Verdict) -> None:
+    def _send(self, message: Train | Verdict) -> None:
         assert self._connection is not None
         try:
             self._connection.send(message)
