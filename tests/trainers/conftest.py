@@ -1,4 +1,4 @@
-"""Fixes TensorFlow's devices once for all tests of this folder."""
+"""Trainers of this process, and Keras, which the tests import late."""
 
 from __future__ import annotations
 
@@ -14,26 +14,19 @@ from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.trainers.replay.recording import Recording, read_recording
 
-
-@pytest.fixture(scope="session")
-def devices() -> Any:
-    """A parameter server and 5 workers as logical devices of this process."""
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
-
-    return InProcessLauncher().start(5)
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 
 @pytest.fixture(scope="session")
-def keras(devices: Any) -> Any:
-    """Keras, imported only after the devices are fixed."""
+def keras() -> Any:
+    """Keras, imported only by those who need it."""
     import keras
 
     return keras
 
 
 @pytest.fixture(scope="session")
-def cluster_of(devices: Any) -> Iterator[Callable[..., Any]]:
+def cluster_of() -> Iterator[Callable[..., Any]]:
     """Makes in-process cluster trainers; the same one again for the same arguments."""
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.servers.placement import Devices
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
@@ -186,11 +185,6 @@ def spec_of(
 
 # To build a model takes longer than many a test.
 _identity = functools.cache(workload_identity)
-
-
-def first_workers(devices: Devices, workers: int) -> Devices:
-    """A smaller cluster on the same devices."""
-    return replace(devices, workers=devices.workers[:workers], steps=devices.steps[:workers])
 
 
 class RecordingObserver:

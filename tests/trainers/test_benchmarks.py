@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import psutil
 import pytest
@@ -39,7 +38,7 @@ Play = Callable[..., str]
 
 
 @pytest.fixture
-def play(devices: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
+def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
     """Plays a benchmark in this process, which has TensorFlow; gives what it prints."""
     from syncswitch.trainers.simulated import trainer
 
@@ -90,7 +89,7 @@ def test_throughput_of_engines_is_compared_with_that_of_tensorflow() -> None:
 
 
 @pytest.mark.parametrize("name", ["syncswitch BSP, in-process", "single process"])
-def test_engines_of_one_process(devices: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_engines_of_one_process(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     short = replace(engines.workload, total_worker_steps=40, evaluation_interval_worker_steps=40)
     monkeypatch.setattr(engines, "workload", short)
     monkeypatch.setattr(engines, "WORKER_STEPS", 40)

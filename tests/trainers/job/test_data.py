@@ -70,10 +70,6 @@ class TestData:
 
 
 class TestFromDatasets:
-    @pytest.fixture(autouse=True)
-    def _ready(self, devices: Any) -> None:
-        """TensorFlow's devices must be fixed before its first operation."""
-
     @staticmethod
     def pipeline(examples: int) -> Any:
         import tensorflow as tf

@@ -52,10 +52,6 @@ def model(
 
 
 class TestTheFingerprintStays:
-    @pytest.fixture(autouse=True)
-    def _ready(self, devices: Any) -> None:
-        """TensorFlow's devices must be fixed before its first operation."""
-
     def test_when_other_models_were_built_before(self, keras: Any) -> None:
         workload = replace(DENSE, model=model(keras))
         first = fingerprint(workload)
@@ -159,10 +155,6 @@ class TestTheFingerprintStays:
 
 
 class TestTheFingerprintChanges:
-    @pytest.fixture(autouse=True)
-    def _ready(self, devices: Any) -> None:
-        """TensorFlow's devices must be fixed before its first operation."""
-
     @pytest.mark.parametrize(
         "changes",
         [

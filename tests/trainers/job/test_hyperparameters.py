@@ -74,7 +74,6 @@ def configuration(
     return Configuration(workload, spec, examples, rate_function(workload)), spec
 
 
-@pytest.mark.usefixtures("devices")
 class TestConfiguration:
     def test_epochs_are_counted_from_the_second_protocols_start(self) -> None:
         """10 worker-steps of 16 examples are an epoch; it starts at 200, wherever it was meant."""
@@ -148,7 +147,6 @@ class TestConfiguration:
         assert rates == pytest.approx([0.02 * factor for factor in expected])
 
 
-@pytest.mark.usefixtures("devices")
 class TestSchedules:
     def piecewise(self, keras: Any, boundaries: list[int], values: list[float]) -> Workload:
         schedules = keras.optimizers.schedules

@@ -125,7 +125,7 @@ def test_only_what_keeps_no_variables_may_be_shared_by_threads() -> None:
     assert not KerasOptimizer.is_reentrant
 
 
-def test_packed_values_are_unpacked_as_they_were(devices: Any) -> None:
+def test_packed_values_are_unpacked_as_they_were() -> None:
     from syncswitch.trainers.model.function import ModelFunction
 
     layout = ModelFunction(DENSE, DENSE.data()).parameters

@@ -11,8 +11,8 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm, restored_model
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
@@ -44,7 +44,6 @@ def checkpoint_of(form: StateForm, spec: TrialSpec, path: Path, worker_step: int
     return path
 
 
-@pytest.mark.usefixtures("devices")
 class TestStateForm:
     def test_initial_values_follow_the_seed(self) -> None:
         form = form_of(NORMALIZED)
@@ -107,7 +106,7 @@ class TestStateForm:
             form.begin(replace(spec, fork_from=path), log_of(spec))
 
 
-def test_a_restored_model_computes_what_the_flat_one_does(devices: Any) -> None:
+def test_a_restored_model_computes_what_the_flat_one_does() -> None:
     form = form_of(NORMALIZED)
     state = some_state(form)
     model = restored_model(

@@ -22,7 +22,6 @@ ACCURACY = 1 - len(range(0, EXAMPLES, 7)) / EXAMPLES
 
 
 def make_tester(
-    devices: Any,
     keras: Any,
     outputs: np.ndarray,
     labels: np.ndarray,
@@ -60,20 +59,20 @@ def one_hot(numbers: np.ndarray, classes: int = 3) -> np.ndarray:
 
 
 class TestDefaultMetric:
-    def test_of_class_numbers(self, devices: Any, keras: Any) -> None:
+    def test_of_class_numbers(self, keras: Any) -> None:
         loss = "sparse_categorical_crossentropy"
-        accuracy = accuracy_of(devices, keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
+        accuracy = accuracy_of(keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
         assert accuracy == pytest.approx(ACCURACY)
 
-    def test_of_class_numbers_in_a_column(self, devices: Any, keras: Any) -> None:
+    def test_of_class_numbers_in_a_column(self, keras: Any) -> None:
         """As Keras's own CIFAR-10 and CIFAR-100 have them."""
         labels = TRUTH.astype(np.uint8).reshape(-1, 1)
         loss = "sparse_categorical_crossentropy"
-        assert accuracy_of(devices, keras, one_hot(GUESS), labels, loss) == pytest.approx(ACCURACY)
+        assert accuracy_of(keras, one_hot(GUESS), labels, loss) == pytest.approx(ACCURACY)
 
-    def test_of_one_hot_labels(self, devices: Any, keras: Any) -> None:
+    def test_of_one_hot_labels(self, keras: Any) -> None:
         loss = "categorical_crossentropy"
-        accuracy = accuracy_of(devices, keras, one_hot(GUESS), one_hot(TRUTH), loss)
+        accuracy = accuracy_of(keras, one_hot(GUESS), one_hot(TRUTH), loss)
         assert accuracy == pytest.approx(ACCURACY)
 
     @pytest.mark.parametrize(
@@ -88,22 +87,17 @@ class TestDefaultMetric:
             ),
         ],
     )
-    def test_of_binary_labels(
-        self, devices: Any, keras: Any, dtype: str, shape: tuple[int, ...]
-    ) -> None:
+    def test_of_binary_labels(self, keras: Any, dtype: str, shape: tuple[int, ...]) -> None:
         truth, guess = TRUTH % 2, np.where(np.arange(EXAMPLES) % 7 == 0, 1 - TRUTH % 2, TRUTH % 2)
         outputs = np.where(guess, 0.8, 0.3).reshape(-1, 1)
         labels = truth.astype(dtype).reshape(shape)
-        accuracy = accuracy_of(
-            devices, keras, outputs, labels, lambda: keras.losses.BinaryCrossentropy()
-        )
+        accuracy = accuracy_of(keras, outputs, labels, lambda: keras.losses.BinaryCrossentropy())
         assert accuracy == pytest.approx(ACCURACY)
 
 
 class TestModelTester:
-    def test_a_metric_of_the_workload_is_used(self, devices: Any, keras: Any) -> None:
+    def test_a_metric_of_the_workload_is_used(self, keras: Any) -> None:
         accuracy = accuracy_of(
-            devices,
             keras,
             one_hot(GUESS) + 0.5 * one_hot(TRUTH),
             TRUTH.astype(np.int32),
@@ -112,9 +106,9 @@ class TestModelTester:
         )
         assert accuracy == pytest.approx(1.0)
 
-    def test_what_is_no_metric_is_refused(self, devices: Any, keras: Any) -> None:
+    def test_what_is_no_metric_is_refused(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match=r"keras\.metrics\.Metric"):
-            make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: "accuracy")
+            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: "accuracy")
 
     @pytest.mark.parametrize(
         ("build", "why"),
@@ -125,7 +119,7 @@ class TestModelTester:
         ],
     )
     def test_a_metric_that_is_no_share_is_refused_before_anything_is_trained(
-        self, devices: Any, keras: Any, build: Any, why: str
+        self, keras: Any, build: Any, why: str
     ) -> None:
         workload = replace(CONSTANT, metric=lambda: build(keras.metrics))
         with pytest.raises(WorkloadError, match=f"the metric is {why}.*between 0 and 1") as error:
@@ -136,29 +130,28 @@ class TestModelTester:
         ("value", "given"), [(3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1")]
     )
     def test_a_value_that_is_no_share_is_refused(
-        self, devices: Any, keras: Any, value: float, given: str
+        self, keras: Any, value: float, given: str
     ) -> None:
         metric = lambda: keras.metrics.MeanMetricWrapper(lambda labels, _: value + 0 * labels)  # noqa: E731
         with pytest.raises(WorkloadError, match=f"gives {given}; give one that is a single"):
-            make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
+            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
 
-    def test_a_value_for_each_class_is_refused(self, devices: Any, keras: Any) -> None:
+    def test_a_value_for_each_class_is_refused(self, keras: Any) -> None:
         metric = lambda: keras.metrics.F1Score(average=None)  # noqa: E731
         with pytest.raises(WorkloadError, match="gives 3 values; give one that is a single number"):
-            make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
+            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
 
-    def test_rounding_and_infinite_values_are_none_of_that(self, devices: Any, keras: Any) -> None:
+    def test_rounding_and_infinite_values_are_none_of_that(self, keras: Any) -> None:
         for value, accuracy in ((1 + 1e-6, 1.0), (-1e-7, 0.0)):
             metric = keras.metrics.MeanMetricWrapper(lambda labels, _, v=value: v + 0 * labels)
             fields = {"metric": lambda m=metric: m}
-            assert accuracy_of(devices, keras, one_hot(GUESS), one_hot(TRUTH), **fields) == accuracy
+            assert accuracy_of(keras, one_hot(GUESS), one_hot(TRUTH), **fields) == accuracy
         metric = keras.metrics.MeanMetricWrapper(lambda labels, _: np.inf + 0 * labels)
-        value = accuracy_of(devices, keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: metric)
+        value = accuracy_of(keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: metric)
         assert np.isnan(value)
 
-    def test_the_test_transform_is_applied(self, devices: Any, keras: Any) -> None:
+    def test_the_test_transform_is_applied(self, keras: Any) -> None:
         accuracy = accuracy_of(
-            devices,
             keras,
             one_hot(GUESS),
             one_hot(TRUTH),
@@ -170,16 +163,16 @@ class TestModelTester:
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_parameters_that_are_not_finite_have_no_accuracy(
-        self, devices: Any, keras: Any, value: float
+        self, keras: Any, value: float
     ) -> None:
-        tester, program = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
+        tester, program = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
         state = program.form.initial(0)
         state.parameters[3] = value
         program.load(state)
         assert math.isnan(tester.accuracy(*program.snapshot()))
 
-    def test_a_snapshot_is_not_changed_by_later_updates(self, devices: Any, keras: Any) -> None:
-        tester, program = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
+    def test_a_snapshot_is_not_changed_by_later_updates(self, keras: Any) -> None:
+        tester, program = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
         snapshot = program.snapshot()
         before = snapshot[0].numpy().copy()
         for step in range(20):
@@ -187,20 +180,19 @@ class TestModelTester:
         np.testing.assert_array_equal(snapshot[0].numpy(), before)
         assert tester.accuracy(*snapshot) == pytest.approx(ACCURACY)
 
-    def test_chance_is_known_for_classes_alone(self, devices: Any, keras: Any) -> None:
+    def test_chance_is_known_for_classes_alone(self, keras: Any) -> None:
         loss = "sparse_categorical_crossentropy"
-        numbers, _ = make_tester(devices, keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
+        numbers, _ = make_tester(keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
         assert numbers.is_chance(0.34)
         assert not numbers.is_chance(0.5)
-        hot, _ = make_tester(devices, keras, one_hot(GUESS), one_hot(TRUTH))
+        hot, _ = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
         assert hot.is_chance(0.34)
         many = np.where(np.arange(len(TRUTH)) < 0.7 * len(TRUTH), 0, TRUTH).astype(np.int32)
         # A good model may be near the share of a class that makes most of the test set.
-        assert not make_tester(devices, keras, one_hot(GUESS), many, loss)[0].is_chance(0.7)
+        assert not make_tester(keras, one_hot(GUESS), many, loss)[0].is_chance(0.7)
 
-    def test_one_output_of_logits_is_cut_at_zero(self, devices: Any, keras: Any) -> None:
+    def test_one_output_of_logits_is_cut_at_zero(self, keras: Any) -> None:
         accuracy = accuracy_of(
-            devices,
             keras,
             np.array([[-2.0], [0.3], [0.2], [-0.1]]),
             np.array([0, 1, 1, 0], np.int32),
@@ -208,6 +200,6 @@ class TestModelTester:
         )
         assert accuracy == 1.0
 
-    def test_one_output_that_is_no_class_needs_a_metric(self, devices: Any, keras: Any) -> None:
+    def test_one_output_that_is_no_class_needs_a_metric(self, keras: Any) -> None:
         with pytest.raises(WorkloadError, match="give a metric"):
-            make_tester(devices, keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))
+            make_tester(keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))

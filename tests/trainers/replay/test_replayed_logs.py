@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -105,7 +104,7 @@ Made = tuple[list[TrialRecord], Recording]
 
 
 @pytest.fixture(scope="module")
-def made(devices: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """From a real cluster, by way of a real database: BSP, a switch, and a fork of the first."""
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 

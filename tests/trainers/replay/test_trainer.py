@@ -37,7 +37,7 @@ RECORDING = recording_of(IDENTITY, (100.0, 50.0, 25.0), seeds=(1, 2, 3))
 
 
 @pytest.fixture(scope="module")
-def make_trainer(devices: Any) -> Callable[[Workload, int], ReplayTrainer]:
+def make_trainer() -> Callable[[Workload, int], ReplayTrainer]:
     """Trainers of generated recordings, of both orders of the protocols."""
     known: dict[WorkloadIdentity, Recording] = {}
 

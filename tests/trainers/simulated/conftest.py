@@ -11,7 +11,7 @@ from tests.trainers.simulated.clusters import VARIED
 
 
 @pytest.fixture(scope="session")
-def make_trainer(devices: Any) -> Iterator[Callable[..., Any]]:
+def make_trainer() -> Iterator[Callable[..., Any]]:
     """Makes simulated trainers; the same one again for the same arguments.
 
     One gradient is computed at a time, as a call for several takes long to compile, unless

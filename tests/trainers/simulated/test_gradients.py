@@ -21,7 +21,7 @@ MakeSource = Callable[..., tuple[GradientSource, ModelFunction]]
 
 
 @pytest.fixture(scope="module")
-def make_source(devices: Any) -> Iterator[MakeSource]:
+def make_source() -> Iterator[MakeSource]:
     sources = []
 
     def make(workload: Workload, at_once: int = 4) -> tuple[GradientSource, ModelFunction]:

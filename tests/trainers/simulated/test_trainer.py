@@ -160,8 +160,6 @@ class TestEveryProtocol:
 @pytest.mark.slow
 def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
     code = """
-        from syncswitch.trainers.cluster.servers.launchers import InProcessLauncher
-        InProcessLauncher().start(5)
         from tests.trainers.jobs import BRIEF
         from tests.trainers.simulated.clusters import VARIED, spec_of
         from tests.trainers.simulated.test_trainer import measured
@@ -393,7 +391,7 @@ class TestLargeClusters:
         assert record.phases[0].max_staleness == workers - 1
         assert record.training_seconds == pytest.approx(2.0)
 
-    def test_too_many_for_the_memory_are_refused_in_one_line(self, devices: Any) -> None:
+    def test_too_many_for_the_memory_are_refused_in_one_line(self) -> None:
         with pytest.raises(UserError, match=r"1000000000000 simulated workers .*GiB") as error:
             SimulatedTrainer(CONSTANT, 10**12, EVEN)
         assert "\n" not in str(error.value)
@@ -421,7 +419,7 @@ class TestWhatIsRefused:
         )
 
 
-def test_the_identity_tells_the_clusters_apart(devices: Any) -> None:
+def test_the_identity_tells_the_clusters_apart() -> None:
     real = workload_identity(BRIEF, 4, "bsp", "asp")
     prints = {real.fingerprint}
     for profile in (EVEN, VARIED, VARIED.model_copy(update={"description": "other words"})):

@@ -10,8 +10,6 @@ from syncswitch.trainers.workloads.cifar import CIFAR_10, FOLDER_VARIABLE
 from syncswitch.trainers.workloads.pictures import PADDING, augment, load_pictures, standardize
 from tests.trainers.workloads.cifar_files import contents_of, small, write_folder
 
-pytestmark = pytest.mark.usefixtures("devices")
-
 LABELS = np.arange(512, dtype=np.int32)
 
 

@@ -11,8 +11,6 @@ from syncswitch.trainers.workloads.residual import (
     bottleneck_network,
 )
 
-pytestmark = pytest.mark.usefixtures("devices")
-
 
 def size(variables: list[Any]) -> int:
     return sum(int(np.prod(variable.shape)) for variable in variables)

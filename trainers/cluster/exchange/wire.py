@@ -59,7 +59,14 @@ class Wire:
             OSError: The other end is gone.
         """
         arrays: list[pickle.PickleBuffer] = []
-        pickled = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+
+        def stays_inside(array: pickle.PickleBuffer) -> bool:
+            is_full = len(arrays) + 1 == _MOST_PARTS
+            if not is_full:
+                arrays.append(array)
+            return is_full
+
+        pickled = pickle.dumps(message, protocol=5, buffer_callback=stays_inside)
         parts = [memoryview(pickled), *(one.raw() for one in arrays)]
         lengths = b"".join(_LENGTH.pack(part.nbytes) for part in parts)
         self._send_all([memoryview(_LENGTH.pack(len(parts)) + lengths), *parts])
@@ -75,7 +82,7 @@ class Wire:
             OSError: Likewise.
         """
         (count,) = _LENGTH.unpack(self._receive_bytes(_LENGTH.size))
-        if not 0 < count < _MOST_PARTS:
+        if not 0 < count <= _MOST_PARTS:
             raise OSError("this is no message")
         lengths = struct.unpack(f"<{count}Q", self._receive_bytes(count * _LENGTH.size))
         pickled = self._receive_bytes(lengths[0])

@@ -35,7 +35,7 @@ def seen_gpus(trainer: ProcessTrainer) -> dict[tuple[str, str], str]:
 
 
 def test_each_server_begins_with_its_own_environment(
-    devices: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And a lost one comes back with it."""
     # A third server would take as long again to import TensorFlow.

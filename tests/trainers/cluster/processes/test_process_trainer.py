@@ -41,7 +41,7 @@ def reference_of(workload: Workload) -> str:
 
 
 @pytest.fixture(scope="module")
-def make_trainer(devices: Any) -> Iterator[MakeTrainer]:
+def make_trainer() -> Iterator[MakeTrainer]:
     """Three clusters at most: to start one takes many seconds, and its idle servers take memory."""
     made: dict[tuple[str, int], ProcessTrainer] = {}
 
@@ -138,7 +138,7 @@ def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
     assert trainer.train(spec_of(BRIEF, 2, 50.0)).worker_steps == BRIEF.total_worker_steps
 
 
-def test_killed_itself_it_leaves_no_process_behind(devices: Any) -> None:
+def test_killed_itself_it_leaves_no_process_behind() -> None:
     code = f"""
 import psutil, sys
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
@@ -175,7 +175,7 @@ def test_the_servers_cannot_be_reached_from_outside(make_trainer: MakeTrainer) -
     assert {20001, 20002, 20003} <= ports
 
 
-def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line(devices: Any) -> None:
+def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line() -> None:
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(WorkloadError, match="no_such_name") as error:
         ProcessTrainer("tests.trainers.jobs:no_such_name", 2)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -37,7 +36,7 @@ PERCENTS = tuple(range(20, 101, 20))
 
 
 @pytest.fixture(scope="module")
-def module_trainer(devices: Any) -> Iterator[ProcessTrainer]:
+def module_trainer() -> Iterator[ProcessTrainer]:
     trainer = ProcessTrainer(f"{__name__}:COUNTING", 2)
     yield trainer
     processes = family(trainer)

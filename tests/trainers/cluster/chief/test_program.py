@@ -34,7 +34,7 @@ MakeProgram = Callable[..., Program]
 
 
 @pytest.fixture
-def make_program(devices: Any) -> MakeProgram:
+def make_program() -> MakeProgram:
     def make(workload: Workload, workers: int = 4, data: Data | None = None) -> Program:
         return Program(workload, data or workload.data(), first_workers(devices, workers))
 
@@ -396,9 +396,7 @@ class TestOrderOfTheData:
         return result
 
     @pytest.mark.parametrize(("examples", "batch_size"), [(60, 12), (50, 12), (7, 16), (1, 2)])
-    def test_each_epoch_holds_each_example_once(
-        self, devices: Any, examples: int, batch_size: int
-    ) -> None:
+    def test_each_epoch_holds_each_example_once(self, examples: int, batch_size: int) -> None:
         epochs = 4
         steps = -(-epochs * examples // batch_size)
         row = list(chain(*self.batches(examples, batch_size, steps)))
@@ -406,7 +404,7 @@ class TestOrderOfTheData:
             part = row[epoch * examples : (epoch + 1) * examples]
             assert Counter(part) == Counter(range(examples))
 
-    def test_epochs_and_seeds_have_orders_of_their_own(self, devices: Any) -> None:
+    def test_epochs_and_seeds_have_orders_of_their_own(self) -> None:
         row = self.batches(60, 60, 3)
         assert row[0] != row[1] != row[2] != row[0]
         assert row[0] != self.batches(60, 60, 1, seed=4)[0]
@@ -435,7 +433,7 @@ class TestOrderOfTheData:
         assert logs[0] == logs[1]
         assert Counter(chain(*logs[0].values())) == Counter(dict.fromkeys(range(60), 2))
 
-    def test_the_seed_of_a_transform_is_that_of_the_batch(self, devices: Any) -> None:
+    def test_the_seed_of_a_transform_is_that_of_the_batch(self) -> None:
         import tensorflow as tf
 
         def noise(inputs: Any, labels: Any, seed: Any) -> Any:

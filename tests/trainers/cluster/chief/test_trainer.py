@@ -38,7 +38,7 @@ NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
 
 
 class TestClusterTrainer(ForkContract):
-    """In this process, on logical devices."""
+    """Threads of this process."""
 
 
 class Batches:

@@ -27,7 +27,7 @@ PERIOD = 8
 
 
 @pytest.fixture(scope="module")
-def program(devices: Any) -> Program:
+def program() -> Program:
     return Program(PLAIN, PLAIN.data(), first_workers(devices, WORKERS))
 
 

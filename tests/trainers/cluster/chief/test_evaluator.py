@@ -31,7 +31,7 @@ def finish(evaluator: Evaluator) -> None:
 
 
 class TestEvaluator:
-    def test_a_few_requests_do_not_wait_and_all_are_answered_in_order(self, devices: Any) -> None:
+    def test_a_few_requests_do_not_wait_and_all_are_answered_in_order(self) -> None:
         tester = FakeTester()
         seen: list[Evaluation] = []
         evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ class TestEvaluator:
         finish(evaluator)
         assert seen == [Evaluation(step, step / 10, step / 10, 0.5) for step in range(5)]
 
-    def test_the_training_waits_for_tests_that_take_longer(self, devices: Any) -> None:
+    def test_the_training_waits_for_tests_that_take_longer(self) -> None:
         tester = FakeTester()
         evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
         threading.Timer(0.5, tester.first.set).start()
@@ -52,7 +52,7 @@ class TestEvaluator:
         assert sum(waited) > 0.3
         finish(evaluator)
 
-    def test_what_is_abandoned_is_not_answered(self, devices: Any) -> None:
+    def test_what_is_abandoned_is_not_answered(self) -> None:
         tester = FakeTester()
         seen: list[Evaluation] = []
         evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ class TestEvaluator:
         evaluator.abandon()
         assert len(seen) == 1
 
-    def test_who_waits_for_an_abandoned_test_goes_on(self, devices: Any) -> None:
+    def test_who_waits_for_an_abandoned_test_goes_on(self) -> None:
         """Or Ctrl-C would wait for the training, and the training for ever."""
         tester = FakeTester()
         evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ class TestEvaluator:
             assert not thread.is_alive()
         evaluator.submit(request(9, 0.5))
 
-    def test_somebody_may_do_something_meanwhile(self, devices: Any) -> None:
+    def test_somebody_may_do_something_meanwhile(self) -> None:
         tester = FakeTester()
         evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
         evaluator.submit(request(0, 0.5))
@@ -88,7 +88,7 @@ class TestEvaluator:
         evaluator.finish(lambda: calls.append(1), 0.05)
         assert len(calls) > 3
 
-    def test_a_failed_test_is_raised_at_the_end(self, devices: Any) -> None:
+    def test_a_failed_test_is_raised_at_the_end(self) -> None:
         tester = FakeTester()
         tester.first.set()
         seen: list[Evaluation] = []

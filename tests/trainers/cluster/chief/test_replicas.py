@@ -20,7 +20,7 @@ NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
 
 
 @pytest.fixture(scope="module")
-def program(devices: Any) -> Program:
+def program() -> Program:
     return Program(NORMALIZED, NORMALIZED.data(), first_workers(devices, 3))
 
 
@@ -107,7 +107,7 @@ def test_the_mean_and_a_snapshot_are_of_all_and_change_nothing(replicas: Replica
     np.testing.assert_allclose(snapshot[1], parts[1], rtol=1e-6, atol=1e-7)
 
 
-def test_many_at_once_do_not_touch_one_another(keras: Any, devices: Any) -> None:
+def test_many_at_once_do_not_touch_one_another(keras: Any) -> None:
     """Keras optimizers keep a state of their own while they work: each replica has its own."""
     workload: Workload = replace(DENSE, model=idle_model, optimizer=lambda: keras.optimizers.Adam())
     program = Program(workload, workload.data(), first_workers(devices, 3))

@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.cluster.exchange.parameter_server import (
+    Caller,
+    FencedError,
+    ParameterServer,
+    Sizes,
+)
+from syncswitch.trainers.cluster.exchange.update import MomentumUpdate, Update
+from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector
+from syncswitch.trainers.model.optimizer import MomentumSGD
+from tests.properties import more_examples
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT
+
+SGD = MomentumSGD(FlatLayout((), ()))
+WORKERS = 4
+# So long that an update takes a while: of short vectors two hardly ever meet.
+LONG = 200_000
+
+
+def new_server(
+    parameters: int = 4,
+    statistics: int = 0,
+    decay: float = 1.0,
+    workers: int = WORKERS,
+    update: Update | None = None,
+    slots: int | None = None,
+) -> ParameterServer:
+    sizes = Sizes(parameters, statistics, parameters if slots is None else slots)
+    return ParameterServer(
+        sizes,
+        workers,
+        update or MomentumUpdate(),
+        np.full(statistics, decay, np.float32),
+        lambda: aligned(sizes.model),
+    )
+
+
+def in_parallel(*bodies: Callable[[], Any]) -> None:
+    """Runs each body in a thread, all started together; raises what one of them raises."""
+    together, errors = threading.Barrier(len(bodies)), list[BaseException]()
+
+    def run(body: Callable[[], Any]) -> None:
+        together.wait(30)
+        try:
+            body()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(body,), daemon=True) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def push_from_all(
+    server: ParameterServer,
+    pushes: int,
+    computed: Vector,
+    rate: float = 0.01,
+    momentum: float = 0.9,
+) -> None:
+    """As ASP workers do, without anything between two pushes."""
+
+    def body(worker: int) -> Callable[[], None]:
+        def push() -> None:
+            for number in range(pushes):
+                server.pull(Caller(worker, 0))
+                server.push_update(Caller(worker, 0), number, computed, rate, momentum)
+
+        return push
+
+    in_parallel(*map(body, range(WORKERS)))
+
+
+def arrays(state: ModelState) -> tuple[Vector, Vector, Vector]:
+    return state.parameters, state.slots, state.statistics
+
+
+def assert_same(one: ModelState, other: ModelState) -> None:
+    """To the last bit."""
+    for mine, yours in zip(arrays(one), arrays(other), strict=True):
+        np.testing.assert_array_equal(mine, yours)
+    assert one.updates == other.updates
+
+
+def random_vectors(count: int, size: int = 5) -> list[Vector]:
+    return list(np.random.default_rng(0).standard_normal((count, size), np.float32))
+
+
+class TestNoUpdateIsLost:
+    PUSHES = 30
+
+    def test_of_momentum(self) -> None:
+        server = new_server(LONG)
+        gradient = np.tile(CONSTANT_GRADIENT, LONG // 4)
+        push_from_all(server, self.PUSHES, gradient)
+        state, pushed = server.state()
+        parameters, slots = np.zeros(4, np.float32), np.zeros(4, np.float32)
+        for _ in range(WORKERS * self.PUSHES):
+            parameters, slots = SGD.apply(
+                parameters,
+                slots,
+                0,
+                CONSTANT_GRADIENT,
+                0.01,
+                0.9,
+            )
+        assert state.updates == WORKERS * self.PUSHES
+        assert pushed == [self.PUSHES - 1] * WORKERS
+        np.testing.assert_array_equal(state.parameters, np.tile(parameters, LONG // 4))
+        np.testing.assert_array_equal(state.slots, np.tile(slots, LONG // 4))
+
+    @pytest.mark.parametrize("name", ["Adam", "AdamW", "Nesterov"])
+    def test_of_a_keras_optimizer(self, keras: Any, name: str) -> None:
+        import tensorflow as tf
+
+        from syncswitch.trainers.cluster.chief.program import Program
+
+        def optimizer() -> Any:
+            if name == "Nesterov":
+                return keras.optimizers.SGD(0.5, momentum=0.9, nesterov=True)
+            return getattr(keras.optimizers, name)(0.5)
+
+        workload = replace(CONSTANT, optimizer=optimizer)
+        program = Program(workload, workload.load_data())
+        server = new_server(4, update=program.new_update(), slots=program.sizes.slots)
+        server.load(program.form.initial(0))
+        push_from_all(server, self.PUSHES, CONSTANT_GRADIENT)
+
+        reference = optimizer()
+        reference.learning_rate = 0.01
+        variable = keras.Variable(np.ones((4, 1), np.float32))
+        gradient = keras.ops.convert_to_tensor(CONSTANT_GRADIENT.reshape(4, 1))
+        reference.build([variable])
+        apply = tf.function(lambda: reference.apply([gradient], [variable]), autograph=False)
+        for _ in range(WORKERS * self.PUSHES):
+            apply()
+        state, _ = server.state()
+        assert state.updates == WORKERS * self.PUSHES
+        np.testing.assert_allclose(state.parameters, variable.numpy().ravel(), rtol=1e-5)
+        slots = [
+            slot.numpy().ravel()
+            for slot in reference.variables
+            if slot is not reference.iterations and slot is not reference.learning_rate
+        ]
+        np.testing.assert_allclose(state.slots, np.concatenate(slots), rtol=1e-5)
+
+    def test_of_statistics(self) -> None:
+        """Of one and the same batch k pushes leave m^k of the start, however stale each was."""
+        server = new_server(1, LONG, decay=0.99)
+        contribution = np.full(LONG, 0.5, np.float32)
+        push_from_all(server, self.PUSHES, np.concatenate([np.zeros(1, np.float32), contribution]))
+        expected = np.zeros(1, np.float32)
+        for _ in range(WORKERS * self.PUSHES):
+            expected = np.float32(0.99) * expected + contribution[:1]
+        np.testing.assert_array_equal(server.state()[0].statistics, np.tile(expected, LONG))
+
+    def test_and_a_late_push_moves_what_is_there_when_it_arrives(self) -> None:
+        computed = random_vectors(9)
+        late, own = new_server(3, 2, decay=0.5), new_server(3, 2, decay=0.5)
+        late.pull(Caller(0, 0))
+        for number, vector in enumerate(computed):
+            caller = Caller(0 if number == 8 else 1, 0)
+            for server in (late, own):
+                if server is own or number != 8:
+                    server.pull(caller)
+                server.push_update(caller, number, vector, 0.1, 0.9)
+        assert_same(late.state()[0], own.state()[0])
+
+
+class TestAPullStays:
+    def test_as_it_was_while_others_push(self) -> None:
+        server = new_server(LONG, workers=5)
+        server.load(ModelState(np.ones(LONG), np.zeros(LONG), np.zeros(0), 7))
+        pulled = server.pull(Caller(4, 0))
+        push_from_all(server, 5, np.ones(LONG, np.float32))
+        assert pulled.updates == 7
+        np.testing.assert_array_equal(server.buffers[pulled.buffer], 1.0)
+        server.push_update(Caller(4, 0), 0, np.zeros(LONG, np.float32), 0.0, 0.0)
+        assert server.pull(Caller(4, 0)).updates == 7 + 4 * 5 + 1
+
+    def test_and_nobody_sees_half_an_update(self) -> None:
+        """k updates leave k(k+1)/2 in each parameter, k in each slot and statistic."""
+        server = new_server(LONG, LONG)
+        computed = np.concatenate([np.full(LONG, -1.0), np.ones(LONG)]).astype(np.float32)
+        is_over, seen = threading.Event(), set[int]()
+
+        def check(updates: int | None, parameters: Vector, statistics: Vector) -> None:
+            count = int(statistics[0])
+            assert updates is None or count == updates
+            assert (statistics == count).all()
+            assert (parameters == count * (count + 1) / 2).all()
+            seen.add(count)
+
+        def pull() -> None:
+            # A worker that never pushes: it gives a buffer back when it takes the next.
+            while not is_over.is_set():
+                pulled = server.pull(Caller(WORKERS - 1, 0))
+                buffer = server.buffers[pulled.buffer]
+                check(pulled.updates, buffer[:LONG], buffer[LONG:])
+
+        def look() -> None:
+            while not is_over.is_set():
+                check(None, *server.snapshot())
+                state, pushed = server.state()
+                check(state.updates, state.parameters, state.statistics)
+                assert (state.slots == -state.updates).all()
+                assert sum(number + 1 for number in pushed) == state.updates
+
+        def push(worker: int) -> Callable[[], None]:
+            def body() -> None:
+                for number in range(40):
+                    server.push_update(Caller(worker, 0), number, computed, 1.0, 1.0)
+
+            return body
+
+        def push_all() -> None:
+            in_parallel(*map(push, range(WORKERS - 1)))
+            is_over.set()
+
+        in_parallel(pull, look, look, push_all)
+        assert server.snapshot()[1][0] == 120
+        assert len(seen) > 3, "the readers have seen nothing of it"
+        assert len(server.buffers) <= WORKERS + 4
+
+    @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["pull", "push", "fence"]))))
+    @more_examples(5)
+    def test_in_as_many_buffers_as_there_are_readers(self, calls: list[tuple[int, str]]) -> None:
+        server, incarnations, held = new_server(1, workers=3), [0, 0, 0], dict[int, float]()
+        buffers: dict[int, int] = {}
+        for number, (worker, call) in enumerate(calls):
+            caller = Caller(worker, incarnations[worker])
+            if call == "pull":
+                pulled = server.pull(caller)
+                buffers[worker] = pulled.buffer
+                held[worker] = float(server.buffers[pulled.buffer][0])
+                continue
+            if call == "push":
+                server.push_update(caller, number, np.ones(1, np.float32), 1.0, 0.0)
+            else:
+                incarnations[worker], _ = server.fence(worker)
+            held.pop(worker, None)
+            for other, value in held.items():
+                assert server.buffers[buffers[other]][0] == value
+        assert len(server.buffers) <= 3 + 2
+
+
+class TestStaleness:
+    def test_is_what_was_applied_between_pull_and_push(self) -> None:
+        server, zeros = new_server(), np.zeros(4, np.float32)
+        slow, fast = Caller(0, 0), Caller(1, 0)
+        assert server.pull(slow).updates == 0
+        for number in range(3):
+            assert server.pull(fast).updates == number
+            assert server.push_update(fast, number, zeros, 0.1, 0.9) == number + 1
+        assert server.push_update(slow, 0, zeros, 0.1, 0.9) == 4
+
+    def test_a_gradient_for_a_round_is_no_update(self) -> None:
+        server, zeros = new_server(), np.zeros(4, np.float32)
+        for count in range(3):
+            for worker in range(WORKERS):
+                caller = Caller(worker, 0)
+                assert server.pull(caller).updates == count
+                assert server.push_gradient(caller, count, zeros) == count
+            assert server.apply_round(range(WORKERS), 0.1, 0.9) == count + 1
+
+
+class TestRounds:
+    def push(self, server: ParameterServer, computed: Sequence[Vector]) -> None:
+        """From all workers at once, in an order that chance makes."""
+
+        def body(worker: int) -> Callable[[], None]:
+            return lambda: server.push_gradient(Caller(worker, 0), 0, computed[worker])
+
+        workers = list(range(len(computed)))
+        random.shuffle(workers)
+        in_parallel(*map(body, workers))
+
+    def test_apply_the_mean_of_all_to_the_last_bit(self) -> None:
+        states = []
+        for _ in range(5):
+            server = new_server(1000, 3, decay=0.5)
+            server.load(ModelState(*map(np.ones, (1000, 1000, 3))))
+            for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
+                self.push(server, list(computed))
+                server.apply_round(range(WORKERS), 0.1, 0.9)
+            states.append(server.state()[0])
+        expected = ModelState(*(np.ones(size, np.float32) for size in (1000, 1000, 3)), 3)
+        parameters, slots, statistics = arrays(expected)
+        for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
+            mean = np.mean(computed, axis=0)
+            parameters, slots = SGD.apply(
+                parameters,
+                slots,
+                0,
+                mean[:1000],
+                0.1,
+                0.9,
+            )
+            statistics = np.float32(0.5) * statistics + mean[1000:]
+        for state in states:
+            assert_same(state, ModelState(parameters, slots, statistics, 3))
+
+    def test_sum_up_in_the_order_that_they_are_told(self) -> None:
+        computed = [np.array([value], np.float32) for value in (1.0, 1e8, -1e8)]
+        found = []
+        for order in ([0, 1, 2], [1, 2, 0]):
+            server = new_server(1, workers=3)
+            self.push(server, computed)
+            server.apply_round(order, 3.0, 0.0)
+            found.append(-float(server.snapshot()[0][0]))
+        assert found == [0.0, pytest.approx(1.0)], "1 is lost beside 1e8"
+
+    def test_change_nothing_before_they_are_applied(self) -> None:
+        server = new_server()
+        self.push(server, random_vectors(WORKERS, 4))
+        state, pushed = server.state()
+        np.testing.assert_array_equal(state.parameters, 0)
+        assert state.updates == 0
+        assert pushed == [0] * WORKERS
+
+    def test_leave_out_what_a_worker_pushed_that_is_lost(self) -> None:
+        server, computed = new_server(5), random_vectors(WORKERS)
+        self.push(server, computed)
+        server.fence(1)
+        server.apply_round([0, 2, 3], 1.0, 0.0)
+        mean = np.mean([computed[worker] for worker in (0, 2, 3)], axis=0)
+        np.testing.assert_array_equal(server.snapshot()[0], -mean)
+
+    def test_have_of_a_worker_that_is_back_its_own_gradient_alone(self) -> None:
+        server, computed = new_server(5), random_vectors(WORKERS)
+        self.push(server, computed)
+        incarnation, _ = server.fence(1)
+        server.push_gradient(Caller(1, incarnation), 7, computed[0])
+        server.apply_round([1], 1.0, 0.0)
+        np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
+
+
+class TestFence:
+    def test_tells_the_last_step_that_was_taken_in(self) -> None:
+        server, zeros = new_server(), np.zeros(4, np.float32)
+        assert server.fence(2) == (1, -1)
+        server.push_update(Caller(2, 1), 17, zeros, 0.1, 0.9)
+        assert server.fence(2) == (2, 17)
+        server.push_gradient(Caller(2, 2), 30, zeros)
+        assert server.fence(2) == (3, 30)
+        assert server.fence(2) == (4, 30), "of the former one, where the last has pushed nothing"
+        assert server.fence(1) == (1, -1)
+        assert server.state()[1] == [-1, -1, 30, -1]
+
+    def test_refuses_everything_of_a_process_that_was_replaced(self) -> None:
+        server = new_server(5)
+        computed = random_vectors(3)
+        old, new = Caller(1, 0), Caller(1, 1)
+        server.pull(old)
+        server.fence(1)
+        server.pull(new)
+        server.push_gradient(new, 3, computed[0])
+        before = server.state()
+        for late in (
+            lambda: server.pull(old),
+            lambda: server.push_update(old, 2, computed[1], 0.1, 0.9),
+            lambda: server.push_gradient(old, 2, computed[2]),
+        ):
+            with pytest.raises(FencedError, match="worker 1 was replaced"):
+                late()
+        assert_same(server.state()[0], before[0])
+        assert server.state()[1] == before[1] == [-1, 3, -1, -1]
+        server.apply_round([1], 1.0, 0.0)
+        np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
+
+    def test_no_step_counts_twice_or_not_at_all(self) -> None:
+        """Whenever the fence falls: who was told of it does the step again, exactly if needed."""
+        server, ones = new_server(1, workers=1), np.ones(1, np.float32)
+        caller, steps = Caller(0, 0), 0
+        for number in range(300):
+
+            def push(number: int = number, caller: Caller = caller) -> None:
+                try:
+                    server.push_update(caller, number, ones, -1.0, 0.0)
+                except FencedError:
+                    return
+
+            answers = list[tuple[int, int]]()
+            in_parallel(push, lambda answers=answers: answers.append(server.fence(0)))
+            ((incarnation, last),) = answers
+            caller = Caller(0, incarnation)
+            steps += last == number
+            assert server.snapshot()[0][0] == steps
+        assert server.state()[0].updates == steps
+
+
+class TestState:
+    def test_what_was_loaded_is_there_and_is_nobody_elses(self) -> None:
+        expected = ModelState(*random_vectors(2, 3), random_vectors(1, 2)[0], 17)
+        loaded = ModelState(*(vector.copy() for vector in arrays(expected)), 17)
+        server = new_server(3, 2)
+        server.load(loaded)
+        for vector in (*arrays(loaded), *server.snapshot(), *arrays(server.state()[0])):
+            vector[:] = 99.0
+        assert_same(server.state()[0], expected)
+        for found, held in zip(
+            server.snapshot(), (expected.parameters, expected.statistics), strict=True
+        ):
+            np.testing.assert_array_equal(found, held)
+
+    def test_loading_leaves_nothing_of_the_trial_before(self) -> None:
+        server, computed = new_server(3, 2, decay=0.5), random_vectors(6)
+        start, _ = server.state()
+        ends = []
+        for _ in range(2):
+            server.load(start)
+            for number, vector in enumerate(computed):
+                server.push_update(Caller(number % WORKERS, 0), number, vector, 0.1, 0.9)
+            ends.append(server.state()[0])
+        assert_same(*ends)
+        server.push_gradient(Caller(0, 0), 9, computed[0])
+        server.load(start)
+        with pytest.raises(KeyError):
+            server.apply_round([0], 0.1, 0.9)
+
+    def test_without_parameters_of_some_kind_it_works_as_well(self) -> None:
+        server = new_server(1, 0, slots=1)
+        server.push_update(Caller(0, 0), 0, np.ones(1, np.float32), 0.5, 0.0)
+        parameters, statistics = server.snapshot()
+        assert (parameters.tolist(), statistics.tolist()) == ([-0.5], [])

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
+from syncswitch.trainers.cluster.exchange.remote import (
+    LostError,
+    Remote,
+    RemoteError,
+    RemoteServer,
+    serve,
+)
+from syncswitch.trainers.cluster.exchange.wire import Wire
+
+
+def fail(error: Exception) -> Any:
+    raise error
+
+
+class Served:
+    """Two ends of a wire: somebody serves, somebody calls."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.remote = Remote(Wire(ours), "worker 3")
+        self.wire = Wire(theirs)
+        self.inbox = np.zeros(3, np.float32)
+        self.is_asked = threading.Event()
+        methods = {
+            "double": lambda value: 2 * value,
+            "slowly": self._slowly,
+            "fence": lambda: fail(FencedError("worker 3 was replaced")),
+            "lose": lambda: fail(LostError("worker 5 is gone")),
+            "break": lambda: fail(ZeroDivisionError("by\nzero")),
+            "wait": self._wait,
+            "push_update": lambda *arguments: arguments[2:],
+            "push_gradient": lambda *arguments: arguments[2],
+            "pull": lambda caller: (7, np.full(3, caller.worker, np.float32)),
+        }
+        self.thread = threading.Thread(
+            target=serve, args=(self.wire, methods, lambda: self.inbox), daemon=True
+        )
+        self.thread.start()
+
+    def _slowly(self, value: Any) -> Any:
+        time.sleep(0.01)
+        return value
+
+    def _wait(self) -> None:
+        self.is_asked.set()
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.remote.close()
+    made.thread.join(20)
+    assert not made.thread.is_alive(), "it goes on for nobody"
+
+
+def test_what_is_raised_there_is_raised_here_and_the_next_call_is_answered(served: Served) -> None:
+    remote = served.remote
+    assert remote.call("double", 21) == 42
+    with pytest.raises(FencedError, match=r"^worker 3 was replaced$"):
+        remote.call("fence")
+    with pytest.raises(LostError, match=r"^worker 5 is gone$"):
+        remote.call("lose")
+    with pytest.raises(RemoteError, match="ZeroDivisionError: by zero"):
+        remote.call("break")
+    with pytest.raises(RemoteError, match="nothing"):
+        remote.call("nothing")
+    with pytest.raises(RemoteError, match="argument"):
+        remote.call("double")
+    assert remote.call("double", [1]) == [1, 1]
+
+
+def test_each_of_many_threads_has_its_own_answer(served: Served) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        asked = list(range(40))
+        assert list(pool.map(lambda number: served.remote.call("slowly", number), asked)) == asked
+
+
+@pytest.mark.parametrize("who", ["the other", "itself"])
+def test_the_end_is_a_loss_for_whoever_waits_and_for_all_later(served: Served, who: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(served.remote.call, "wait")
+        assert served.is_asked.wait(20)
+        (served.remote if who == "itself" else served.wire).close()
+        with pytest.raises(LostError, match=r"^worker 3 is gone"):
+            waiting.result(20)
+    for _ in range(2):
+        with pytest.raises(LostError, match=r"^worker 3 is gone"):
+            served.remote.call("double", 1)
+
+
+def test_a_parameter_server_elsewhere_is_sent_what_was_computed(served: Served) -> None:
+    pulled = np.zeros(3, np.float32)
+    server = RemoteServer(served.remote, pulled)
+    updates, found = server.pull(Caller(5, 0))
+    assert updates == 7
+    assert found.tolist() == pulled.tolist() == [5.0] * 3
+    assert np.shares_memory(found, pulled)
+    computed = np.array([1, 2, 3], np.float32)
+    content, rate, momentum = server.push_update(Caller(5, 0), 1, computed, 0.1, 0.9)
+    assert content.tolist() == served.inbox.tolist() == computed.tolist()
+    assert (rate, momentum) == (0.1, 0.9)
+    assert server.push_gradient(Caller(5, 0), 2, computed + 1).tolist() == [2, 3, 4]
+    assert served.inbox.tolist() == [2, 3, 4]
+
+
+def test_one_on_this_machine_shares_memory_with_it() -> None:
+    made = Served()
+    buffers = [np.zeros(3, np.float32) for _ in range(9)]
+    remote = made.remote
+    server = RemoteServer(remote, None, buffers)
+    assert server.push_gradient(Caller(5, 0), 1, buffers[0]) is None
+    assert server.push_update(Caller(5, 0), 1, buffers[0], 0.1, 0.9) == (None, 0.1, 0.9)
+    assert made.inbox.tolist() == [0, 0, 0]
+    server.close()
+    with pytest.raises(LostError):
+        server.pull(Caller(5, 0))

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.trainers.cluster.exchange import wire as wires
+from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire, dial
+from tests.properties import FIXTURES_STAY, more_examples
+
+SECRET = b"of this cluster"
+GONE = "Broken pipe|Connection reset|Bad file descriptor"
+DTYPES = (np.float32, np.float64, np.int64, np.uint8, np.bool_)
+
+
+class House:
+    """A door, and those who have come in."""
+
+    def __init__(self, address: Address) -> None:
+        self.guests: queue.SimpleQueue[Wire] = queue.SimpleQueue()
+        self.door = Door(address, SECRET, self.guests.put)
+
+    def connected(self, secret: bytes = SECRET) -> tuple[Wire, Wire]:
+        """Both ends of a new wire."""
+        outside = dial(self.door.address, secret)
+        return outside, self.guests.get(timeout=20)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def house(request: pytest.FixtureRequest, folder: Path) -> Iterator[House]:
+    address = str(folder / "door") if request.param == "unix" else ("127.0.0.1", 0)
+    made = House(address)
+    yield made
+    made.door.close()
+
+
+@pytest.fixture
+def pair(house: House) -> Iterator[tuple[Wire, Wire]]:
+    both = house.connected()
+    yield both
+    for one in both:
+        one.close()
+
+
+def started(body: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    return thread
+
+
+def assert_ends(thread: threading.Thread) -> None:
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def assert_equal(found: Any, sent: Any) -> None:
+    """Equal to the last bit, of the same type and shape."""
+    assert type(found) is type(sent)
+    if isinstance(sent, np.ndarray):
+        assert (found.shape, found.dtype) == (sent.shape, sent.dtype)
+        assert found.tobytes() == sent.tobytes()
+    elif isinstance(sent, list | tuple):
+        for one, other in zip(found, sent, strict=True):
+            assert_equal(one, other)
+    else:
+        assert found == sent
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> np.ndarray:
+    shape = draw(st.lists(st.integers(0, 5), max_size=3))
+    size = int(np.prod(shape))
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    content = np.random.default_rng(draw(st.integers(0, 99))).bytes(size * dtype.itemsize)
+    array = np.frombuffer(content, dtype) if dtype != np.bool_ else np.ones(size, bool)
+    array = array.reshape(shape)
+    return draw(
+        st.sampled_from([array, np.asfortranarray(array), array.T, array[::-1] if shape else array])
+    )
+
+
+class TestMessages:
+    @given(st.lists(st.one_of(arrays(), st.integers(), st.text(max_size=3), st.none()), max_size=5))
+    @more_examples(4, FIXTURES_STAY)
+    def test_arrive_as_they_were_sent(self, pair: tuple[Wire, Wire], message: list[Any]) -> None:
+        for sender, receiver in (pair, reversed(pair)):
+            sender.send(message)
+            assert_equal(receiver.receive(), message)
+
+    def test_may_be_larger_than_what_the_system_keeps(self, pair: tuple[Wire, Wire]) -> None:
+        content = np.arange(5_000_000, dtype=np.float32), np.zeros(0, np.float32), b"end"
+        thread = started(lambda: pair[0].send(content))
+        assert_equal(pair[1].receive(), content)
+        assert_ends(thread)
+
+    def test_may_have_any_number_of_arrays(self, pair: tuple[Wire, Wire]) -> None:
+        for count in (511, 1023, 1024, 5000):
+            message = [np.full(3, number, np.float32) for number in range(count)]
+            thread = started(lambda message=message: pair[0].send(message))
+            assert_equal(pair[1].receive(), message)
+            assert_ends(thread)
+
+    def test_come_in_their_order(self, pair: tuple[Wire, Wire]) -> None:
+        for number in range(50):
+            pair[0].send((number, np.full(number, number, np.float32)))
+        for number in range(50):
+            assert_equal(pair[1].receive(), (number, np.full(number, number, np.float32)))
+
+    def test_put_the_first_array_that_is_as_long_where_it_is_wanted(
+        self, pair: tuple[Wire, Wire]
+    ) -> None:
+        short, sent, other = (np.full(*args, np.float32) for args in ((2, 1), (3, 2), (3, 4)))
+        pair[0].send((short, sent, other))
+        wanted = np.zeros(3, np.float32)
+        found = pair[1].receive(wanted)
+        assert_equal(found, (short, sent, other))
+        assert_equal(wanted, sent)
+        assert np.shares_memory(found[1], wanted)
+        assert not np.shares_memory(found[2], wanted)
+        pair[0].send(short)
+        assert_equal(pair[1].receive(wanted), short)
+        assert_equal(wanted, sent)
+
+    def test_received_arrays_can_be_changed_and_read_where_they_lie(
+        self, pair: tuple[Wire, Wire]
+    ) -> None:
+        pair[0].send(np.ones(5, np.float32))
+        found = pair[1].receive()
+        found += 1.0
+        assert found.ctypes.data % 64 == 0
+
+    def test_what_is_none_ends_the_connection(self, house: House) -> None:
+        for count in (0, 1 << 40):
+            raw, receiver = house.connected()
+            os.write(raw.fileno(), struct.pack("<Q", count))
+            with pytest.raises(OSError, match="this is no message"):
+                receiver.receive()
+            raw.close()
+            receiver.close()
+
+
+class TestTheEnd:
+    @pytest.mark.parametrize("who", [0, 1], ids=["the other", "itself"])
+    def test_wakes_whoever_waits_for_a_message(self, pair: tuple[Wire, Wire], who: int) -> None:
+        woken, is_waiting = list[BaseException](), threading.Event()
+
+        def wait() -> None:
+            is_waiting.set()
+            try:
+                pair[1].receive()
+            except (OSError, EOFError) as error:
+                woken.append(error)
+
+        thread = started(wait)
+        assert is_waiting.wait(20)
+        pair[who].close()
+        assert_ends(thread)
+        assert len(woken) == 1
+
+    def test_wakes_whoever_sends(self, pair: tuple[Wire, Wire]) -> None:
+        def send() -> None:
+            with pytest.raises(OSError, match=GONE):
+                pair[0].send(np.zeros(20_000_000, np.float32))
+
+        thread = started(send)
+        pair[1].close()
+        assert_ends(thread)
+
+    def test_is_known_to_whoever_sends_and_receives_later(self, pair: tuple[Wire, Wire]) -> None:
+        pair[1].close()
+        pair[1].close()
+        with pytest.raises((OSError, EOFError)):
+            pair[0].receive()
+        for one in pair:
+            with pytest.raises(OSError, match=GONE):  # noqa: PT012 (nobody knows which one fails)
+                for _ in range(9):
+                    one.send(np.zeros(100, np.float32))
+        assert pair[1].fileno() == -1
+
+
+class TestDoor:
+    def test_a_wrong_secret_is_refused_and_nobody_hears_of_it(self, house: House) -> None:
+        with pytest.raises(ConnectionRefusedError, match="does not know the cluster's secret"):
+            dial(house.door.address, b"of another cluster")
+        house.connected()
+        assert house.guests.empty()
+
+    def test_whoever_dials_is_not_taken_in_by_another_door(self, house: House) -> None:
+        """Else it would unpickle what somebody sends who has only guessed the address."""
+
+        class Liar:
+            def __init__(self, family: int, address: Any) -> None:
+                self._socket = socket.socket(family)
+                self._socket.bind(address)
+                self._socket.listen()
+                self.address = self._socket.getsockname()
+
+            def welcome(self) -> None:
+                accepted, _ = self._socket.accept()
+                with accepted, self._socket:
+                    wires._authenticate(accepted, b"guessed", is_host=True)
+
+        liar = Liar(socket.AF_INET, ("127.0.0.1", 0))
+
+        def welcome() -> None:
+            with pytest.raises(Exception, match=r".*"):
+                liar.welcome()
+
+        thread = started(welcome)
+        with pytest.raises(ConnectionRefusedError):
+            dial(liar.address, SECRET)
+        assert_ends(thread)
+
+    def test_a_message_of_a_stranger_is_not_read(self, house: House, folder: Path) -> None:
+        class Harm:
+            def __reduce__(self) -> Any:
+                return os.mkdir, (str(folder / "harm"),)
+
+        with self.stranger(house) as raw:
+            content = pickle.dumps(Harm())
+            raw.sendall(struct.pack("<QQ", 1, len(content)) + content)
+            self.assert_shown_out(raw)
+        assert not (folder / "harm").exists()
+        assert house.guests.empty()
+
+    def test_a_silent_stranger_keeps_nobody_out(self, house: House) -> None:
+        with self.stranger(house), self.stranger(house):
+            house.connected()
+
+    def test_and_is_shown_out(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 1)
+        with self.stranger(house) as raw:
+            self.assert_shown_out(raw)
+
+    def test_whoever_is_in_stays_when_it_closes(self, house: House) -> None:
+        outside, inside = house.connected()
+        house.door.close()
+        house.door.close()
+        outside.send("there")
+        assert inside.receive() == "there"
+        with pytest.raises(ConnectionRefusedError):
+            dial(house.door.address, SECRET)
+
+    def test_a_guest_may_be_as_slow_as_he_likes(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The patience with strangers ends with the welcome."""
+        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 1)
+        outside, inside = house.connected()
+        threading.Timer(1.5, outside.send, [1]).start()
+        assert inside.receive() == 1
+
+    def test_memory_is_shared_only_on_one_machine(self, house: House) -> None:
+        for one in house.connected():
+            assert one.is_local == isinstance(house.door.address, str)
+
+    def test_one_that_raises_ends_the_wire(self, folder: Path) -> None:
+        def broken(wire: Wire) -> None:
+            raise EOFError
+
+        door = Door(str(folder / "broken"), SECRET, broken)
+        with pytest.raises(EOFError):
+            dial(door.address, SECRET).receive()
+        door.close()
+
+    @staticmethod
+    def stranger(house: House) -> socket.socket:
+        address = house.door.address
+        raw = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+        raw.connect(address)
+        raw.settimeout(20)
+        return raw
+
+    @staticmethod
+    def assert_shown_out(raw: socket.socket) -> None:
+        with suppress(ConnectionResetError):
+            while raw.recv(1000):
+                pass
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_it_listens_at_the_given_address_alone(host: str) -> None:
+    try:
+        door = Door((host, 0), SECRET, lambda wire: wire.send("in"))
+    except OSError as error:
+        pytest.skip(f"this machine has no {host}: {error}")
+    assert door.address[0] == host
+    port = int(door.address[1])
+    listening = [
+        one.laddr.ip
+        for one in psutil.Process().net_connections()
+        if one.status == psutil.CONN_LISTEN and one.laddr.port == port
+    ]
+    assert listening == [host]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.3", port), timeout=5)
+    wire = dial(door.address, SECRET)
+    assert wire.receive() == "in"
+    wire.close()
+    door.close()
+
+
+def test_where_nobody_listens_is_an_error_at_once(folder: Path) -> None:
+    for address in (str(folder / "none"), ("127.0.0.1", 1)):
+        with pytest.raises((FileNotFoundError, ConnectionRefusedError)):
+            dial(address, SECRET)
