@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ FlatUpdate = Callable[..., tuple[Vector, Vector]]
 # A gradient below this many values is joined by TensorFlow; a long one only when it is kept.
 _SHORT = 1 << 18
 _ALIGNMENT = 64
+# They call what only the process has that has traced them.
+_OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 def trace_step(function: ModelFunction, data: Data, beside: str | None = None) -> Any:
@@ -91,22 +94,26 @@ class ShippedFunction:
 
     @classmethod
     def of(cls, function: Any, workload: Workload) -> ShippedFunction:
-        """Packs a concrete function of a workload."""
+        """Packs a concrete function of a workload.
+
+        Raises:
+            WorkloadError: It uses what other processes cannot have.
+        """
         graph = function.graph
         known = {id(variable.handle): variable for variable in graph.variables}
         captured, variables = [], []
         for outer, _ in graph.captures:
             variable = known.get(id(outer))
             if variable is None and outer.dtype == tf.resource:
-                raise WorkloadError(
-                    f"workload {workload.name!r}: its model, loss or transform uses a table or a"
-                    f" generator ({outer.name}) that cannot be sent to workers which are processes;"
-                    " do without it, or use --launcher in-process"
-                )
+                raise _unshippable(workload, "a table, such as those of tf.lookup")
             captured.append((outer if variable is None else variable).numpy())
             variables.append(variable is not None)
+        graph_def = graph.as_graph_def()
+        nodes = chain(graph_def.node, *(one.node_def for one in graph_def.library.function))
+        for operation in sorted({node.op for node in nodes} & _OF_PYTHON):
+            raise _unshippable(workload, f"a function of Python ({operation})")
         return cls(
-            graph.as_graph_def().SerializeToString(),
+            graph_def.SerializeToString(),
             tuple(tensor.name for tensor in graph.inputs),
             tuple(tensor.name for tensor in graph.outputs),
             tuple(captured),
@@ -135,6 +142,13 @@ class ShippedFunction:
             return found
 
         return call
+
+
+def _unshippable(workload: Workload, what: str) -> WorkloadError:
+    return WorkloadError(
+        f"workload {workload.name!r}: its model, loss or transform uses {what}, which cannot be"
+        " sent to workers that are processes; do without it, or use --launcher in-process"
+    )
 
 
 def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:

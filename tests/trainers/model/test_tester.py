@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.tester import ModelTester
-from tests.trainers.jobs import CONSTANT, first_workers
+from tests.trainers.jobs import CONSTANT
 
 EXAMPLES = 1100
 TRUTH = np.random.default_rng(0).integers(0, 3, EXAMPLES)
@@ -28,7 +28,7 @@ def make_tester(
     loss: Any = "mse",
     metric: Any = None,
     test_transform: Any = None,
-) -> tuple[ModelTester, Program]:
+) -> ModelTester:
     """A model whose outputs are its inputs, tested against `labels`."""
     outputs = outputs.astype(np.float32)
 
@@ -42,16 +42,19 @@ def make_tester(
 
     data = Data(outputs, labels, outputs, labels, test_transform=test_transform)
     workload = replace(CONSTANT, model=model, loss=loss, metric=metric)
-    program = Program(workload, data, first_workers(devices, 1))
-    program.load(program.form.initial(0))
-    return ModelTester(program.function, workload, data, devices.chief), program
+    return ModelTester(ModelFunction(workload, data), workload, data, "/CPU:0")
 
 
-def accuracy_of(*arguments: Any, **fields: Any) -> float:
-    tester, program = make_tester(*arguments, **fields)
+def model_of(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Its parameters and statistics."""
+    return np.eye(outputs.shape[1], dtype=np.float32).ravel(), np.zeros(0, np.float32)
+
+
+def accuracy_of(keras: Any, outputs: np.ndarray, *arguments: Any, **fields: Any) -> float:
+    tester = make_tester(keras, outputs, *arguments, **fields)
     # Twice: the first test must leave nothing behind for the second.
-    tester.accuracy(*program.snapshot())
-    return tester.accuracy(*program.snapshot())
+    tester.accuracy(*model_of(outputs))
+    return tester.accuracy(*model_of(outputs))
 
 
 def one_hot(numbers: np.ndarray, classes: int = 3) -> np.ndarray:
@@ -165,31 +168,21 @@ class TestModelTester:
     def test_parameters_that_are_not_finite_have_no_accuracy(
         self, keras: Any, value: float
     ) -> None:
-        tester, program = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
-        state = program.form.initial(0)
-        state.parameters[3] = value
-        program.load(state)
-        assert math.isnan(tester.accuracy(*program.snapshot()))
-
-    def test_a_snapshot_is_not_changed_by_later_updates(self, keras: Any) -> None:
-        tester, program = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
-        snapshot = program.snapshot()
-        before = snapshot[0].numpy().copy()
-        for step in range(20):
-            program.push_update(0, step, 0, 1.0, 0.9)
-        np.testing.assert_array_equal(snapshot[0].numpy(), before)
-        assert tester.accuracy(*snapshot) == pytest.approx(ACCURACY)
+        tester = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
+        parameters, statistics = model_of(one_hot(GUESS))
+        parameters[3] = value
+        assert math.isnan(tester.accuracy(parameters, statistics))
 
     def test_chance_is_known_for_classes_alone(self, keras: Any) -> None:
         loss = "sparse_categorical_crossentropy"
-        numbers, _ = make_tester(keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
+        numbers = make_tester(keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
         assert numbers.is_chance(0.34)
         assert not numbers.is_chance(0.5)
-        hot, _ = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
+        hot = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
         assert hot.is_chance(0.34)
         many = np.where(np.arange(len(TRUTH)) < 0.7 * len(TRUTH), 0, TRUTH).astype(np.int32)
         # A good model may be near the share of a class that makes most of the test set.
-        assert not make_tester(keras, one_hot(GUESS), many, loss)[0].is_chance(0.7)
+        assert not make_tester(keras, one_hot(GUESS), many, loss).is_chance(0.7)
 
     def test_one_output_of_logits_is_cut_at_zero(self, keras: Any) -> None:
         accuracy = accuracy_of(

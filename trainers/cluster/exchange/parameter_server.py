@@ -107,14 +107,17 @@ class ParameterServer:
             The number of each worker's last push that was taken in.
         """
         with self._changing:
+            if self._marked is not None:
+                self._leases.pop(self._marked[0])
             # The slots change in place; the buffer stays as it is while it is held.
             self._marked = self._lease(), self._slots.copy(), self._updates
             return list(self._pushed)
 
     def marked(self) -> ModelState:
         """A copy of the state at the last `mark`; called once for each."""
-        assert self._marked is not None
-        (holder, slots, updates), self._marked = self._marked, None
+        with self._changing:
+            assert self._marked is not None
+            (holder, slots, updates), self._marked = self._marked, None
         parameters, statistics = self._copied(holder)
         return ModelState(parameters, slots, statistics, updates)
 

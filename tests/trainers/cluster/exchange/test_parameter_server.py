@@ -89,6 +89,11 @@ def push_from_all(
     in_parallel(*map(body, range(WORKERS)))
 
 
+def state_of(server: ParameterServer) -> ModelState:
+    server.mark()
+    return server.marked()
+
+
 def arrays(state: ModelState) -> tuple[Vector, Vector, Vector]:
     return state.parameters, state.slots, state.statistics
 
@@ -111,7 +116,7 @@ class TestNoUpdateIsLost:
         server = new_server(LONG)
         gradient = np.tile(CONSTANT_GRADIENT, LONG // 4)
         push_from_all(server, self.PUSHES, gradient)
-        state, pushed = server.state()
+        state, pushed = state_of(server), server.mark()
         parameters, slots = np.zeros(4, np.float32), np.zeros(4, np.float32)
         for _ in range(WORKERS * self.PUSHES):
             parameters, slots = SGD.apply(
@@ -152,7 +157,7 @@ class TestNoUpdateIsLost:
         apply = tf.function(lambda: reference.apply([gradient], [variable]), autograph=False)
         for _ in range(WORKERS * self.PUSHES):
             apply()
-        state, _ = server.state()
+        state = state_of(server)
         assert state.updates == WORKERS * self.PUSHES
         np.testing.assert_allclose(state.parameters, variable.numpy().ravel(), rtol=1e-5)
         slots = [
@@ -170,7 +175,7 @@ class TestNoUpdateIsLost:
         expected = np.zeros(1, np.float32)
         for _ in range(WORKERS * self.PUSHES):
             expected = np.float32(0.99) * expected + contribution[:1]
-        np.testing.assert_array_equal(server.state()[0].statistics, np.tile(expected, LONG))
+        np.testing.assert_array_equal(state_of(server).statistics, np.tile(expected, LONG))
 
     def test_and_a_late_push_moves_what_is_there_when_it_arrives(self) -> None:
         computed = random_vectors(9)
@@ -182,7 +187,7 @@ class TestNoUpdateIsLost:
                 if server is own or number != 8:
                     server.pull(caller)
                 server.push_update(caller, number, vector, 0.1, 0.9)
-        assert_same(late.state()[0], own.state()[0])
+        assert_same(state_of(late), state_of(own))
 
 
 class TestAPullStays:
@@ -219,7 +224,8 @@ class TestAPullStays:
         def look() -> None:
             while not is_over.is_set():
                 check(None, *server.snapshot())
-                state, pushed = server.state()
+                pushed = server.mark()
+                state = server.marked()
                 check(state.updates, state.parameters, state.statistics)
                 assert (state.slots == -state.updates).all()
                 assert sum(number + 1 for number in pushed) == state.updates
@@ -235,7 +241,7 @@ class TestAPullStays:
             in_parallel(*map(push, range(WORKERS - 1)))
             is_over.set()
 
-        in_parallel(pull, look, look, push_all)
+        in_parallel(pull, look, push_all)
         assert server.snapshot()[1][0] == 120
         assert len(seen) > 3, "the readers have seen nothing of it"
         assert len(server.buffers) <= WORKERS + 4
@@ -301,7 +307,7 @@ class TestRounds:
             for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
                 self.push(server, list(computed))
                 server.apply_round(range(WORKERS), 0.1, 0.9)
-            states.append(server.state()[0])
+            states.append(state_of(server))
         expected = ModelState(*(np.ones(size, np.float32) for size in (1000, 1000, 3)), 3)
         parameters, slots, statistics = arrays(expected)
         for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
@@ -331,7 +337,7 @@ class TestRounds:
     def test_change_nothing_before_they_are_applied(self) -> None:
         server = new_server()
         self.push(server, random_vectors(WORKERS, 4))
-        state, pushed = server.state()
+        state, pushed = state_of(server), server.mark()
         np.testing.assert_array_equal(state.parameters, 0)
         assert state.updates == 0
         assert pushed == [0] * WORKERS
@@ -363,7 +369,7 @@ class TestFence:
         assert server.fence(2) == (3, 30)
         assert server.fence(2) == (4, 30), "of the former one, where the last has pushed nothing"
         assert server.fence(1) == (1, -1)
-        assert server.state()[1] == [-1, -1, 30, -1]
+        assert server.mark() == [-1, -1, 30, -1]
 
     def test_refuses_everything_of_a_process_that_was_replaced(self) -> None:
         server = new_server(5)
@@ -373,7 +379,7 @@ class TestFence:
         server.fence(1)
         server.pull(new)
         server.push_gradient(new, 3, computed[0])
-        before = server.state()
+        before = state_of(server)
         for late in (
             lambda: server.pull(old),
             lambda: server.push_update(old, 2, computed[1], 0.1, 0.9),
@@ -381,8 +387,8 @@ class TestFence:
         ):
             with pytest.raises(FencedError, match="worker 1 was replaced"):
                 late()
-        assert_same(server.state()[0], before[0])
-        assert server.state()[1] == before[1] == [-1, 3, -1, -1]
+        assert_same(state_of(server), before)
+        assert server.mark() == [-1, 3, -1, -1]
         server.apply_round([1], 1.0, 0.0)
         np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
 
@@ -404,7 +410,7 @@ class TestFence:
             caller = Caller(0, incarnation)
             steps += last == number
             assert server.snapshot()[0][0] == steps
-        assert server.state()[0].updates == steps
+        assert state_of(server).updates == steps
 
 
 class TestState:
@@ -413,23 +419,43 @@ class TestState:
         loaded = ModelState(*(vector.copy() for vector in arrays(expected)), 17)
         server = new_server(3, 2)
         server.load(loaded)
-        for vector in (*arrays(loaded), *server.snapshot(), *arrays(server.state()[0])):
+        for vector in (*arrays(loaded), *server.snapshot(), *arrays(state_of(server))):
             vector[:] = 99.0
-        assert_same(server.state()[0], expected)
+        assert_same(state_of(server), expected)
         for found, held in zip(
             server.snapshot(), (expected.parameters, expected.statistics), strict=True
         ):
             np.testing.assert_array_equal(found, held)
 
+    def test_a_mark_is_of_the_moment_in_which_it_was_made(self) -> None:
+        server, computed = new_server(3, 2, decay=0.5), random_vectors(9)
+
+        def push(numbers: range) -> None:
+            for number in numbers:
+                server.push_update(Caller(number % 2, 0), number, computed[number], 0.1, 0.9)
+
+        push(range(3))
+        assert server.mark() == [2, 1, -1, -1]
+        push(range(3, 6))
+        expected = new_server(3, 2, decay=0.5)
+        for number in range(3):
+            expected.push_update(Caller(0, 0), number, computed[number], 0.1, 0.9)
+        assert_same(server.marked(), state_of(expected))
+        buffers = len(server.buffers)
+        for number in range(6, 9):
+            server.mark()
+            push(range(number, number + 1))
+        assert len(server.buffers) <= buffers, "marks that nobody asks for keep no memory"
+
     def test_loading_leaves_nothing_of_the_trial_before(self) -> None:
         server, computed = new_server(3, 2, decay=0.5), random_vectors(6)
-        start, _ = server.state()
+        start = state_of(server)
         ends = []
         for _ in range(2):
             server.load(start)
             for number, vector in enumerate(computed):
                 server.push_update(Caller(number % WORKERS, 0), number, vector, 0.1, 0.9)
-            ends.append(server.state()[0])
+            ends.append(state_of(server))
         assert_same(*ends)
         server.push_gradient(Caller(0, 0), 9, computed[0])
         server.load(start)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.cluster.chief.program import Program
+from syncswitch.trainers.cluster.exchange import worker as workers
+from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.cluster.exchange.parameter_server import (
+    Caller,
+    FencedError,
+    ParameterServer,
+    Sizes,
+)
+from syncswitch.trainers.cluster.exchange.tasks import Hold, Push, Task
+from syncswitch.trainers.cluster.exchange.update import MomentumUpdate
+from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.protocols import Exchange
+from tests.trainers.jobs import BRIEF, normalized_model
+
+NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
+SEED = 5
+
+
+class Port:
+    """A parameter server of this process that notes who asks it for what."""
+
+    def __init__(self, server: ParameterServer) -> None:
+        self.server = server
+        self.calls: list[str] = []
+
+    def pull(self, caller: Caller) -> tuple[int, Vector]:
+        self.calls.append("pull")
+        updates, buffer = self.server.pull(caller)
+        return updates, self.server.buffers[buffer]
+
+    def push_update(self, *arguments: Any) -> int:
+        self.calls.append("push_update")
+        return self.server.push_update(*arguments)
+
+    def push_gradient(self, *arguments: Any) -> int:
+        self.calls.append("push_gradient")
+        return self.server.push_gradient(*arguments)
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program(NORMALIZED, NORMALIZED.load_data())
+
+
+def new_worker(program: Program, **fields: Any) -> Worker:
+    return Worker(
+        program.sizes,
+        program.step,
+        (program.data.train_inputs, program.data.train_labels),
+        aligned(program.sizes.model),
+        program.decay,
+        program.new_update,
+        **fields,
+    )
+
+
+@pytest.fixture
+def port(program: Program) -> Port:
+    sizes = program.sizes
+    server = ParameterServer(
+        sizes, 2, program.new_update(), program.decay, lambda: aligned(sizes.model)
+    )
+    server.load(program.form.initial(SEED))
+    return Port(server)
+
+
+def joined(program: Program, port: Port, number: int = 0, **fields: Any) -> Worker:
+    made = new_worker(program, **fields)
+    made.join(Caller(number, 0), port)
+    return made
+
+
+def state_of(server: ParameterServer) -> ModelState:
+    server.mark()
+    return server.marked()
+
+
+def task(number: int, exchange: Exchange, rate: float = 0.1, hold: Hold | None = None) -> Task:
+    return Task(number, number, SEED, exchange, rate, 0.9, hold or Hold())
+
+
+def model_of(worker: Worker, program: Program) -> Vector:
+    return worker.fetch("model", 0, program.sizes.model)
+
+
+def assert_same(one: ModelState, other: ModelState) -> None:
+    for group in ("parameters", "slots", "statistics"):
+        np.testing.assert_array_equal(getattr(one, group), getattr(other, group))
+    assert one.updates == other.updates
+
+
+class TestSharedParameters:
+    def test_a_step_pulls_computes_and_pushes(self, program: Program, port: Port) -> None:
+        worker, start = joined(program, port), state_of(port.server)
+        first = worker.step(task(3, Exchange.ROUND))
+        assert port.calls == ["pull", "push_gradient"]
+        assert (first.pulled_updates, first.pushed_updates) == (0, 0)
+        assert_same(state_of(port.server), start)
+        port.server.apply_round([0], 0.1, 0.9)
+        rounds = state_of(port.server)
+        port.server.load(start)
+        second = worker.step(task(3, Exchange.PUSH))
+        assert port.calls[2:] == ["pull", "push_update"]
+        assert second == Push(first.loss, 0, 1)
+        assert_same(state_of(port.server), rounds)
+        assert worker.step(task(3, Exchange.PUSH, 0.0)).loss < first.loss, "of what there is by now"
+
+    def test_of_a_process_that_was_replaced_nothing_is_applied(
+        self, program: Program, port: Port
+    ) -> None:
+        worker, start = joined(program, port), state_of(port.server)
+        port.server.fence(0)
+        for exchange in (Exchange.PUSH, Exchange.ROUND):
+            with pytest.raises(FencedError):
+                worker.step(task(3, exchange))
+        assert_same(state_of(port.server), start)
+        worker.join(Caller(0, 1), port)
+        assert worker.step(task(3, Exchange.PUSH)).pushed_updates == 1
+
+    def test_a_delay_is_between_its_gradient_and_its_push(
+        self, program: Program, port: Port, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So what others do meanwhile makes it stale."""
+        worker, other = joined(program, port), joined(program, port, 1)
+        slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            other.step(task(len(slept), Exchange.PUSH))
+
+        monkeypatch.setattr(workers.time, "sleep", sleep)
+        push = worker.step(task(9, Exchange.PUSH, hold=Hold(seconds=3.0)))
+        assert slept == [3.0]
+        assert (push.pulled_updates, push.pushed_updates) == (0, 2)
+        push = worker.step(task(9, Exchange.ROUND, hold=Hold(message_seconds=0.5)))
+        assert slept == [3.0, 1.0, 0.5], "there and back to pull, and there to push"
+        assert (push.pulled_updates, push.pushed_updates) == (3, 4)
+        worker.step(task(9, Exchange.ROUND, hold=Hold(slowdown=3.0)))
+        assert 0.0 < slept[3] < 100.0
+
+    def test_who_waits_for_a_core_has_not_pulled(self, program: Program, port: Port) -> None:
+        cores = threading.Semaphore(1)
+        worker = joined(program, port, computing=cores)
+        with cores:
+            thread = threading.Thread(target=worker.step, args=(task(1, Exchange.PUSH),))
+            thread.start()
+            thread.join(0.2)
+            assert port.calls == []
+        thread.join(20)
+        assert port.calls == ["pull", "push_update"]
+
+
+class TestReplica:
+    def test_its_steps_are_those_of_a_parameter_server(self, program: Program, port: Port) -> None:
+        worker = joined(program, port)
+        worker.take(state_of(port.server))
+        losses = [worker.step(task(number, Exchange.REPLICA)).loss for number in range(4)]
+        assert port.calls == []
+        assert losses == [worker.step(task(number, Exchange.PUSH)).loss for number in range(4)]
+        state = state_of(port.server)
+        expected = np.concatenate([state.parameters, state.statistics])
+        np.testing.assert_allclose(model_of(worker, program), expected, rtol=1e-6, atol=1e-7)
+        slots = worker.fetch("slots", 0, program.sizes.slots)
+        np.testing.assert_array_equal(slots, state.slots)
+
+    def test_what_it_takes_is_a_copy_with_nothing_of_before(self, program: Program) -> None:
+        worker = new_worker(program)
+        state = program.form.initial(SEED)
+        expected = np.concatenate([state.parameters, state.statistics])
+        for _ in range(2):
+            given = replace(state, parameters=state.parameters.copy())
+            worker.take(given)
+            given.parameters[:] = 99.0
+            np.testing.assert_array_equal(model_of(worker, program), expected)
+            np.testing.assert_array_equal(worker.fetch("slots", 0, state.slots.size), state.slots)
+            worker.step(task(2, Exchange.REPLICA))
+
+    def test_what_was_fetched_stays_as_it_was(self, program: Program) -> None:
+        worker = new_worker(program)
+        worker.take(program.form.initial(SEED))
+        fetched = model_of(worker, program)
+        kept = fetched.copy()
+        worker.step(task(2, Exchange.REPLICA))
+        np.testing.assert_array_equal(fetched, kept)
+        assert not np.array_equal(model_of(worker, program), kept)
+
+
+def plain_workers(models: Sequence[Vector], statistics: int) -> list[Worker]:
+    """Workers that compute nothing, with these replicas."""
+    size = models[0].size
+    sizes = Sizes(size - statistics, statistics, 1)
+    made = [
+        Worker(sizes, _no_step, ([], []), aligned(size), np.zeros(0), MomentumUpdate)
+        for _ in models
+    ]
+    for worker, model in zip(made, models, strict=True):
+        parameters, statistics_of = np.split(model, [sizes.parameters])
+        worker.take(ModelState(parameters, np.full(1, model[0]), statistics_of))
+    return made
+
+
+def _no_step(*_: Any) -> Sequence[Any]:
+    raise AssertionError
+
+
+class TestAverage:
+    @pytest.mark.parametrize(("count", "size"), [(2, 1), (3, 2), (3, 1000), (5, 4), (1, 3)])
+    def test_is_the_mean_to_the_last_bit_and_the_same_for_all(self, count: int, size: int) -> None:
+        random = np.random.default_rng(0)
+        models = [random.standard_normal(size, np.float32) for _ in range(count)]
+        group = plain_workers(models, size // 2)
+        expected = np.mean(models, axis=0)
+        for call in ("reduce", "gather"):
+            for position, worker in reversed(list(enumerate(group))):
+                getattr(worker, call)(position, group)
+            for worker, model in zip(group, models, strict=True):
+                np.testing.assert_array_equal(worker.fetch("model", 0, size), model)
+        for worker, model in zip(group, models, strict=True):
+            worker.commit()
+            np.testing.assert_array_equal(worker.fetch("model", 0, size), expected)
+            assert worker.fetch("slots", 0, 1) == model[:1], "slots stay local"
+
+    def test_each_asks_for_the_pieces_that_it_needs_alone(self) -> None:
+        models = [np.full(100, value, np.float32) for value in range(4)]
+        asked: list[tuple[str, int]] = []
+
+        class Peer:
+            def __init__(self, worker: Worker) -> None:
+                self._worker = worker
+
+            def fetch(self, what: str, start: int, stop: int) -> Vector:
+                asked.append((what, stop - start))
+                return self._worker.fetch(what, start, stop)
+
+        group = plain_workers(models, 0)
+        peers = list(map(Peer, group))
+        for position, worker in enumerate(group):
+            worker.reduce(position, peers)
+        assert asked == [("model", 25)] * 16
+        asked.clear()
+        group[0].gather(0, peers)
+        assert asked == [("mean", 25)] * 3
+
+
+def test_many_replicas_at_once_do_not_touch_one_another(keras: Any) -> None:
+    """Keras' optimizers keep a state of their own while they work: each replica has its own."""
+    workload = replace(NORMALIZED, optimizer=lambda: keras.optimizers.Adam())
+    program = Program(workload, workload.load_data())
+    start = program.form.initial(SEED)
+    team = [new_worker(program) for _ in range(3)]
+
+    def body(number: int) -> Callable[[], None]:
+        def steps() -> None:
+            for step in range(15):
+                team[number].step(task(3 * step + number, Exchange.REPLICA, 0.01))
+
+        return steps
+
+    def ends() -> list[Vector]:
+        return [model_of(worker, program) for worker in team]
+
+    for worker in team:
+        worker.take(start)
+    threads = [threading.Thread(target=body(number)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    together = ends()
+    for number, worker in enumerate(team):
+        worker.take(start)
+        body(number)()
+    for found, expected in zip(together, ends(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert not np.allclose(together[0], together[1])

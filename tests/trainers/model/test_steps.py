@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.optimizer import make_optimizer
+from syncswitch.trainers.model.steps import (
+    ShippedFunction,
+    as_array,
+    as_tensor,
+    flat_update,
+    trace_step,
+    trace_update,
+)
+from tests.trainers.jobs import (
+    BRIEF,
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    Gate,
+    constant_data,
+    dense_model,
+    normalized_model,
+)
+
+Step = Callable[..., Sequence[Any]]
+
+
+def random_model(keras: Any) -> Any:
+    """With seeds of layers that are not trained, and a constant that is none of its weights."""
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Flatten(),
+            keras.layers.GaussianNoise(0.1),
+            keras.layers.Rescaling(np.linspace(0.5, 1.5, 64).astype(np.float32)),
+            keras.layers.Dense(8, kernel_regularizer="l2"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def noisy_data() -> Data:
+    import tensorflow as tf
+
+    shifts = tf.constant(np.linspace(-1, 1, 8), tf.float32)
+    scale = tf.Variable(2.0)
+
+    def transform(inputs: Any, labels: Any, seed: Any) -> Any:
+        noise = tf.random.stateless_normal(tf.shape(inputs), seed)
+        return scale * inputs + noise * shifts[:, None], labels
+
+    return replace(BRIEF.load_data(), transform=transform)
+
+
+def vector(size: int, seed: int = 0) -> Vector:
+    found = aligned(size)
+    found[:] = 0.1 * np.random.default_rng(seed).standard_normal(size)
+    return found
+
+
+def traced(workload: Workload, data: Data | None = None) -> tuple[ModelFunction, Data, Any]:
+    data = data or workload.load_data()
+    function = ModelFunction(workload, data)
+    return function, data, trace_step(function, data)
+
+
+def computed(step: Step, data: Data, model: Vector, worker_step: int = 3) -> Vector:
+    """What a worker-step computes: loss, gradient and contribution in one vector."""
+    import tensorflow as tf
+
+    numbers = tf.constant([worker_step, 7], tf.int64)
+    loss, contribution, *gradients = step(
+        as_tensor(model), tf.constant(data.train_inputs), tf.constant(data.train_labels), numbers
+    )
+    return np.concatenate([np.ravel(part) for part in (loss, *gradients, contribution)])
+
+
+def shipped(function: Any) -> Callable[..., Sequence[Any]]:
+    """The function after it has been sent."""
+    sent = pickle.dumps(ShippedFunction.of(function, CONSTANT))
+    found: ShippedFunction = pickle.loads(sent)
+    return found.restored()
+
+
+class TestStep:
+    def test_is_the_loss_and_the_gradient_of_the_batch(self, keras: Any) -> None:
+        import tensorflow as tf
+
+        workload = replace(BRIEF, model=lambda: random_model(keras))
+        function, data, step = traced(workload)
+        model = vector(function.parameters.size + function.statistics.size)
+        parameters, statistics = np.split(model, [function.parameters.size])
+        arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+        batch = function.batch(*arrays, np.int64(3), np.int64(7))
+        loss, gradient, contribution = function.gradient(
+            tf.constant(parameters), tf.constant(statistics), *batch
+        )
+        found = computed(step, data, model)
+        assert found.size == 1 + model.size
+        expected = np.concatenate([np.ravel(part) for part in (loss, gradient, contribution)])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+    def test_a_long_gradient_comes_in_the_parts_of_its_variables(self) -> None:
+        inputs = np.ones((8, 300_000), np.float32)
+        labels = np.zeros((8, 1), np.float32)
+
+        def model() -> Any:
+            from keras import Input, Sequential, layers
+
+            return Sequential([Input((300_000,)), layers.Dense(1, kernel_initializer="zeros")])
+
+        data = Data(inputs, labels, inputs, labels)
+        *_, step = traced(replace(CONSTANT, model=model), data)
+        assert [tuple(one.shape) for one in step.outputs[2:]] == [(300_000,), (1,)]
+        np.testing.assert_array_equal(computed(step, data, vector(300_001))[1:], 1.0)
+
+    def test_its_batch_is_made_beside_the_device_of_its_gradient(self) -> None:
+        data = BRIEF.load_data()
+        step = trace_step(ModelFunction(BRIEF, data), data, "/device:CPU:0")
+        by_type: dict[str, set[str]] = {}
+        for operation in step.graph.get_operations():
+            by_type.setdefault(operation.type, set()).add(operation.device)
+        assert by_type["RandomIndexShuffle"] == by_type["GatherV2"] == {"/device:CPU:0"}
+        assert by_type["MatMul"] == {""}, "wherever the step is told to run"
+
+
+class TestShipped:
+    @pytest.mark.parametrize("name", ["dense", "normalized", "random", "transformed"])
+    def test_a_step_computes_the_same_bits(self, keras: Any, name: str) -> None:
+        models = {"dense": dense_model, "normalized": normalized_model}
+        model = models.get(name, lambda: random_model(keras))
+        workload = replace(BRIEF, model=model)
+        function, data, step = traced(workload, noisy_data() if name == "transformed" else None)
+        restored = shipped(step)
+        for worker_step in (0, 3, 1000):
+            values = vector(function.parameters.size + function.statistics.size, worker_step)
+            expected = computed(step, data, values, worker_step)
+            np.testing.assert_array_equal(computed(restored, data, values, worker_step), expected)
+            assert np.isfinite(expected).all()
+
+    @pytest.mark.parametrize("name", ["Adam", "AdamW", "Nesterov", "Lion", "momentum"])
+    def test_an_optimizer_computes_the_same_bits(self, keras: Any, name: str) -> None:
+        def optimizer() -> Any:
+            if name == "Nesterov":
+                return keras.optimizers.SGD(0.5, momentum=0.9, nesterov=True)
+            return getattr(keras.optimizers, name)(0.5)
+
+        workload = CONSTANT if name == "momentum" else replace(CONSTANT, optimizer=optimizer)
+        made = make_optimizer(workload, ModelFunction(CONSTANT, constant_data()).parameters)
+        here, there = (
+            flat_update(function)
+            for function in (trace_update(made, 4), shipped(trace_update(made, 4)))
+        )
+        states = [(np.ones(4, np.float32), made.initial_slots())] * 2
+        for updates in range(5):
+            states = [
+                update(*map(np.copy, state), updates, CONSTANT_GRADIENT, 0.1, 0.9)
+                for update, state in zip((here, there), states, strict=True)
+            ]
+            for mine, yours in zip(*states, strict=True):
+                np.testing.assert_array_equal(mine, yours)
+        assert not np.allclose(states[0][0], 1.0)
+
+    def test_each_has_variables_of_its_own(self) -> None:
+        """Keras' optimizers keep their state in variables while they work."""
+        import tensorflow as tf
+
+        kept = tf.Variable(1.0)
+        function = tf.function(lambda: kept.assign_add(1.0)).get_concrete_function()
+        first, second = shipped(function), shipped(function)
+        assert [float(first()[0]), float(first()[0]), float(second()[0])] == [2.0, 3.0, 2.0]
+        assert float(kept) == 1.0
+
+    def test_what_others_cannot_have_is_one_line(self) -> None:
+        import tensorflow as tf
+
+        keys = tf.constant([0, 1], tf.int64)
+        table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, keys), 0)
+        generator = tf.random.Generator.from_seed(1)
+
+        def with_table(inputs: Any, labels: Any, seed: Any) -> Any:
+            return inputs + tf.cast(table.lookup(seed)[0], tf.float32), labels
+
+        def with_generator(inputs: Any, labels: Any, seed: Any) -> Any:
+            return inputs + generator.normal(()), labels
+
+        def with_python(inputs: Any, labels: Any, seed: Any) -> Any:
+            return Gate(-1).transform(inputs, labels, seed)
+
+        def with_numpy(inputs: Any, labels: Any, seed: Any) -> Any:
+            passed = tf.map_fn(
+                lambda one: tf.numpy_function(np.sin, [one], tf.float32, stateful=False), inputs
+            )
+            return tf.ensure_shape(passed, inputs.shape), labels
+
+        for transform, what in (
+            (with_table, "a table"),
+            (with_python, r"a function of Python \(EagerPyFunc\)"),
+            (with_numpy, r"a function of Python \(PyFuncStateless\)"),
+        ):
+            workload = replace(CONSTANT, name="special")
+            _, _, step = traced(workload, replace(constant_data(), transform=transform))
+            with pytest.raises(WorkloadError) as error:
+                ShippedFunction.of(step, workload)
+            text = str(error.value)
+            assert text.startswith("workload 'special': its model, loss or transform uses ")
+            assert text.endswith("do without it, or use --launcher in-process")
+            assert "\n" not in text
+            with pytest.raises(WorkloadError, match=what):
+                ShippedFunction.of(step, workload)
+        _, data, step = traced(CONSTANT, replace(constant_data(), transform=with_generator))
+        expected = computed(shipped(step), data, vector(4))
+        np.testing.assert_array_equal(computed(shipped(step), data, vector(4)), expected)
+
+
+class TestArrays:
+    def test_are_read_where_they_lie(self) -> None:
+        values = aligned(1000)
+        tensor = as_tensor(values)
+        values += 1.0
+        np.testing.assert_array_equal(tensor.numpy(), 1.0)
+        assert np.shares_memory(as_array(tensor), values)
+
+    def test_unless_tensorflow_could_not(self) -> None:
+        values = aligned(1001)[1:]
+        tensor = as_tensor(values)
+        values += 1.0
+        np.testing.assert_array_equal(tensor.numpy(), 0.0)
+
+    @pytest.mark.parametrize("size", [0, 1])
+    def test_of_no_or_one_value(self, size: int) -> None:
+        values = np.ones(size, np.float32)
+        np.testing.assert_array_equal(as_array(as_tensor(values)), values)
+        np.testing.assert_array_equal(as_array(as_tensor(aligned(size))), aligned(size))
