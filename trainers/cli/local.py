@@ -246,7 +246,7 @@ def load_local_workload(reference: str, workers: int) -> Workload:
         raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
     find_module(reference)
     # Before the user's module, which may build tensors as it is imported.
-    from syncswitch.trainers.model.tensorflow_api import leave_gpus_alone
+    from syncswitch.trainers.model.tensorflow_api import prepare_for_threads
 
-    leave_gpus_alone()
+    prepare_for_threads(workers)
     return load_workload(reference)

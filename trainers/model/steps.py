@@ -80,13 +80,15 @@ class ShippedFunction:
 
     Attributes:
         graph: TensorFlow's GraphDef.
-        inputs: Names of its inputs, what it has captured last.
+        signature: Shape and type of each argument.
+        inputs: Names of its inputs: the arguments, then what it has captured.
         outputs: Names of its outputs.
         captured: Values of what it has captured.
         variables: Whether each of these is a variable, of which the other process has its own.
     """
 
     graph: bytes
+    signature: tuple[tuple[Any, str], ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     captured: tuple[Array, ...]
@@ -102,6 +104,7 @@ class ShippedFunction:
         graph = function.graph
         known = {id(variable.handle): variable for variable in graph.variables}
         captured, variables = [], []
+        given = graph.inputs[: len(graph.inputs) - len(graph.captures)]
         for outer, _ in graph.captures:
             variable = known.get(id(outer))
             if variable is None and outer.dtype == tf.resource:
@@ -114,6 +117,7 @@ class ShippedFunction:
             raise _unshippable(workload, f"a function of Python ({operation})")
         return cls(
             graph_def.SerializeToString(),
+            tuple((tuple(one.shape), one.dtype.name) for one in given),
             tuple(tensor.name for tensor in graph.inputs),
             tuple(tensor.name for tensor in graph.outputs),
             tuple(captured),
@@ -123,22 +127,26 @@ class ShippedFunction:
     def restored(self) -> Callable[..., Sequence[Any]]:
         """The function, for the process that it was sent to; its outputs are a flat sequence."""
         graph_def = tf.compat.v1.GraphDef.FromString(self.graph)
-        wrapped = tf.compat.v1.wrap_function(
-            lambda: tf.compat.v1.import_graph_def(graph_def, name=""), []
-        )
-        tensor = wrapped.graph.get_tensor_by_name
-        pruned = wrapped.prune(
-            [tensor(name) for name in self.inputs], [tensor(name) for name in self.outputs]
-        )
         kept = [
             tf.Variable(value) if is_variable else tf.constant(value)
             for value, is_variable in zip(self.captured, self.variables, strict=True)
         ]
-        fed = [one.handle if isinstance(one, tf.Variable) else one for one in kept]
+
+        def body(*arguments: Any) -> Any:
+            capture = tf.compat.v1.get_default_graph().capture
+            fed = [capture(one.handle if isinstance(one, tf.Variable) else one) for one in kept]
+            return tf.graph_util.import_graph_def(
+                graph_def,
+                input_map=dict(zip(self.inputs, (*arguments, *fed), strict=True)),
+                return_elements=list(self.outputs),
+                name="",
+            )
+
+        function = concrete(body, *(tf.TensorSpec(*one) for one in self.signature))
 
         def call(*arguments: Any) -> Sequence[Any]:
-            assert len(kept) == len(fed)  # a handle alone would not keep its variable
-            found: Sequence[Any] = pruned(*arguments, *fed)
+            assert len(kept) == len(self.captured)  # a handle alone would not keep its variable
+            found: Sequence[Any] = function(*arguments)
             return found
 
         return call

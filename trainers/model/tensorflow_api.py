@@ -66,8 +66,8 @@ def quiet_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-def leave_gpus_alone() -> None:
-    """Has this process compute on CPUs: a GPU is for a worker that is a process of its own.
+def prepare_for_threads(workers: int) -> None:
+    """Prepares this process for workers that are threads, which compute on CPUs.
 
     Does nothing once TensorFlow has fixed its devices, which its first operation does.
     """
@@ -76,3 +76,6 @@ def leave_gpus_alone() -> None:
     if not context.context()._initialized:
         # Otherwise it would take all memory of all of them.
         tf.config.set_visible_devices([], "GPU")
+        # Together they have as many threads as there are cores.
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)

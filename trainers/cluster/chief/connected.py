@@ -140,9 +140,11 @@ class ConnectedCluster(Cluster):
 
     @override
     def fence(self, worker: int) -> int:
-        self.members[worker] = None
+        # Where the parameter server is gone, this one may be well.
         incarnation, number = self._ask_server(lambda: self.server.fence(worker))
         self._incarnations[worker] = incarnation
+        self.members[worker] = None
+        self.forget_replica(worker)
         self._hub.drop((WORKER, worker))
         return number
 

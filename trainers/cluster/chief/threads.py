@@ -47,6 +47,7 @@ class ThreadsCluster(Cluster):
     def fence(self, worker: int) -> int:
         incarnation, number = self._server.fence(worker)
         self._join(worker, incarnation)
+        self.forget_replica(worker)
         return number
 
     def revive(self, worker: int) -> None:

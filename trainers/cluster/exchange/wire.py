@@ -18,7 +18,9 @@ from syncswitch.trainers.cluster.exchange.memory import aligned
 Address = str | tuple[str, int]
 """Path of a socket on this machine, or host and port."""
 
-_LENGTH = struct.Struct("<Q")
+_HEAD = struct.Struct("<QQ")
+# Larger than what is said of a step, smaller than vectors whose copies count.
+_AHEAD_BYTES = 1 << 12
 _MOST_PARTS = 1 << 10
 _MOST_PIECES = 512  # that one call of the system takes
 _PATIENCE_SECONDS = 10
@@ -34,6 +36,8 @@ class Wire:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        # What was read and not yet asked for.
+        self._ahead, self._start, self._stop = bytearray(_AHEAD_BYTES), 0, 0
         if connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -59,17 +63,11 @@ class Wire:
             OSError: The other end is gone.
         """
         arrays: list[pickle.PickleBuffer] = []
-
-        def stays_inside(array: pickle.PickleBuffer) -> bool:
-            is_full = len(arrays) + 1 == _MOST_PARTS
-            if not is_full:
-                arrays.append(array)
-            return is_full
-
-        pickled = pickle.dumps(message, protocol=5, buffer_callback=stays_inside)
-        parts = [memoryview(pickled), *(one.raw() for one in arrays)]
-        lengths = b"".join(_LENGTH.pack(part.nbytes) for part in parts)
-        self._send_all([memoryview(_LENGTH.pack(len(parts)) + lengths), *parts])
+        pickled = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+        parts = [one.raw() for one in arrays]
+        lengths = [part.nbytes for part in parts]
+        head = struct.pack(f"<QQ{len(parts)}Q", len(parts), len(pickled), *lengths)
+        self._send_all([memoryview(head + pickled), *parts])
 
     def receive(self, into: Any = None) -> Any:
         """Waits for a message.
@@ -81,13 +79,13 @@ class Wire:
             EOFError: The other end is gone.
             OSError: Likewise.
         """
-        (count,) = _LENGTH.unpack(self._receive_bytes(_LENGTH.size))
-        if not 0 < count <= _MOST_PARTS:
+        count, pickled_length = _HEAD.unpack(self._next(_HEAD.size))
+        if not 0 <= count < _MOST_PARTS:
             raise OSError("this is no message")
-        lengths = struct.unpack(f"<{count}Q", self._receive_bytes(count * _LENGTH.size))
-        pickled = self._receive_bytes(lengths[0])
+        lengths = struct.unpack(f"<{count}Q", self._next(8 * count)) if count else ()
+        pickled = self._next(pickled_length)
         arrays = []
-        for length in lengths[1:]:
+        for length in lengths:
             if into is not None and into.nbytes == length:
                 memory, into = memoryview(into.data).cast("B"), None
             else:
@@ -97,11 +95,14 @@ class Wire:
         return pickle.loads(pickled, buffers=arrays)
 
     def send_descriptor(self, descriptor: int) -> None:
-        """Gives the other end, on this machine, a file."""
+        """Gives the other end, on this machine, a file; returns when it takes it."""
+        self._next(1)
         socket.send_fds(self._socket, [b"f"], [descriptor])
 
     def receive_descriptor(self) -> int:
         """Takes what `send_descriptor` gives."""
+        # It must not come with other bytes, which would be read without it.
+        self._socket.sendall(b"f")
         content, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
         if not content:
             raise EOFError
@@ -122,12 +123,30 @@ class Wire:
             if sent:
                 left[0] = left[0].cast("B")[sent:]
 
-    def _receive_bytes(self, size: int) -> bytearray:
-        content = bytearray(size)
-        self._receive_into(memoryview(content))
-        return content
+    def _next(self, size: int) -> memoryview:
+        """The next bytes; short messages are read with one call of the system."""
+        if self._stop - self._start < size:
+            self._read_ahead(size)
+        found = memoryview(self._ahead)[self._start : self._start + size]
+        self._start += size
+        return found
+
+    def _read_ahead(self, size: int) -> None:
+        rest = self._ahead[self._start : self._stop]
+        if size > len(self._ahead) or len(self._ahead) > _AHEAD_BYTES:
+            self._ahead = bytearray(max(size, _AHEAD_BYTES))
+        self._ahead[: len(rest)] = rest
+        self._start, self._stop = 0, len(rest)
+        while self._stop < size:
+            received = self._socket.recv_into(memoryview(self._ahead)[self._stop :])
+            if not received:
+                raise EOFError
+            self._stop += received
 
     def _receive_into(self, memory: memoryview) -> None:
+        known = min(memory.nbytes, self._stop - self._start)
+        memory[:known] = self._next(known)
+        memory = memory[known:]
         while memory.nbytes:
             received = self._socket.recv_into(memory, 0, socket.MSG_WAITALL)
             if not received:
