@@ -18,10 +18,10 @@ from syncswitch.trainers.cluster.exchange.memory import aligned
 Address = str | tuple[str, int]
 """Path of a socket on this machine, or host and port."""
 
-_HEAD = struct.Struct("<QQ")
+_HEAD = struct.Struct("<4sIQ")
+_MARK = b"sync"
 # Larger than what is said of a step, smaller than vectors whose copies count.
 _AHEAD_BYTES = 1 << 12
-_MOST_PARTS = 1 << 10
 _MOST_PIECES = 512  # that one call of the system takes
 _PATIENCE_SECONDS = 10
 _KERNEL_BYTES = 4 << 20
@@ -66,7 +66,8 @@ class Wire:
         pickled = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
         parts = [one.raw() for one in arrays]
         lengths = [part.nbytes for part in parts]
-        head = struct.pack(f"<QQ{len(parts)}Q", len(parts), len(pickled), *lengths)
+        head = _HEAD.pack(_MARK, len(parts), len(pickled))
+        head += struct.pack(f"<{len(parts)}Q", *lengths)
         self._send_all([memoryview(head + pickled), *parts])
 
     def receive(self, into: Any = None) -> Any:
@@ -79,8 +80,8 @@ class Wire:
             EOFError: The other end is gone.
             OSError: Likewise.
         """
-        count, pickled_length = _HEAD.unpack(self._next(_HEAD.size))
-        if not 0 <= count < _MOST_PARTS:
+        mark, count, pickled_length = _HEAD.unpack(self._next(_HEAD.size))
+        if mark != _MARK:
             raise OSError("this is no message")
         lengths = struct.unpack(f"<{count}Q", self._next(8 * count)) if count else ()
         pickled = self._next(pickled_length)

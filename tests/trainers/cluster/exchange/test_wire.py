@@ -143,13 +143,12 @@ class TestMessages:
         assert found.ctypes.data % 64 == 0
 
     def test_what_is_none_ends_the_connection(self, house: House) -> None:
-        for count in (0, 1 << 40):
-            raw, receiver = house.connected()
-            os.write(raw.fileno(), struct.pack("<Q", count))
-            with pytest.raises(OSError, match="this is no message"):
-                receiver.receive()
-            raw.close()
-            receiver.close()
+        raw, receiver = house.connected()
+        os.write(raw.fileno(), bytes(16))
+        with pytest.raises(OSError, match="this is no message"):
+            receiver.receive()
+        raw.close()
+        receiver.close()
 
 
 class TestTheEnd:
