@@ -22,6 +22,7 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
 from tests.benchmarks.workload import WORKER_STEPS, workload
+from tests.private_network import free_ports
 
 WORKERS = 4
 PAUSE_SECONDS = 0.05

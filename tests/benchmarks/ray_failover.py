@@ -19,8 +19,7 @@ from typing import Any
 from tests.benchmarks.limit import at_most
 from tests.trainers.cluster.ray.local_cluster import LocalCluster
 
-_NODES = 3
-_CPUS = 2
+_CPUS = (2, 2, 2)
 # Into the second run, which is the first one after the switch that is asked about.
 _LOOK_SECONDS = 0.5
 # Of one search, which usually takes one or two minutes.
@@ -41,7 +40,19 @@ def search(
             *(sys.executable, "-m"),
             *cluster.inside("tests.benchmarks.ray_failover", "search"),
             *("run", workload, "--trainer", "ray", "--ray-address", cluster.address),
-            *("--workers", "2", "--strategy", "paper", "--settings", "2", "--runs", "1"),
+            # So that it is alone on its node, or with its chief.
+            *(
+                "--cpus-per-ps",
+                "2",
+                "--workers",
+                "2",
+                "--strategy",
+                "paper",
+                "--settings",
+                "2",
+                "--runs",
+                "1",
+            ),
             *("--storage", storage, "--checkpoints", str(folder / "checkpoints"), "--json"),
         ],
         stdout=subprocess.PIPE,
@@ -63,8 +74,8 @@ def lose_a_node(cluster: LocalCluster, process: subprocess.Popen[str]) -> None:
     assert process.stderr is not None
     print(process.stderr.readline(), end="", file=sys.stderr)
     time.sleep(_LOOK_SECONDS)
-    servers = cluster.servers()
-    lost = next(name for name in ("worker 1", "worker 0") if cluster.ask("kill", servers[name].pid))
+    parts = cluster.parts()
+    lost = next(name for name in ("worker 1", "worker 0") if cluster.kill_node_of(parts[name]))
     print(f"the node of {lost} is killed", file=sys.stderr)
 
 
@@ -78,7 +89,7 @@ def main() -> None:
     for name, loses_a_node in (("in peace", False), ("one node lost", True)):
         with at_most(_MOST_SECONDS), tempfile.TemporaryDirectory() as folder:
             start = time.monotonic()
-            cluster = LocalCluster(_CPUS, _NODES)
+            cluster = LocalCluster(*_CPUS)
             try:
                 found = search(cluster, Path(folder), "digits", loses_a_node=loses_a_node)
             finally:

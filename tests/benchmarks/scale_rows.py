@@ -14,12 +14,13 @@ from collections.abc import Callable
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.parent import die_with_parent
 from syncswitch.trainers.trainer import Trainer, Verdict
 from tests.benchmarks import engines, loopback
 from tests.benchmarks.engines import WORKERS, Train
 from tests.benchmarks.limit import at_most
-from tests.benchmarks.server import die_with_parent, enter_private_network
 from tests.benchmarks.sizes import PARAMETERS, WORKLOADS
+from tests.private_network import isolate_network
 
 Row = Callable[[str, float], float]
 """Worker-steps per second, of a size of model, measured for so many seconds."""
@@ -78,7 +79,7 @@ def threads(switch_percent: float) -> Row:
     """Ours with its workers as threads of one process."""
 
     def row(size: str, seconds: float) -> float:
-        from syncswitch.trainers.cluster.parameter_server.trainer import ClusterTrainer
+        from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
         trainer = ClusterTrainer(load_workload(WORKLOADS[size]), WORKERS)
         return _measured(trainer, size, switch_percent, seconds)
@@ -87,7 +88,7 @@ def threads(switch_percent: float) -> Row:
 
 
 def strategy(size: str, seconds: float) -> float:
-    if not enter_private_network():
+    if not isolate_network():
         print("no private network: servers listen on all interfaces", file=sys.stderr)
     return rate(engines.coordinator(load_workload(WORKLOADS[size])), seconds)
 

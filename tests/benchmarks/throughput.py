@@ -21,9 +21,9 @@ from importlib.metadata import version
 
 from rich.console import Console
 
-from syncswitch.trainers.cluster.servers.network import isolate_network
 from tests.benchmarks.console import new_table
 from tests.benchmarks.engines import ENGINES, REFERENCE, WORKERS
+from tests.private_network import isolate_network
 
 # For the start of an engine, or a round of it; usual are some seconds.
 PATIENCE_SECONDS = 300.0

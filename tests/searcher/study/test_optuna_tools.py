@@ -27,7 +27,7 @@ from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.trainers.cluster.servers.network import free_ports
+from tests.private_network import free_ports
 
 PLAN = SearchPlan(PaperStrategy(settings=3, runs=2))
 COMPLETE = 7  # the last switch point diverges, so that its repeat is not made

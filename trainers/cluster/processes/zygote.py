@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, NoReturn
 
-import psutil
-
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.chief.engine import Condition, Life
+from syncswitch.trainers.cluster.chief.engine import Condition
 from syncswitch.trainers.cluster.exchange.remote import LostError, Remote
 from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.processes.condition import condition_of
 from syncswitch.trainers.parent import die_with_parent
 
 _OUTPUTS = (1, 2)
@@ -230,13 +229,8 @@ class _Family:
 
     def _condition(self, wire: Wire, process_id: int) -> Condition:
         status = self._status(wire, process_id)
-        if status is not None:
-            return Condition(Life.DEAD, _ended(status))
-        try:
-            is_stopped = psutil.Process(process_id).status() == psutil.STATUS_STOPPED
-        except psutil.Error:
-            return Condition(Life.DEAD)
-        return Condition(Life.STOPPED if is_stopped else Life.RUNNING)
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        return condition_of(process_id, code)
 
     def _signal(self, wire: Wire, process_id: int, number: int) -> None:
         if process_id not in self._children[wire] or self._status(wire, process_id) is not None:
@@ -287,13 +281,6 @@ def _be(request: Fork, wires: list[Wire | None]) -> NoReturn:
             sys.stderr.flush()
         # Not sys.exit: what the parent has registered to do at its exit is not the child's to do.
         os._exit(status)
-
-
-def _ended(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    with suppress(ValueError):
-        return f"died of {signal.Signals(-code).name}"
-    return f"ended with status {code}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ with it. Each node needs this package, TensorFlow and Ray, in the versions of th
 are loaded by the chief alone. Parameter server and chief use no GPUs. Ray gives each of several
 trials at once a placement group, CPUs and GPUs of its own.
 
-TensorFlow's servers listen on all interfaces of their nodes, at ports that the system chooses, and
-ask nobody for a password, as Ray itself: use a cluster whose network is closed to others.
+The parts of a cluster listen at the addresses of their nodes alone, at ports that the system
+chooses, and talk to nobody who does not know their secret. But what they say is not encrypted, and
+Ray, which hands them the secret, asks nobody for a password: use a cluster whose network is closed
+to others.
 """

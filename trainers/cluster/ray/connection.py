@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from typing import Any
 
@@ -12,10 +13,10 @@ import psutil
 from syncswitch.storage.errors import RetryableError, UserError, one_line
 from syncswitch.trainers.cluster.ray.capacity import bundles, check_capacity
 from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions
-from syncswitch.trainers.cluster.servers.pool import listens
 
 _LOG = logging.getLogger(__name__)
 
+_PROBE_SECONDS = 2.0
 _CONNECT_SECONDS = 30.0
 _ROOM_SECONDS = 600.0
 _LOOK_SECONDS = 5.0
@@ -27,7 +28,7 @@ _QUIET = {
 
 def connect(options: RayOptions) -> None:
     """Makes this process a driver of the cluster."""
-    if options.address != AUTO and not listens(*options.host_and_port()):
+    if options.address != AUTO and not _listens(*options.host_and_port()):
         raise UserError(
             f"nobody listens at --ray-address {options.address}; start a cluster there with"
             f" `ray start --head`, look at the port, or use {AUTO} on one of its nodes"
@@ -78,6 +79,14 @@ def reserve(options: RayOptions, workers: int) -> Any:
     return group
 
 
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_PROBE_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
 def _init(address: str, failures: list[Exception]) -> None:
     try:
         import ray
@@ -91,6 +100,6 @@ def _warn_of_open_network() -> None:
     others = [name for name, state in psutil.net_if_stats().items() if state.isup and name != "lo"]
     if others:
         _LOG.warning(
-            "the servers of a Ray cluster listen on all interfaces of their nodes, and neither"
-            " TensorFlow nor Ray asks for a password; use it behind a firewall"
+            "Ray asks nobody for a password, and what the parts of a cluster on it send each other"
+            " is not encrypted; use it behind a firewall"
         )

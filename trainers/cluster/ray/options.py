@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.placement import check_gpus_per_worker
@@ -65,12 +64,3 @@ class RayOptions:
                 " head, as `ray start --head` prints it"
             )
         return host.strip("[]"), int(port)
-
-    def as_json(self) -> str:
-        """As one argument of a command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> RayOptions:
-        """The opposite of `as_json`."""
-        return cls(**json.loads(text))

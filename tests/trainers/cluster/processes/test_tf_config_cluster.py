@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.trainers.cluster.servers.network import free_ports
-from tests.private_network import private_network
+from tests.private_network import free_ports, private_network
 from tests.program import TINY_WORKLOAD, code
 from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
 from tests.warm_program import WarmProcess

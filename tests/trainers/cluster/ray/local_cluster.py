@@ -1,9 +1,9 @@
 """A real Ray cluster of several nodes on this machine, in a network of its own.
 
-    python -m tests.trainers.cluster.ray.local_cluster CPUS_OF_A_NODE NODES
+    python -m tests.trainers.cluster.ray.local_cluster CPUS_OF_THE_HEAD CPUS_OF_ANOTHER_NODE ...
 
-Says its address; then does what each line of standard input says, and says when it is done:
-`kill PROCESS_ID`, the node of that process; `add`, a node. It ends with standard input.
+Says its address; then kills the node of each process that a line of standard input names, and says
+whether it could: the head holds the cluster together. It ends with standard input.
 """
 
 from __future__ import annotations
@@ -12,38 +12,46 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import psutil
 
-from syncswitch.trainers.cluster.servers.network import isolate_network
+from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.zygote import Zygote
+from syncswitch.trainers.cluster.ray import engine
+from tests.private_network import enter_network, isolate_network
+
+_PARTS = "syncswitch.trainers.cluster.exchange.parts"
+# Which need not be there.
+_GPUS = 2
 
 
 class LocalCluster:
     """The other end: a cluster in a process of its own.
+
+    Args:
+        cpus: Of each node, the head first; each claims to have two GPUs.
 
     Attributes:
         address: Of its head.
         process_id: Of a process in its network.
     """
 
-    def __init__(self, cpus: int, nodes: int) -> None:
+    def __init__(self, *cpus: int) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(cpus), str(nodes)],
+            [sys.executable, "-m", __name__, *map(str, cpus)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(_GPUS)))},
             text=True,
         )
         self.process_id = self._process.pid
         self.address: str = self._answer()
-
-    def ask(self, *words: object) -> Any:
-        """Has it do something, and waits until it is done."""
-        assert self._process.stdin is not None
-        print(*words, file=self._process.stdin, flush=True)
-        return self._answer()
 
     def inside(self, module: str, *arguments: str) -> list[str]:
         """What Python is called with to run a module in its network.
@@ -54,16 +62,23 @@ class LocalCluster:
         own = "tests.trainers.cluster.ray.enter_network"
         return [own, str(self.process_id), module, *arguments]
 
-    def servers(self) -> dict[str, psutil.Process]:
-        """The TensorFlow servers in its network by job and number, such as `worker 1`."""
+    def kill_node_of(self, process: psutil.Process) -> bool:
+        """Kills the node of a process, if it is not the head; whether it did."""
+        assert self._process.stdin is not None
+        print(process.pid, file=self._process.stdin, flush=True)
+        killed: bool = self._answer()
+        return killed
+
+    def parts(self) -> dict[str, psutil.Process]:
+        """Processes of parts in its network by role and number, such as `worker 1`."""
         own = os.readlink(f"/proc/{self.process_id}/ns/net")
         found = {}
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if "syncswitch.trainers.cluster.ray.server" in words:
+            if _PARTS in words:
                 with suppress(OSError):  # it has ended
                     if os.readlink(f"/proc/{process.pid}/ns/net") == own:
-                        found[" ".join(words[-2:])] = process
+                        found[" ".join(words[-3:-1])] = process
         return found
 
     def close(self) -> None:
@@ -77,32 +92,32 @@ class LocalCluster:
         for line in self._process.stdout:
             if line.startswith("answer: "):
                 return json.loads(line.removeprefix("answer: "))
-        raise RuntimeError("the Ray cluster has died")
+        self._errors.seek(0)
+        raise RuntimeError(f"the Ray cluster has died: {self._errors.read()}")
+
+
+def new_engine_inside(plan: ChiefPlan, zygote: Zygote) -> engine.RayEngine:
+    """The engine of a chief that goes into the network of a process of the cluster."""
+    process_id, options = plan.options
+    enter_network(process_id)
+    return engine.new_engine(replace(plan, options=options), zygote)
 
 
 def main() -> None:
     """The process of the cluster."""
-    cpus, nodes = int(sys.argv[1]), int(sys.argv[2])
     isolate_network()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # A worker for each CPU, in case somebody needs it.
     os.environ["RAY_prestart_worker_first_driver"] = "0"  # noqa: SIM112 (as Ray spells it)
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": cpus, "include_dashboard": False},
-    )
-    for _ in range(nodes - 1):
-        cluster.add_node(num_cpus=cpus)
+    cluster = Cluster()
+    for number, cpus in enumerate(sys.argv[1:]):
+        of_head = {} if number else {"include_dashboard": False}
+        cluster.add_node(num_cpus=int(cpus), num_gpus=_GPUS, **of_head)
     answer(cluster.address)
     for line in sys.stdin:
-        words = line.split()
-        if words[0] == "add":
-            cluster.add_node(num_cpus=cpus)
-            answer(True)
-        elif words[0] == "kill":
-            answer(kill(cluster, int(words[1])))
+        answer(kill(cluster, int(line)))
     cluster.shutdown()
 
 

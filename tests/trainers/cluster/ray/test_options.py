@@ -62,13 +62,5 @@ def test_an_address_has_two_parts_or_is_refused(address: str) -> None:
     assert 0 < port < 65536
 
 
-@given(
-    numbers=st.tuples(*[st.floats(0.01, 64)] * 3),
-    placement=st.sampled_from(["spread", "pack"]),
-)
-def test_they_are_read_as_they_were_written(
-    numbers: tuple[float, float, float], placement: str
-) -> None:
-    options = RayOptions("[::1]:6379", *numbers, placement)
-    assert RayOptions.from_json(options.as_json()) == options
-    assert options.host_and_port() == ("::1", 6379)
+def test_the_address_of_a_host_may_be_one_of_ipv6() -> None:
+    assert RayOptions("[::1]:6379").host_and_port() == ("::1", 6379)

@@ -1,0 +1,140 @@
+"""Starts the parts of a cluster as actors of a Ray cluster, which finds them their nodes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from syncswitch.trainers.cluster.chief.engine import Condition, Engine, Life
+from syncswitch.trainers.cluster.exchange.plans import WORKER, Part
+from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
+from syncswitch.trainers.cluster.processes.zygote import Zygote
+from syncswitch.trainers.cluster.ray.actor import PartActor
+from syncswitch.trainers.cluster.ray.connection import connect, reserve
+from syncswitch.trainers.cluster.ray.options import RayOptions
+
+_LOG = logging.getLogger(__name__)
+
+# An actor that does nothing else answers within milliseconds.
+_ANSWER_SECONDS = 0.5
+_LONGEST_CAUSE = 160
+_CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Exception): ")
+
+
+@dataclass
+class _Keeper:
+    """Of one process.
+
+    Attributes:
+        actor: A `PartActor`.
+        asked: The condition, once it has been asked for and until it has answered.
+    """
+
+    actor: Any
+    asked: Any = None
+
+
+class RayEngine(Engine):
+    """Each process has an actor of its own, in one placement group; they end with this process.
+
+    Args:
+        group: Placement group: the parameter server's bundle first, then the workers'.
+        options: What each is to have.
+    """
+
+    kind = "ray"
+    # To be placed, perhaps on another node, and to import TensorFlow beside others that do.
+    start_seconds = 120.0
+
+    def __init__(self, group: Any, options: RayOptions) -> None:
+        import ray
+
+        self._group = group
+        self._options = options
+        self._keepers: dict[Part, _Keeper] = {}
+        self.secret = secrets.token_bytes(32)
+        self.listen = (ray.util.get_node_ip_address(), 0)
+
+    @override
+    def start(self, part: Part, chief: Address) -> None:
+        import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        if part in self._keepers and (report := self.condition(part).report):
+            _LOG.warning("%s %d of the Ray cluster: %s", *part, report)
+        self._end(part)
+        role, number = part
+        options, is_worker = self._options, role == WORKER
+        gpus = options.gpus_per_worker if is_worker else 0.0
+        cpus = options.cpus_per_worker if is_worker else options.cpus_per_ps
+        environment = {"TF_NUM_INTRAOP_THREADS": str(max(1, int(cpus)))}
+        environment |= gpu_worker_environment(gpus) if gpus else NO_GPU
+        place = PlacementGroupSchedulingStrategy(
+            self._group, placement_group_bundle_index=1 + number if is_worker else 0
+        )
+        actor_class = ray.remote(PartActor).options(
+            num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
+        )
+        self._keepers[part] = _Keeper(actor_class.remote(part, chief, self.secret, environment))
+
+    @override
+    def condition(self, part: Part) -> Condition:
+        import ray
+
+        keeper = self._keepers[part]
+        asked = keeper.asked = keeper.asked or keeper.actor.condition.remote()
+        try:
+            found: Condition = ray.get(asked, timeout=_ANSWER_SECONDS)
+        except ray.exceptions.GetTimeoutError:
+            # Whoever asks next waits for the same answer.
+            report = "its node does not answer, or it has found none; look at `ray status`"
+            return Condition(Life.RUNNING, report)
+        except ray.exceptions.RayError as error:
+            found = Condition(Life.DEAD, cause_of_death(str(error)))
+        keeper.asked = None
+        return found
+
+    @override
+    def signal(self, part: Part, number: int) -> None:
+        if part in self._keepers:
+            # Nobody waits for an actor whose node is gone.
+            self._keepers[part].actor.signal.remote(number)
+
+    @override
+    def close(self) -> None:
+        for part in list(self._keepers):
+            self._end(part)
+
+    def _end(self, part: Part) -> None:
+        import ray
+
+        if part in self._keepers:
+            ray.kill(self._keepers.pop(part).actor)
+
+
+def new_engine(plan: ChiefPlan, zygote: Zygote) -> RayEngine:
+    """The engine of a chief on a node of a Ray cluster; its options are `RayOptions`.
+
+    Raises:
+        UserError: There is no such cluster, or it is too small.
+        RetryableError: Others use the cluster.
+    """
+    connect(plan.options)
+    return RayEngine(reserve(plan.options, plan.workers), plan.options)
+
+
+def cause_of_death(text: str) -> str:
+    """The cause in Ray's page-long report on a dead actor, and what to do."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
+    # What the last one names has led to the others.
+    line = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[0])
+    cause = line.split(". ")[0].rstrip(".")[:_LONGEST_CAUSE]
+    is_missing = "ModuleNotFoundError" in text or "failed to import" in text
+    return cause + "; pip install 'syncswitch[ray]' on each node" * is_missing
