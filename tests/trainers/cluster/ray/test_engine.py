@@ -61,8 +61,7 @@ def test_it_is_always_a_short_line(text: str) -> None:
 def test_neither_ray_nor_tensorflow_is_imported_before_it_is_needed() -> None:
     program = """
 import sys
-import syncswitch.searcher.backends.ray, syncswitch.trainers.cluster.ray.trainer
-import syncswitch.trainers.cluster.ray.engine
+import syncswitch.searcher.backends.ray, syncswitch.trainers.cluster.ray.engine
 print({"ray", "tensorflow"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
