@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -78,13 +78,6 @@ def end_with(server: subprocess.Popen[bytes], name: str) -> None:
     status = server.wait()
     print(f"the server of {name} ended with status {status}", file=sys.stderr, flush=True)
     os._exit(1)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at: all are taken before any is given back."""
-    with ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in taken]
 
 
 def wait_until_listening(ports: list[int]) -> None:

@@ -107,7 +107,7 @@ def test_sizes_are_what_they_are_called(size: str, keras: Any) -> None:
 
 @pytest.mark.parametrize("row", ["BSP, threads of one process", "one process, not distributed"])
 def test_rows_of_one_process_about_sizes_of_models(
-    devices: Any, monkeypatch: pytest.MonkeyPatch, row: str
+    monkeypatch: pytest.MonkeyPatch, row: str
 ) -> None:
     short = replace(sizes.digits_cnn, evaluation_interval_worker_steps=8)
     monkeypatch.setattr(sizes, "digits_cnn", short)
