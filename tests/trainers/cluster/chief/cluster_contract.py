@@ -1,0 +1,358 @@
+"""What every cluster keeps to, wherever its parts run; the test of each inherits it.
+
+The class of the test defines a fixture `make_cluster(workload, workers)`, which may return the same
+cluster again for the same arguments.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Push, Task
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.protocols import Exchange
+from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, normalized_model
+
+MakeCluster = Callable[[Workload, int], Cluster]
+
+WORKERS = 3
+SEED = 5
+NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
+
+
+def rows_data() -> Data:
+    inputs = np.tile(np.eye(4, dtype=np.float32), (4, 1))
+    labels = np.zeros((16, 1), np.float32)
+    return Data(inputs, labels, inputs, labels)
+
+
+# Of a batch the gradient is how often each row is in it, in quarters; sums of them are exact.
+ROWS = replace(CONSTANT, name="rows", data=rows_data)
+RATE = 2.0**-4
+
+
+def adam() -> Any:
+    from keras import optimizers
+
+    return optimizers.Adam(0.5)
+
+
+ADAM = replace(CONSTANT, name="adam", optimizer=adam)
+
+
+def task_of(
+    cluster: Cluster,
+    worker_step: int,
+    exchange: Exchange = Exchange.PUSH,
+    rate: float = RATE,
+    momentum: float = 0.0,
+    hold: Hold = NO_HOLD,
+) -> Task:
+    number = next(cluster.numbers)
+    return Task(number, worker_step, SEED, exchange, rate, momentum, hold)
+
+
+def step(cluster: Cluster, worker: int, worker_step: int, *arguments: Any, **fields: Any) -> Push:
+    return cluster.step(worker, task_of(cluster, worker_step, *arguments, **fields))
+
+
+def fresh(cluster: Cluster, seed: int = 1) -> ModelState:
+    state = cluster.program.form.initial(seed)
+    cluster.load(state)
+    return state
+
+
+def scattered(cluster: Cluster, workers: Sequence[int] = range(WORKERS)) -> ModelState:
+    """Gives the workers replicas of a fresh state."""
+    state = cluster.program.form.initial(1)
+    cluster.forget_replicas()
+    assert cluster.scatter(state, workers) == []
+    return state
+
+
+def batch_gradient(cluster: Cluster, worker_step: int) -> Vector:
+    """Of `ROWS`."""
+    import tensorflow as tf
+
+    data = cluster.program.data
+    arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+    batch = cluster.program.function.batch(*arrays, np.int64(worker_step), np.int64(SEED))
+    return np.mean(batch[0].numpy(), axis=0)
+
+
+def in_parallel(*bodies: Callable[[], Any]) -> list[Any]:
+    """What each body returns, in a thread of its own; started together."""
+    results, errors = dict[int, Any](), list[BaseException]()
+    together = threading.Barrier(len(bodies))
+
+    def run(index: int, body: Callable[[], Any]) -> None:
+        together.wait(30)
+        try:
+            results[index] = body()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(bodies)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(bodies))]
+
+
+def arrays_of(state: ModelState) -> tuple[Vector, Vector, Vector]:
+    return state.parameters, state.slots, state.statistics
+
+
+def assert_same(one: ModelState, other: ModelState) -> None:
+    """To the last bit."""
+    for mine, yours in zip(arrays_of(one), arrays_of(other), strict=True):
+        np.testing.assert_array_equal(mine, yours)
+    assert one.updates == other.updates
+
+
+def replica_of(cluster: Cluster, worker: int) -> ModelState:
+    return cluster.mean_replica([worker])
+
+
+class ClusterContract:
+    @pytest.fixture
+    def cluster(self, make_cluster: MakeCluster) -> Cluster:
+        """With a model that has moving averages."""
+        return make_cluster(NORMALIZED, WORKERS)
+
+    @pytest.fixture
+    def rows(self, make_cluster: MakeCluster) -> Cluster:
+        """With gradients that are known exactly."""
+        return make_cluster(ROWS, WORKERS)
+
+    def test_what_was_loaded_is_the_state(self, cluster: Cluster) -> None:
+        random = np.random.default_rng(0)
+        size = cluster.program.sizes
+        loaded = ModelState(
+            *(
+                random.standard_normal(count, np.float32)
+                for count in (size.parameters, size.slots, size.statistics)
+            ),
+            17,
+        )
+        cluster.load(loaded)
+        assert_same(cluster.state(), loaded)
+        parameters, statistics = cluster.snapshot()
+        np.testing.assert_array_equal(parameters, loaded.parameters)
+        np.testing.assert_array_equal(statistics, loaded.statistics)
+
+    def test_a_push_is_an_update(self, rows: Cluster) -> None:
+        fresh(rows)
+        parameters, accumulator = np.ones(4), np.zeros(4)
+        for worker_step in range(6):
+            task = task_of(rows, worker_step, momentum=0.5)
+            push = rows.step(worker_step % WORKERS, task)
+            assert push == Push(
+                pytest.approx(parameters @ batch_gradient(rows, worker_step)),
+                worker_step,
+                worker_step + 1,
+            )
+            accumulator = 0.5 * accumulator + batch_gradient(rows, worker_step)
+            parameters = parameters - RATE * accumulator
+            assert rows.mark()[worker_step % WORKERS] == task.number
+        state = rows.state()
+        np.testing.assert_array_equal(state.parameters, parameters)
+        np.testing.assert_array_equal(state.slots, accumulator)
+        assert state.updates == 6
+
+    def test_no_push_of_many_at_once_is_lost(self, rows: Cluster) -> None:
+        fresh(rows)
+        rounds = 40
+
+        def body(worker: int) -> Callable[[], list[Push]]:
+            steps = range(worker, rounds * WORKERS, WORKERS)
+            return lambda: [step(rows, worker, one) for one in steps]
+
+        pushes = [push for found in in_parallel(*map(body, range(WORKERS))) for push in found]
+        gradients = [batch_gradient(rows, one) for one in range(rounds * WORKERS)]
+        state = rows.state()
+        np.testing.assert_array_equal(state.parameters, 1 - RATE * np.sum(gradients, axis=0))
+        assert sorted(push.pushed_updates for push in pushes) == [*range(1, 1 + len(gradients))]
+        assert all(push.pulled_updates < push.pushed_updates for push in pushes)
+        assert state.updates == len(gradients)
+
+    def test_a_round_is_an_update_with_the_mean_of_those_who_are_named(self, rows: Cluster) -> None:
+        start = fresh(rows)
+        for worker_step in range(0, 4 * WORKERS, WORKERS):
+            pushes = in_parallel(
+                *(
+                    lambda worker=worker: step(rows, worker, worker_step + worker, Exchange.ROUND)
+                    for worker in range(WORKERS)
+                )
+            )
+            assert {(push.pulled_updates, push.pushed_updates) for push in pushes} == {(0, 0)}
+        assert_same(rows.state(), start)
+        # The last of each counts, and of worker 1 none.
+        rows.apply_round([0, 2], RATE, 0.0)
+        gradients = [batch_gradient(rows, 3 * WORKERS + worker) for worker in (0, 2)]
+        state = rows.state()
+        np.testing.assert_array_equal(state.parameters, 1 - RATE * np.mean(gradients, axis=0))
+        assert state.updates == 1
+
+    def test_rounds_repeat_to_the_last_bit(self, cluster: Cluster) -> None:
+        def end() -> ModelState:
+            fresh(cluster)
+            for first in range(0, 4 * WORKERS, WORKERS):
+                in_parallel(
+                    *(
+                        lambda worker=worker: step(cluster, worker, first + worker, Exchange.ROUND)
+                        for worker in range(WORKERS)
+                    )
+                )
+                cluster.apply_round(range(WORKERS), 0.1, 0.9)
+            return cluster.state()
+
+        assert_same(end(), end())
+
+    def test_a_load_leaves_nothing_of_the_trial_before(self, cluster: Cluster) -> None:
+        def end() -> ModelState:
+            fresh(cluster)
+            for worker_step in range(4):
+                step(cluster, worker_step % WORKERS, worker_step, momentum=0.9)
+            return cluster.state()
+
+        assert_same(end(), end())
+
+    def test_what_was_copied_is_not_changed_by_later_updates(self, cluster: Cluster) -> None:
+        start = fresh(cluster)
+        cluster.mark()
+        copies = cluster.snapshot()
+        for worker_step in range(5):
+            step(cluster, 0, worker_step, momentum=0.9)
+        assert_same(cluster.marked(), start)
+        np.testing.assert_array_equal(copies[0], start.parameters)
+        np.testing.assert_array_equal(copies[1], start.statistics)
+        assert not np.array_equal(cluster.snapshot()[0], start.parameters)
+        assert not np.array_equal(cluster.snapshot()[1], start.statistics)
+
+    def test_an_optimizer_of_keras_is_kerass(self, make_cluster: MakeCluster) -> None:
+        import keras
+
+        cluster = make_cluster(ADAM, 2)
+        fresh(cluster)
+        for worker_step in range(4):
+            step(cluster, worker_step % 2, worker_step, Exchange.PUSH, 0.01)
+        scattered(cluster, [0])
+        for worker_step in range(4):
+            step(cluster, 0, worker_step, Exchange.REPLICA, 0.01)
+        reference, variable = adam(), keras.Variable(np.ones((4, 1), np.float32))
+        reference.learning_rate = 0.01
+        for _ in range(4):
+            reference.apply([keras.ops.convert_to_tensor(CONSTANT_GRADIENT[:, None])], [variable])
+        for state in (cluster.state(), replica_of(cluster, 0)):
+            np.testing.assert_allclose(state.parameters, variable.numpy().ravel(), rtol=1e-5)
+            assert state.updates == 4
+
+    def test_a_fence_tells_what_was_taken_in_and_the_next_one_goes_on(self, rows: Cluster) -> None:
+        fresh(rows)
+        assert [rows.fence(1), rows.revive(1)] == [rows.mark()[1], None]
+        for exchange, updates in ((Exchange.PUSH, 1), (Exchange.ROUND, 1)):
+            task = task_of(rows, 0, exchange)
+            assert rows.step(1, task).pushed_updates == updates
+            before = rows.state()
+            assert rows.fence(1) == task.number
+            rows.revive(1)
+            assert_same(rows.state(), before)
+        assert step(rows, 1, 2).pushed_updates == 2
+        assert step(rows, 0, 2).pushed_updates == 3
+
+    # Replicas
+
+    def test_a_replica_begins_as_it_is_told_and_forgets_what_was_before(
+        self, cluster: Cluster
+    ) -> None:
+        scattered(cluster)
+        step(cluster, 0, 3, Exchange.REPLICA, momentum=0.9)
+        state = replace(cluster.program.form.initial(6), updates=17)
+        assert cluster.scatter(state, range(WORKERS)) == []
+        for worker in range(WORKERS):
+            assert_same(replica_of(cluster, worker), state)
+
+    def test_a_step_of_a_replica_is_that_of_the_parameter_server(self, cluster: Cluster) -> None:
+        start, pushes = fresh(cluster), []
+        for worker_step in range(4):
+            pushes.append(step(cluster, 1, worker_step, momentum=0.9))
+        scattered(cluster)
+        losses = [
+            step(cluster, 1, worker_step, Exchange.REPLICA, momentum=0.9).loss
+            for worker_step in range(4)
+        ]
+        assert losses == pytest.approx([push.loss for push in pushes], rel=1e-5)
+        for found, expected in zip(
+            arrays_of(replica_of(cluster, 1)), arrays_of(cluster.state()), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        assert_same(replica_of(cluster, 0), start)
+
+    def test_a_group_shares_parameters_and_statistics_but_no_slots(self, cluster: Cluster) -> None:
+        scattered(cluster)
+        for worker in range(WORKERS):
+            step(cluster, worker, worker, Exchange.REPLICA, momentum=0.9)
+        before = [replica_of(cluster, worker) for worker in range(WORKERS)]
+        assert not np.allclose(before[0].parameters, before[2].parameters)
+        assert cluster.average([0, 2]) == []
+        after = [replica_of(cluster, worker) for worker in range(WORKERS)]
+        assert_same(after[1], before[1])
+        for part in ("parameters", "statistics"):
+            mean = np.mean([getattr(before[0], part), getattr(before[2], part)], axis=0)
+            for worker in (0, 2):
+                np.testing.assert_array_equal(getattr(after[worker], part), mean)
+        for worker in (0, 2):
+            np.testing.assert_array_equal(after[worker].slots, before[worker].slots)
+        assert cluster.average([1]) == []
+        assert_same(replica_of(cluster, 1), before[1])
+
+    def test_groups_are_averaged_at_the_same_time(self, rows: Cluster) -> None:
+        scattered(rows)
+        step(rows, 0, 0, Exchange.REPLICA)
+        start = [replica_of(rows, worker).parameters for worker in range(WORKERS)]
+        in_parallel(*(lambda: rows.average([0, 1]) for _ in range(1)), lambda: rows.average([2]))
+        mean = np.mean(start[:2], axis=0)
+        for worker, expected in enumerate((mean, mean, start[2])):
+            np.testing.assert_array_equal(replica_of(rows, worker).parameters, expected)
+
+    def test_the_mean_of_replicas_has_their_slots_and_changes_nothing(
+        self, cluster: Cluster
+    ) -> None:
+        scattered(cluster)
+        for worker in range(WORKERS):
+            for number in range(worker + 1):
+                step(cluster, worker, 7 * worker + number, Exchange.REPLICA, momentum=0.9)
+        parts = [replica_of(cluster, worker) for worker in range(WORKERS)]
+        snapshot, state = cluster.replica_snapshot(range(WORKERS)), cluster.mean_replica([0, 1, 2])
+        for name in ("parameters", "slots", "statistics"):
+            expected = np.mean([getattr(part, name) for part in parts], axis=0)
+            np.testing.assert_array_equal(getattr(state, name), expected)
+        assert state.updates == 3, "as many as the foremost has seen"
+        for worker, part in enumerate(parts):
+            assert_same(replica_of(cluster, worker), part)
+        step(cluster, 0, 50, Exchange.REPLICA)
+        np.testing.assert_array_equal(snapshot[0], state.parameters)
+        np.testing.assert_array_equal(snapshot[1], state.statistics)
+
+    def test_who_holds_a_replica_is_known(self, rows: Cluster) -> None:
+        scattered(rows, [0, 2])
+        assert [rows.holds_replica(worker) for worker in range(WORKERS)] == [True, False, True]
+        rows.forget_replica(0)
+        assert not rows.holds_replica(0)
+        rows.forget_replicas()
+        with pytest.raises(ServerLostError, match="all replicas are lost"):
+            rows.mean_replica([])

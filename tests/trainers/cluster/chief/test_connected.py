@@ -1,0 +1,412 @@
+"""Real processes on this machine, over sockets of its kernel and over its loopback."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.chief import connected
+from syncswitch.trainers.cluster.chief.cluster import ServerLostError, WorkerLostError
+from syncswitch.trainers.cluster.chief.connected import ConnectedCluster
+from syncswitch.trainers.cluster.chief.engine import Condition, Life
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
+from syncswitch.trainers.cluster.exchange.tasks import Hold
+from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.processes.engine import LocalEngine
+from syncswitch.trainers.protocols import Exchange
+from tests.trainers.cluster.chief.cluster_contract import (
+    ROWS,
+    WORKERS,
+    ClusterContract,
+    MakeCluster,
+    assert_same,
+    batch_gradient,
+    fresh,
+    in_parallel,
+    replica_of,
+    scattered,
+    step,
+    task_of,
+)
+from tests.trainers.cluster.engines import (
+    EngineOnLoopback,
+    all_gone,
+    new_engine,
+    process_of,
+    processes_of,
+)
+from tests.trainers.jobs import CONSTANT, constant_data
+
+ALL = [PARAMETER_SERVER, *((WORKER, worker) for worker in range(WORKERS))]
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def make_cluster(
+    request: pytest.FixtureRequest, connected_of: Callable[..., Any]
+) -> Callable[..., ConnectedCluster]:
+    return lambda *arguments: connected_of(*arguments, by_network=request.param == "tcp")
+
+
+@pytest.fixture
+def rows(make_cluster: Callable[..., ConnectedCluster]) -> ConnectedCluster:
+    return make_cluster(ROWS, WORKERS)
+
+
+def engine_of(cluster: ConnectedCluster) -> LocalEngine:
+    assert isinstance(cluster._engine, LocalEngine)
+    return cluster._engine
+
+
+def processes(cluster: ConnectedCluster) -> dict[Part, psutil.Process]:
+    return processes_of(engine_of(cluster))
+
+
+def kill(cluster: ConnectedCluster, part: Part) -> None:
+    cluster.signal(part, signal.SIGKILL)
+
+
+def replaced(cluster: ConnectedCluster, before: dict[Part, psutil.Process]) -> set[Part]:
+    """Parts that are another process now; the former ones are gone."""
+    found = {part for part, process in processes(cluster).items() if process != before[part]}
+    assert all_gone([before[part] for part in found])
+    return found
+
+
+class TestConnectedCluster(ClusterContract):
+    """Everything else is in this module."""
+
+
+class TestWorkersThatAreLost:
+    def test_in_a_step_do_nothing_more(self, rows: ConnectedCluster) -> None:
+        fresh(rows)
+        last = task_of(rows, 0)
+        rows.step(1, last)
+        before, state = processes(rows), rows.state()
+        for exchange in (Exchange.PUSH, Exchange.ROUND):
+            # Until long after this test, unless it is killed.
+            late = task_of(rows, 1, exchange, hold=Hold(seconds=1000.0))
+            begun = threading.Event()
+
+            def be_late(late: Any = late, begun: threading.Event = begun) -> None:
+                begun.set()
+                with pytest.raises(WorkerLostError, match="worker 1 is gone"):
+                    rows.step(1, late)
+
+            def strike(begun: threading.Event = begun) -> None:
+                assert begun.wait(30)
+                kill(rows, (WORKER, 1))
+
+            in_parallel(be_late, strike)
+            with pytest.raises(WorkerLostError, match="worker 1 is gone"):
+                step(rows, 1, 1)
+            assert rows.fence(1) == last.number
+            assert_same(rows.state(), state)
+            rows.revive(1)
+        assert step(rows, 1, 1).pushed_updates == 2
+        assert replaced(rows, before) == {(WORKER, 1)}
+
+    def test_but_are_there_yet_count_no_more_after_the_fence(self, rows: ConnectedCluster) -> None:
+        state, before = fresh(rows), processes(rows)
+        late = task_of(rows, 1, hold=Hold(seconds=1000.0))
+
+        def be_late() -> None:
+            with pytest.raises(WorkerLostError, match="worker 1 is gone"):
+                rows.step(1, late)
+
+        _, number = in_parallel(be_late, lambda: rows.fence(1))
+        assert number == rows.mark()[1] != late.number
+        rows.revive(1)
+        assert replaced(rows, before) == {(WORKER, 1)}
+        assert_same(rows.state(), state)
+
+    def test_disturb_no_other(self, rows: ConnectedCluster) -> None:
+        fresh(rows)
+        kill(rows, (WORKER, 0))
+        for worker_step in range(3):
+            assert step(rows, 2, worker_step).pushed_updates == worker_step + 1
+
+    @pytest.mark.parametrize("lost", [[0], [2], [0, 1], [0, 1, 2]])
+    def test_have_no_part_in_an_average(self, rows: ConnectedCluster, lost: list[int]) -> None:
+        scattered(rows)
+        for worker in range(WORKERS):
+            step(rows, worker, worker, Exchange.REPLICA)
+        before = [replica_of(rows, worker) for worker in range(WORKERS)]
+        for worker in lost:
+            kill(rows, (WORKER, worker))
+        left = [worker for worker in range(WORKERS) if worker not in lost]
+        assert sorted(rows.average(range(WORKERS))) == lost
+        if left:
+            mean = np.mean([before[worker].parameters for worker in left], axis=0)
+            for worker in left:
+                np.testing.assert_array_equal(replica_of(rows, worker).parameters, mean)
+            state = rows.mean_replica(range(WORKERS))
+            np.testing.assert_array_equal(state.parameters, mean)
+        else:
+            with pytest.raises(ServerLostError, match="all replicas are lost"):
+                rows.replica_snapshot(range(WORKERS))
+        assert sorted(rows.scatter(before[0], range(WORKERS))) == lost
+
+    def test_are_found_where_the_others_cannot_reach_them(self, rows: ConnectedCluster) -> None:
+        """That died after they had helped, in the middle of an average."""
+        scattered(rows)
+        for worker in range(WORKERS):
+            step(rows, worker, worker, Exchange.REPLICA)
+        before = [replica_of(rows, worker).parameters for worker in range(WORKERS)]
+        exchange, struck = rows._each, list[int]()
+
+        def strike(workers: Sequence[int], do: Any) -> list[int]:
+            found = exchange(workers, do)
+            if not struck:
+                struck.append(1)
+                kill(rows, (WORKER, 1))
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rows, "_each", strike)
+            assert rows.average(range(WORKERS)) == [1]
+        mean = np.mean([before[0], before[2]], axis=0)
+        for worker in (0, 2):
+            np.testing.assert_array_equal(replica_of(rows, worker).parameters, mean)
+
+    def test_are_replaced_before_the_next_run(self, rows: ConnectedCluster) -> None:
+        before = processes(rows)
+        kill(rows, (WORKER, 1))
+        kill(rows, (WORKER, 2))
+        rows.repair()
+        assert replaced(rows, before) == {(WORKER, 1), (WORKER, 2)}
+        rows.repair()
+        fresh(rows)
+        for worker in range(WORKERS):
+            assert step(rows, worker, worker).pushed_updates == worker + 1
+
+
+class TestAParameterServerThatIsLost:
+    def test_is_known_to_whoever_asks(self, rows: ConnectedCluster) -> None:
+        state = fresh(rows)
+        rows.mark()
+        kill(rows, PARAMETER_SERVER)
+        for ask in (
+            lambda: rows.load(state),
+            rows.state,
+            rows.snapshot,
+            rows.marked,
+            lambda: rows.apply_round([0], 0.1, 0.9),
+            lambda: rows.fence(0),
+        ):
+            with pytest.raises(ServerLostError, match="the parameter server is gone"):
+                ask()
+        for exchange in (Exchange.PUSH, Exchange.ROUND):
+            with pytest.raises(WorkerLostError, match="the parameter server is gone"):
+                step(rows, 1, 0, exchange)
+
+    def test_is_replaced_and_the_workers_go_on(self, rows: ConnectedCluster) -> None:
+        fresh(rows)
+        step(rows, 0, 0)
+        state, before = rows.state(), processes(rows)
+        scattered(rows)
+        step(rows, 2, 5, Exchange.REPLICA)
+        replica = replica_of(rows, 2)
+        kill(rows, PARAMETER_SERVER)
+        assert step(rows, 2, 6, Exchange.REPLICA, rate=0.0).loss > 0, "it needs none"
+        rows.restart_server()
+        assert replaced(rows, before) == {PARAMETER_SERVER}
+        rows.load(state)
+        assert_same(rows.state(), state)
+        for worker in range(WORKERS):
+            assert step(rows, worker, worker).pushed_updates == worker + 2
+        np.testing.assert_array_equal(replica_of(rows, 2).parameters, replica.parameters)
+
+    def test_together_with_a_worker_both_are_replaced(self, rows: ConnectedCluster) -> None:
+        for call in (rows.restart_server, rows.repair):
+            before = processes(rows)
+            kill(rows, PARAMETER_SERVER)
+            kill(rows, (WORKER, 1))
+            call()
+            assert replaced(rows, before) == {PARAMETER_SERVER, (WORKER, 1)}
+            fresh(rows)
+            for worker in range(WORKERS):
+                assert step(rows, worker, worker).pushed_updates == worker + 1
+
+    def test_while_a_worker_comes_back_is_no_fault_of_the_worker(
+        self, rows: ConnectedCluster
+    ) -> None:
+        kill(rows, (WORKER, 1))
+        rows.fence(1)
+        kill(rows, PARAMETER_SERVER)
+        with pytest.raises(ServerLostError, match="the parameter server is gone"):
+            rows.revive(1)
+        rows.restart_server()
+        fresh(rows)
+        assert step(rows, 1, 0).pushed_updates == 1
+
+
+class TestPartsThatHang:
+    @pytest.fixture(autouse=True)
+    def _impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connected, "_STOPPED_SECONDS", 0.5)
+        monkeypatch.setattr(connected, "_LOOK_SECONDS", 0.0)
+
+    def look_after(self, cluster: ConnectedCluster, until: threading.Thread) -> None:
+        """As the watchdog does, until somebody who waits for a part has given up."""
+        deadline = time.monotonic() + 120
+        while until.is_alive():
+            assert time.monotonic() < deadline
+            cluster.look_after()
+            time.sleep(0.01)
+
+    @pytest.mark.parametrize("part", [(WORKER, 1), PARAMETER_SERVER])
+    def test_are_given_up(self, rows: ConnectedCluster, part: Part) -> None:
+        fresh(rows)
+        before, errors = processes(rows), list[BaseException]()
+        rows.signal(part, signal.SIGSTOP)
+
+        def be_stuck() -> None:
+            try:
+                step(rows, 1, 0)
+            except WorkerLostError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=be_stuck, daemon=True)
+        thread.start()
+        self.look_after(rows, thread)
+        assert len(errors) == 1
+        assert all_gone([before[part]])
+        others = [process for one, process in before.items() if one != part]
+        assert all(process.is_running() for process in others)
+
+    def test_whoever_is_busy_or_idle_is_not(self, rows: ConnectedCluster) -> None:
+        """They say that they live beside whatever they do."""
+        fresh(rows)
+        before = processes(rows)
+        hold = Hold(seconds=1.5)
+        thread = threading.Thread(target=step, args=(rows, 1, 0), kwargs={"hold": hold})
+        thread.start()
+        self.look_after(rows, thread)
+        assert rows.state().updates == 1
+        assert replaced(rows, before) == set()
+
+    def test_who_has_only_no_time_is_not_given_up_soon(
+        self, rows: ConnectedCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fresh(rows)
+        arrival, process = rows._arrivals[WORKER, 2], process_of(engine_of(rows), (WORKER, 2))
+        for seconds, is_gone in ((14.0, False), (16.0, True)):
+            arrival.heard_seconds = time.monotonic() - seconds
+            rows.look_after()
+            assert arrival.is_gone == is_gone
+        assert all_gone([process])
+
+
+class TestStart:
+    def test_all_parts_are_processes_of_their_own(self, rows: ConnectedCluster) -> None:
+        found = processes(rows)
+        assert set(found) == set(ALL)
+        assert len({process.pid for process in found.values()} - {psutil.Process().pid}) == len(ALL)
+
+    def test_renewed_they_are_all_others(self, rows: ConnectedCluster) -> None:
+        fresh(rows)
+        step(rows, 0, 0)
+        before = processes(rows)
+        rows.renew()
+        assert replaced(rows, before) == set(ALL)
+        fresh(rows)
+        pushes = [step(rows, worker, worker) for worker in range(WORKERS)]
+        assert [push.pushed_updates for push in pushes] == [1, 2, 3]
+        gradients = [batch_gradient(rows, worker) for worker in range(WORKERS)]
+        expected = 1 - 2.0**-4 * np.sum(gradients, axis=0)
+        np.testing.assert_array_equal(rows.state().parameters, expected)
+
+    def test_closed_nothing_is_left(self, program_of: Callable[..., Any], tmp_path: Path) -> None:
+        for kind in (LocalEngine, EngineOnLoopback):
+            engine = new_engine(tmp_path, 1, by_network=kind is EngineOnLoopback)
+            cluster = ConnectedCluster(program_of(ROWS), 1, engine)
+            found = list(processes(cluster).values())
+            assert len(found) == 2
+            threads = {one.name for one in threading.enumerate()}
+            assert "door" in threads
+            cluster.close()
+            cluster.close()
+            assert all_gone(found)
+
+    def test_one_that_dies_is_named_and_the_others_end(
+        self, program_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        class Deadly(LocalEngine):
+            def start(self, part: Part, chief: Address) -> None:
+                super().start(part, chief)
+                if part == (WORKER, 1):
+                    self.signal(part, signal.SIGKILL)
+
+        template = new_engine(tmp_path, 2)
+        engine = Deadly(template._zygote, template._placement, tmp_path / "sockets")
+        (tmp_path / "sockets").mkdir()
+        started = list[psutil.Process]()
+        start = engine.start
+
+        def note(part: Part, chief: Address) -> None:
+            start(part, chief)
+            if part != (WORKER, 1):
+                started.append(process_of(engine, part))
+
+        engine.start = note  # type: ignore[method-assign]
+        with pytest.raises(RetryableError, match=r"^worker 1 does not start: died of SIGKILL$"):
+            ConnectedCluster(program_of(ROWS), 2, engine)
+        assert len(started) == 2
+        assert all_gone(started)
+
+    def test_one_that_does_not_come_is_named(
+        self, program_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        class Silent(LocalEngine):
+            def start(self, part: Part, chief: Address) -> None:
+                if part == PARAMETER_SERVER:
+                    super().start(part, chief)
+
+            def condition(self, part: Part) -> Condition:
+                return Condition(Life.RUNNING, "pending")
+
+        template = new_engine(tmp_path, 1)
+        (tmp_path / "sockets").mkdir()
+        engine = Silent(template._zygote, template._placement, tmp_path / "sockets")
+        engine.start_seconds = 5.0
+        with pytest.raises(RetryableError, match=r"^worker 0 was not there within 5 s: pending$"):
+            ConnectedCluster(program_of(ROWS), 1, engine)
+
+    def test_what_workers_cannot_build_is_an_error(
+        self, program_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        program = program_of(replace(CONSTANT, name="broken", data=constant_data))
+        plan = program.worker_plan
+        program.__dict__["worker_plan"] = replace(plan, step=replace(plan.step, graph=b"nonsense"))
+        with pytest.raises(RetryableError, match="worker 0 does not get ready"):
+            ConnectedCluster(program, 1, new_engine(tmp_path, 1))
+
+
+def test_nothing_of_it_can_be_reached_by_any_network(connected_of: Callable[..., Any]) -> None:
+    """And no other user of the machine may enter the folder in which they meet."""
+    cluster = connected_of(ROWS, WORKERS)
+    fresh(cluster)
+    step(cluster, 0, 0)
+    for process in processes(cluster).values():
+        assert process.net_connections("inet") == []
+        assert process.net_connections("unix") != []
+
+
+def test_nobody_can_read_the_secret(connected_of: Callable[..., Any]) -> None:
+    cluster = connected_of(ROWS, WORKERS)
+    secret = engine_of(cluster).secret
+    assert len(secret) == 32
+    for process in processes(cluster).values():
+        words = [*process.cmdline(), *process.environ().values()]
+        assert not any(secret.hex() in word or str(secret) in word for word in words)
+    assert secret.hex() not in repr(cluster.program.server_plan(1))

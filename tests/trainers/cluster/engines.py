@@ -1,0 +1,42 @@
+"""Starts the processes of clusters for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from syncswitch.trainers.cluster.exchange.plans import Part
+from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.processes.engine import LocalEngine
+from syncswitch.trainers.cluster.processes.placement import place_on_cpus
+from syncswitch.trainers.cluster.processes.zygote import shared_zygote
+
+
+class EngineOnLoopback(LocalEngine):
+    """Has the parts talk over the network, as those do that are on other machines."""
+
+    def _socket(self) -> Address:  # type: ignore[override]
+        return "127.0.0.1", 0
+
+
+def new_engine(folder: Path, workers: int, *, by_network: bool = False) -> LocalEngine:
+    """Of processes that this one's zygote forks."""
+    kind = EngineOnLoopback if by_network else LocalEngine
+    return kind(shared_zygote(), place_on_cpus(workers), folder)
+
+
+def process_of(engine: LocalEngine, part: Part) -> psutil.Process:
+    """The process that is a part now."""
+    return psutil.Process(engine._process_ids[part])
+
+
+def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
+    """All of a cluster."""
+    return {part: process_of(engine, part) for part in engine._process_ids}
+
+
+def all_gone(processes: list[psutil.Process]) -> bool:
+    """Whether these processes end within a while."""
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    return not alive
