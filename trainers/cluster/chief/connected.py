@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, one_line
-from syncswitch.trainers.cluster.chief.cluster import Cluster
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.chief.engine import Engine, Life
 from syncswitch.trainers.cluster.chief.hub import Arrival, Hub
 from syncswitch.trainers.cluster.chief.program import Program
@@ -270,6 +270,8 @@ class ConnectedCluster(Cluster):
         try:
             self._remotes[worker].call("connect", caller, address)
         except (LostError, RemoteError) as error:
+            if not self._is_there(PARAMETER_SERVER):
+                raise ServerLostError("the parameter server is gone") from error
             raise RetryableError(
                 f"{_name((WORKER, worker))} cannot join the parameter server ({error})"
             ) from error

@@ -127,6 +127,15 @@ def replica_of(cluster: Cluster, worker: int) -> ModelState:
     return cluster.mean_replica([worker])
 
 
+def push_a_round(cluster: Cluster, first_step: int) -> list[Push]:
+    """Has all workers push a gradient at the same time."""
+
+    def body(worker: int) -> Callable[[], Push]:
+        return lambda: step(cluster, worker, first_step + worker, Exchange.ROUND)
+
+    return in_parallel(*map(body, range(WORKERS)))
+
+
 class ClusterContract:
     @pytest.fixture
     def cluster(self, make_cluster: MakeCluster) -> Cluster:
@@ -192,12 +201,7 @@ class ClusterContract:
     def test_a_round_is_an_update_with_the_mean_of_those_who_are_named(self, rows: Cluster) -> None:
         start = fresh(rows)
         for worker_step in range(0, 4 * WORKERS, WORKERS):
-            pushes = in_parallel(
-                *(
-                    lambda worker=worker: step(rows, worker, worker_step + worker, Exchange.ROUND)
-                    for worker in range(WORKERS)
-                )
-            )
+            pushes = push_a_round(rows, worker_step)
             assert {(push.pulled_updates, push.pushed_updates) for push in pushes} == {(0, 0)}
         assert_same(rows.state(), start)
         # The last of each counts, and of worker 1 none.
@@ -211,12 +215,7 @@ class ClusterContract:
         def end() -> ModelState:
             fresh(cluster)
             for first in range(0, 4 * WORKERS, WORKERS):
-                in_parallel(
-                    *(
-                        lambda worker=worker: step(cluster, worker, first + worker, Exchange.ROUND)
-                        for worker in range(WORKERS)
-                    )
-                )
+                push_a_round(cluster, first)
                 cluster.apply_round(range(WORKERS), 0.1, 0.9)
             return cluster.state()
 

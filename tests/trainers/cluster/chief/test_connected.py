@@ -28,7 +28,6 @@ from tests.trainers.cluster.chief.cluster_contract import (
     ROWS,
     WORKERS,
     ClusterContract,
-    MakeCluster,
     assert_same,
     batch_gradient,
     fresh,
