@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from syncswitch.storage.errors import FatalError
+from syncswitch.storage.errors import FatalError, WorkloadError
 from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.exchange.handles import ServerHandle, WorkerHandle
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.tasks import Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.update import mean_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 
@@ -88,11 +88,16 @@ class Cluster(ABC):
 
         Raises:
             WorkerLostError: Whether it was taken in is not known.
+            WorkloadError: It cannot be computed.
         """
         try:
             push = self._member(worker).step(task)
         except (LostError, FencedError) as error:
             raise WorkerLostError(str(error)) from error
+        except StepError as error:
+            raise WorkloadError(
+                f"workload {self.program.name!r}: a worker-step fails: {error}"
+            ) from error
         if worker in self._replicas:
             self._replicas[worker] += 1
         return push

@@ -57,6 +57,11 @@ class Program:
             ) from error
 
     @property
+    def name(self) -> str:
+        """Of the workload."""
+        return self._workload.name
+
+    @property
     def decay(self) -> Vector:
         """By which a batch multiplies the statistics."""
         return self.function.statistics_decay

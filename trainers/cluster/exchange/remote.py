@@ -8,6 +8,7 @@ from typing import Any
 
 from syncswitch.storage.errors import one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
+from syncswitch.trainers.cluster.exchange.tasks import StepError
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.model.layout import Vector
 
@@ -47,6 +48,7 @@ class Remote:
         Raises:
             LostError: The other end is gone; whether it has done it is not known.
             FencedError: The caller was replaced by another process.
+            StepError: The step cannot be computed.
             RemoteError: It has raised something else.
         """
         with self._calling:
@@ -65,7 +67,9 @@ class Remote:
         self.wire.close()
 
 
-_ERRORS: Mapping[str, type[Exception]] = {"FencedError": FencedError, "LostError": LostError}
+_ERRORS: Mapping[str, type[Exception]] = {
+    error.__name__: error for error in (FencedError, LostError, StepError)
+}
 
 
 def serve(wire: Wire, methods: Methods, into: Callable[[], Vector | None] = lambda: None) -> None:
@@ -95,7 +99,7 @@ def serve(wire: Wire, methods: Methods, into: Callable[[], Vector | None] = lamb
 
 
 def _told(error: Exception) -> str:
-    return str(error) if isinstance(error, FencedError | LostError) else one_line(error)
+    return str(error) if type(error).__name__ in _ERRORS else one_line(error)
 
 
 class RemoteServer:

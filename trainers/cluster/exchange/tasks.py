@@ -11,6 +11,10 @@ from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
 
 
+class StepError(Exception):
+    """A step cannot be computed: model, data and loss do not fit, or the memory is too small."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """How a worker is slowed on purpose.

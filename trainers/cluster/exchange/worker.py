@@ -12,7 +12,14 @@ import numpy as np
 
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Sizes
-from syncswitch.trainers.cluster.exchange.tasks import Hold, Peers, Push, ServerPort, Task
+from syncswitch.trainers.cluster.exchange.tasks import (
+    Hold,
+    Peers,
+    Push,
+    ServerPort,
+    StepError,
+    Task,
+)
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
@@ -20,6 +27,8 @@ from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 
 _NO_LIMIT = nullcontext()
+_WHERE = ('File "', "<stack traces unavailable>")
+_LONGEST_REASON = 300
 
 
 class Worker:
@@ -162,13 +171,24 @@ class Worker:
         """
         start = time.perf_counter()
         numbers = tf.constant([task.worker_step, task.seed], tf.int64)
-        loss, contribution, *gradients = self._step(as_tensor(model), *self._data, numbers)
+        try:
+            loss, contribution, *gradients = self._step(as_tensor(model), *self._data, numbers)
+        except tf.errors.OpError as error:
+            raise StepError(_reason(error)) from error
         computed, place = self._computed, 0
         for part in map(as_array, gradients):
             computed[place : place + part.size] = part
             place += part.size
         computed[place:] = as_array(contribution)
         return float(loss), time.perf_counter() - start
+
+
+def _reason(error: Exception) -> str:
+    """What TensorFlow says without where in a program, which it tells first, and at length."""
+    lines = str(error).splitlines()
+    told = [number for number, line in enumerate(lines) if line.lstrip().startswith(_WHERE)]
+    text = " ".join(" ".join(lines[told[-1] + 1 if told else 0 :]).split())
+    return f"{type(error).__name__}: {text[:_LONGEST_REASON]}"
 
 
 def _wait(hold: Hold, busy_seconds: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Push, Task
 from syncswitch.trainers.job.data import Data
@@ -47,6 +48,15 @@ def adam() -> Any:
 
 
 ADAM = replace(CONSTANT, name="adam", optimizer=adam)
+
+
+def five_outputs() -> Any:
+    from keras import Input, Sequential, layers
+
+    return Sequential([Input((8, 8, 1)), layers.Flatten(), layers.Dense(5, "softmax")])
+
+
+TOO_FEW_OUTPUTS = replace(BRIEF, name="too few", model=five_outputs)
 
 
 def task_of(
@@ -259,6 +269,21 @@ class ClusterContract:
         for state in (cluster.state(), replica_of(cluster, 0)):
             np.testing.assert_allclose(state.parameters, variable.numpy().ravel(), rtol=1e-5)
             assert state.updates == 4
+
+    def test_a_step_that_cannot_be_computed_is_the_workloads_fault(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        cluster = make_cluster(TOO_FEW_OUTPUTS, 1)
+        state = fresh(cluster)
+        for exchange in Exchange:
+            scattered(cluster, [0])
+            with pytest.raises(WorkloadError) as error:
+                step(cluster, 0, 0, exchange)
+            text = str(error.value)
+            assert text.startswith("workload 'too few': a worker-step fails: InvalidArgumentError: ")
+            assert "Received a label value of" in text[:110]
+            assert "\n" not in text
+        assert_same(cluster.state(), state)
 
     def test_a_fence_tells_what_was_taken_in_and_the_next_one_goes_on(self, rows: Cluster) -> None:
         fresh(rows)
