@@ -280,7 +280,9 @@ class ClusterContract:
             with pytest.raises(WorkloadError) as error:
                 step(cluster, 0, 0, exchange)
             text = str(error.value)
-            assert text.startswith("workload 'too few': a worker-step fails: InvalidArgumentError: ")
+            assert text.startswith(
+                "workload 'too few': a worker-step fails: InvalidArgumentError: "
+            )
             assert "Received a label value of" in text[:110]
             assert "\n" not in text
         assert_same(cluster.state(), state)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncswitch.trainers.cluster.chief.hub import Arrival, Hub
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hello, Part
+from syncswitch.trainers.cluster.exchange.wire import Wire, dial
+
+SECRET = b"of this cluster"
+ONE: Part = (WORKER, 1)
+
+
+class Guest:
+    """A process that is a part, or says so."""
+
+    def __init__(self, hub: Hub, part: Part, token: str) -> None:
+        self._hub, self._hello = hub, Hello(part, token, None)
+        self.wire = dial(hub.address, SECRET)
+        self.wire.send(Hello(part, token, "where others reach it"))
+
+    def pulse(self) -> Wire:
+        wire = dial(self._hub.address, SECRET)
+        wire.send(self._hello)
+        return wire
+
+
+@pytest.fixture
+def hub(folder: Path) -> Iterator[Hub]:
+    made = Hub(str(folder / "chief"), SECRET)
+    yield made
+    made.close()
+
+
+def arrived(hub: Hub, part: Part = ONE) -> Arrival:
+    found = hub.wait_for(part, 20.0)
+    assert found is not None
+    return found
+
+
+def until(condition: object) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def has_ended(wire: Wire) -> bool:
+    """Whether the other end closes it; waits for that."""
+    try:
+        wire.receive()
+    except (OSError, EOFError):
+        return True
+    return False
+
+
+def test_whoever_waits_is_told_of_an_arrival(hub: Hub) -> None:
+    assert hub.arrival(ONE) is None
+    assert hub.wait_for(ONE, 0.05) is None
+    found: list[Arrival | None] = []
+    waiting = threading.Thread(target=lambda: found.append(hub.wait_for(ONE, 60.0)))
+    waiting.start()
+    other, guest = Guest(hub, PARAMETER_SERVER, "a"), Guest(hub, ONE, "b")
+    waiting.join(20)
+    (arrival,) = found
+    assert arrival is hub.arrival(ONE)
+    assert arrival is not None
+    assert arrival.hello == Hello(ONE, "b", "where others reach it")
+    arrival.wire.send("to it alone")
+    assert guest.wire.receive() == "to it alone"
+    arrived(hub, PARAMETER_SERVER).wire.send("and to the other")
+    assert other.wire.receive() == "and to the other"
+
+
+def test_a_pulse_says_that_it_lives(hub: Hub) -> None:
+    guest = Guest(hub, ONE, "a")
+    arrival, pulse = arrived(hub), guest.pulse()
+    for _ in range(3):
+        before = arrival.heard_seconds
+        pulse.send(None)
+        until(lambda before=before: arrival.heard_seconds > before)
+    assert not arrival.is_gone
+
+
+def test_with_its_pulse_it_is_gone_and_whoever_waits_for_it_is_told(hub: Hub) -> None:
+    guest = Guest(hub, ONE, "a")
+    arrival, pulse = arrived(hub), guest.pulse()
+    pulse.send(None)
+    until(lambda: arrival.pulse is not None)
+    ended: list[bool] = []
+    waiting = threading.Thread(target=lambda: ended.append(has_ended(arrival.wire)))
+    waiting.start()
+    pulse.close()
+    waiting.join(20)
+    assert ended == [True]
+    assert arrival.is_gone
+    assert hub.arrival(ONE) is None
+    assert hub.wait_for(ONE, 0.0) is None
+    assert has_ended(guest.wire), "and it itself as well, should it live yet"
+
+
+def test_a_pulse_of_another_process_counts_for_none(hub: Hub) -> None:
+    Guest(hub, ONE, "old")
+    former = arrived(hub)
+    guest = Guest(hub, ONE, "new")
+    until(lambda: hub.arrival(ONE) is not former)
+    arrival = arrived(hub)
+    late = Guest.__new__(Guest)
+    late._hub, late._hello = hub, Hello(ONE, "old", None)
+    assert has_ended(late.pulse())
+    stranger = Guest.__new__(Guest)
+    stranger._hub, stranger._hello = hub, Hello((WORKER, 7), "old", None)
+    assert has_ended(stranger.pulse())
+    assert arrival.pulse is None
+    guest.pulse().send(None)
+    until(lambda: arrival.pulse is not None)
+
+
+def test_who_comes_again_takes_the_place_of_the_one_before(hub: Hub) -> None:
+    old = Guest(hub, ONE, "old")
+    former = arrived(hub)
+    new = Guest(hub, ONE, "new")
+    assert has_ended(old.wire)
+    assert former.is_gone
+    assert arrived(hub).hello.token == "new"
+    arrived(hub).wire.send(1)
+    assert new.wire.receive() == 1
+
+
+def test_who_is_dropped_is_told(hub: Hub) -> None:
+    guest = Guest(hub, ONE, "a")
+    arrival, pulse = arrived(hub), guest.pulse()
+    until(lambda: arrival.pulse is not None)
+    hub.drop((WORKER, 2))
+    hub.drop(ONE)
+    hub.drop(ONE)
+    assert has_ended(guest.wire)
+    assert has_ended(pulse)
+    assert hub.arrival(ONE) is None
+
+
+def test_closed_it_gives_up_all_and_lets_nobody_in(hub: Hub) -> None:
+    guests = [Guest(hub, ONE, "a"), Guest(hub, PARAMETER_SERVER, "b")]
+    for part in (ONE, PARAMETER_SERVER):
+        arrived(hub, part)
+    hub.close()
+    hub.close()
+    assert all(has_ended(guest.wire) for guest in guests)
+    with pytest.raises(ConnectionRefusedError):
+        dial(hub.address, SECRET)

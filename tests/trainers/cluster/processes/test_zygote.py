@@ -1,0 +1,253 @@
+"""Real forks, of a process that has imported TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from syncswitch.trainers.cluster.chief.engine import Condition, Life
+from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
+from tests.trainers.cluster.engines import all_gone
+
+
+def fork(
+    folder: Path,
+    target: Callable[..., None],
+    argument: Any = None,
+    environment: Mapping[str, str] | None = None,
+    zygote: Zygote | None = None,
+    **fields: Any,
+) -> int:
+    return (zygote or shared_zygote()).fork(
+        f"{__name__}:{target.__name__}",
+        argument,
+        str(folder / "log"),
+        environment or {},
+        **fields,
+    )
+
+
+def ended(process_id: int, zygote: Zygote | None = None) -> Condition:
+    """What has become of a process that ends by itself."""
+    deadline = time.monotonic() + 60
+    zygote = zygote or shared_zygote()
+    while (condition := zygote.condition(process_id)).life is Life.RUNNING:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return condition
+
+
+# What is forked.
+
+
+def tell(argument: Any, *_: Any) -> None:
+    found = {
+        "argument": argument,
+        "tensorflow": "tensorflow" in sys.modules,
+        "threads": threading.active_count(),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+    }
+    print(json.dumps(found))
+
+
+def fail(argument: Any, *_: Any) -> None:
+    raise ZeroDivisionError(argument)
+
+
+def leave(argument: Any, *_: Any) -> None:
+    os._exit(argument)
+
+
+def sleep(*_: Any) -> None:
+    time.sleep(1000)
+
+
+def answer(argument: Any, wire: Wire, *_: Any) -> None:
+    wire.send((argument, wire.receive()))
+
+
+def fork_others(folder: Any, wire: Wire, zygote: Wire) -> None:
+    own = Zygote(zygote)
+    wire.send([fork(Path(folder), sleep, zygote=own) for _ in range(2)])
+    assert wire.receive() == "end one"
+    wire.send(None)
+    time.sleep(1000)
+
+
+def test_it_has_tensorflow_one_thread_and_what_it_was_given(tmp_path: Path) -> None:
+    argument = {"some": ["thing"]}
+    start = time.monotonic()
+    assert ended(fork(tmp_path, tell, argument, {"MINE": "1", "HOME": "here"})).life is Life.DEAD
+    took_seconds = time.monotonic() - start
+    found = json.loads((tmp_path / "log").read_text())
+    assert found["argument"] == argument
+    assert found["tensorflow"]
+    assert found["threads"] == 1
+    assert found["folder"] == os.getcwd()
+    assert found["environment"] == {**os.environ, "MINE": "1", "HOME": "here"}
+    assert took_seconds < 60
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_how_it_ended_is_known(tmp_path: Path) -> None:
+    zygote = shared_zygote()
+    assert ended(fork(tmp_path, leave, 0)) == Condition(Life.DEAD, "ended with status 0")
+    assert ended(fork(tmp_path, leave, 3)) == Condition(Life.DEAD, "ended with status 3")
+    assert ended(fork(tmp_path, fail, "words")) == Condition(Life.DEAD, "ended with status 1")
+    log = (tmp_path / "log").read_text()
+    assert log.endswith("ZeroDivisionError: words\n")
+    sleeping = fork(tmp_path, sleep)
+    assert zygote.condition(sleeping) == Condition(Life.RUNNING)
+    for number, life in ((signal.SIGSTOP, Life.STOPPED), (signal.SIGCONT, Life.RUNNING)):
+        zygote.signal(sleeping, number)
+        deadline = time.monotonic() + 60
+        while zygote.condition(sleeping).life is not life:
+            assert time.monotonic() < deadline
+    zygote.signal(sleeping, signal.SIGKILL)
+    assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
+    zygote.signal(sleeping, signal.SIGKILL)
+    assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
+    assert not psutil.pid_exists(sleeping), "no zombie stays behind"
+
+
+def test_it_touches_no_process_that_it_has_not_forked(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        shared_zygote().signal(other.pid, signal.SIGKILL)
+        assert shared_zygote().condition(other.pid).life is Life.DEAD
+        assert other.poll() is None
+        other.kill()
+
+
+def test_it_may_be_given_a_wire(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    fork(tmp_path, answer, 1, wire=theirs)
+    theirs.close()
+    wire = Wire(ours)
+    wire.send("asked")
+    assert wire.receive() == (1, "asked")
+    with pytest.raises((EOFError, OSError)):
+        wire.receive()
+
+
+def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        ours, theirs = socket.socketpair()
+        forking = fork(tmp_path, fork_others, str(tmp_path), wire=theirs, has_zygote=True)
+        theirs.close()
+        wire = Wire(ours)
+        grandchildren = list(map(psutil.Process, wire.receive()))
+        assert len({process.pid for process in grandchildren}) == 2
+        assert shared_zygote().condition(grandchildren[0].pid).life is Life.DEAD, "not its own"
+        wire.send("end one")
+        wire.receive()
+        assert all(process.is_running() for process in grandchildren)
+        shared_zygote().signal(forking, number)
+        assert all_gone(grandchildren)
+
+
+def test_many_threads_may_ask_at_once(tmp_path: Path) -> None:
+    found: list[int] = []
+
+    def ask() -> None:
+        for _ in range(3):
+            one = fork(tmp_path, sleep)
+            assert shared_zygote().condition(one).life is Life.RUNNING
+            shared_zygote().signal(one, signal.SIGKILL)
+            assert shared_zygote().condition(one).life is Life.DEAD
+            found.append(one)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(found)) == 12
+
+
+FAMILY = """
+import psutil
+print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True)
+"""
+OWNER = f"""
+import sys
+from pathlib import Path
+from {__name__} import fork, sleep
+for _ in range(2):
+    fork(Path(sys.argv[1]), sleep)
+{FAMILY}
+sys.stdin.readline()
+"""
+SURVIVOR = f"""
+import sys
+from pathlib import Path
+import psutil
+from syncswitch.trainers.cluster.exchange.remote import LostError
+from syncswitch.trainers.cluster.processes.zygote import shared_zygote
+from {__name__} import fork, sleep
+from tests.trainers.cluster.engines import all_gone
+first = shared_zygote()
+child = psutil.Process(fork(Path(sys.argv[1]), sleep))
+assert shared_zygote() is first
+(zygote,) = psutil.Process().children()
+zygote.kill()
+assert all_gone([child]), "it outlives the one that has forked it"
+try:
+    first.condition(child.pid)
+except LostError as error:
+    print(error)
+fork(Path(sys.argv[1]), sleep)
+assert shared_zygote() is not first
+zygote.wait()
+{FAMILY}
+"""
+
+
+def family_of(owner: subprocess.Popen[str]) -> list[psutil.Process]:
+    assert owner.stdout is not None
+    return [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
+
+
+def started(program: str, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_its_owner_leaves_nothing_behind_even_stopped(tmp_path: Path) -> None:
+    with started(OWNER, tmp_path) as owner:
+        family = family_of(owner)
+        assert len(family) == 3, "the zygote and two whom it has forked"
+        for process in family[:2]:
+            process.suspend()
+        owner.send_signal(signal.SIGSTOP)
+        owner.kill()
+    assert all_gone(family)
+
+
+def test_another_takes_the_place_of_one_that_died(tmp_path: Path) -> None:
+    with started(SURVIVOR, tmp_path) as owner:
+        assert owner.stdout is not None
+        said = owner.stdout.readline()
+        assert said.startswith("the process that starts others is gone"), said
+        family = family_of(owner)
+        assert len(family) == 2
+        owner.communicate()
+        assert owner.returncode == 0
+    assert all_gone(family)
