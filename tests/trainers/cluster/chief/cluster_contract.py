@@ -377,6 +377,9 @@ class ClusterContract:
     def test_who_holds_a_replica_is_known(self, rows: Cluster) -> None:
         scattered(rows, [0, 2])
         assert [rows.holds_replica(worker) for worker in range(WORKERS)] == [True, False, True]
+        rows.fence(2)
+        assert not rows.holds_replica(2), "whoever takes its place has none"
+        rows.revive(2)
         rows.forget_replica(0)
         assert not rows.holds_replica(0)
         rows.forget_replicas()
