@@ -140,8 +140,12 @@ def make_optimizer(workload: Workload, layout: FlatLayout) -> Optimizer:
 
 def unpack(flat: Any, layout: FlatLayout) -> list[Any]:
     """Cuts a flat tensor into tensors of the layout's shapes."""
-    parts = tf.split(flat, layout.sizes) if layout.shapes else []
-    return [tf.reshape(part, shape) for part, shape in zip(parts, layout.shapes, strict=True)]
+    values, start = [], 0
+    for size, shape in zip(layout.sizes, layout.shapes, strict=True):
+        # Not tf.split, which copies even what lies at aligned places.
+        values.append(tf.reshape(flat[start : start + size], shape))
+        start += size
+    return values
 
 
 def pack(values: Sequence[Any]) -> Any:

@@ -43,7 +43,7 @@ def trace_step(function: ModelFunction, data: Data, beside: str | None = None) -
     sizes = [function.parameters.size, function.statistics.size]
 
     def step(model: Any, inputs: Any, labels: Any, numbers: Any) -> tuple[Any, ...]:
-        parameters, statistics = tf.split(model, sizes)
+        parameters, statistics = model[: sizes[0]], model[sizes[0] :]
         with tf.device(beside):
             batch = function.batch(inputs, labels, numbers[0], numbers[1])
         values = unpack(parameters, function.parameters)

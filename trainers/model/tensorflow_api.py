@@ -36,8 +36,6 @@ if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
         "unset the variable or set it so"
     )
 _QUIET_LEVEL = "3"
-# Also a note: that results may differ in the last bit from another build's.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 with _quiet():
     import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
