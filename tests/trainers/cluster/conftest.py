@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture(scope="session")
 def program_of() -> Callable[[Any], Any]:
     """Traces a workload; the same program again for the same one."""
-    from syncswitch.trainers.cluster.chief.program import Program
+    from syncswitch.trainers.cluster.members.program import Program
 
     programs: dict[Any, Any] = {}
 
@@ -32,7 +32,7 @@ def connected_of(
 
     `by_network` has them talk over this machine's loopback as parts elsewhere do.
     """
-    from syncswitch.trainers.cluster.chief.connected import ConnectedCluster
+    from syncswitch.trainers.cluster.members.connected import ConnectedCluster
     from tests.trainers.cluster.engines import new_engine
 
     clusters: dict[Any, Any] = {}
@@ -54,7 +54,7 @@ def connected_of(
 @pytest.fixture(scope="session")
 def threads_of(program_of: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
     """Clusters of this process; the same one again for the same arguments."""
-    from syncswitch.trainers.cluster.chief.threads import ThreadsCluster
+    from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 
     clusters: dict[Any, Any] = {}
 

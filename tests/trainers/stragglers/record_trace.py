@@ -15,8 +15,8 @@ import threading
 import time
 from dataclasses import replace
 
-from syncswitch.trainers.cluster.chief.program import Program, Push
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.members.program import Program, Push
 from tests.trainers.jobs import DENSE, spec_of
 from tests.trainers.stragglers.traces import TRACE
 

@@ -1,1 +1,1 @@
-"""One training run: a parameter server, workers, and a chief that drives them."""
+"""One training run: who does which step, what is kept of it, and what becomes of losses."""

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 
 from syncswitch.storage.errors import RetryableError, one_line
-from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.fault_injector import Note
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.protocols import Exchange
 
 _LOG = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
@@ -16,6 +15,7 @@ from syncswitch.trainers.cluster.chief.recovery import Recovery
 from syncswitch.trainers.cluster.chief.straggler_control import StragglerControl
 from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
 from syncswitch.trainers.cluster.chief.watchdog import Watchdog
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol

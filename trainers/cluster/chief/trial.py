@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import TrainingClock
-from syncswitch.trainers.cluster.chief.cluster import Cluster
 from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
+from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
 from syncswitch.trainers.faults.scenario import check_injections

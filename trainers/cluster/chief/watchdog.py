@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from syncswitch.trainers.cluster.chief.cluster import Cluster
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
+from syncswitch.trainers.cluster.members.cluster import Cluster
 
 _TICK_SECONDS = 0.02
 

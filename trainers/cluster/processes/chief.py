@@ -37,8 +37,8 @@ def be_chief(plan: ChiefPlan, wire: Wire, zygote: Wire) -> None:
 
 
 def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
-    from syncswitch.trainers.cluster.chief.connected import ConnectedCluster
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.members.connected import ConnectedCluster
     from syncswitch.trainers.job.loading import load_workload
 
     module, _, name = plan.engine.partition(":")

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import psutil
 
-from syncswitch.trainers.cluster.chief.engine import Condition, Life
+from syncswitch.trainers.cluster.members.engine import Condition, Life
 
 
 def condition_of(process_id: int, exit_code: int | None) -> Condition:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.chief.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.exchange.parts import Place
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import Placement
 from syncswitch.trainers.cluster.processes.zygote import Zygote

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cluster.chief.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer

@@ -25,9 +25,9 @@ from multiprocessing.connection import wait
 from typing import Any, NoReturn
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.chief.engine import Condition
 from syncswitch.trainers.cluster.exchange.remote import LostError, Remote
 from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.members.engine import Condition
 from syncswitch.trainers.cluster.processes.condition import condition_of
 from syncswitch.trainers.parent import die_with_parent
 

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from syncswitch.trainers.cluster.chief.engine import Condition, Life
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, program
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.condition import condition_of
 from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.chief.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.exchange.plans import WORKER, Part
 from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.processes.zygote import Zygote

@@ -13,8 +13,8 @@ import pytest
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.chief.recovery import ServerLostError
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint

@@ -12,8 +12,8 @@ import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState

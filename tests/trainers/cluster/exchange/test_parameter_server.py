@@ -136,7 +136,7 @@ class TestNoUpdateIsLost:
     def test_of_a_keras_optimizer(self, keras: Any, name: str) -> None:
         import tensorflow as tf
 
-        from syncswitch.trainers.cluster.chief.program import Program
+        from syncswitch.trainers.cluster.members.program import Program
 
         def optimizer() -> Any:
             if name == "Nesterov":

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.exchange import worker as workers
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import (
@@ -20,6 +19,7 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
 from syncswitch.trainers.cluster.exchange.tasks import Hold, Push, Task
 from syncswitch.trainers.cluster.exchange.update import MomentumUpdate
 from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.trainers.jobs import BRIEF, normalized_model

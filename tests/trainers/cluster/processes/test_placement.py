@@ -130,7 +130,7 @@ def test_children_are_given_what_this_process_sees(
 
 def test_batches_are_made_beside_the_device_of_the_step(devices: Any) -> None:
     """As on a worker with a GPU, whose part another logical CPU plays."""
-    from syncswitch.trainers.cluster.chief.program import Program
+    from syncswitch.trainers.cluster.members.program import Program
 
     apart = replace(
         devices,
@@ -151,7 +151,7 @@ def test_batches_are_made_beside_the_device_of_the_step(devices: Any) -> None:
 
 
 def test_a_device_of_its_own_changes_no_number(devices: Any) -> None:
-    from syncswitch.trainers.cluster.chief.program import Program
+    from syncswitch.trainers.cluster.members.program import Program
 
     here = replace(devices, workers=devices.workers[:1], steps=devices.steps[:1])
     apart = replace(here, steps=devices.steps[1:2], beside_steps=f"/device:{CPU}")

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from syncswitch.trainers.cluster.chief.engine import Condition, Life
 from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from tests.trainers.cluster.engines import all_gone
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Push, Task
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector

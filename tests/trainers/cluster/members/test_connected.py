@@ -15,16 +15,23 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.chief import connected
-from syncswitch.trainers.cluster.chief.cluster import ServerLostError, WorkerLostError
-from syncswitch.trainers.cluster.chief.connected import ConnectedCluster
-from syncswitch.trainers.cluster.chief.engine import Condition, Life
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
 from syncswitch.trainers.cluster.exchange.tasks import Hold
 from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.members import connected
+from syncswitch.trainers.cluster.members.cluster import ServerLostError, WorkerLostError
+from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.protocols import Exchange
-from tests.trainers.cluster.chief.cluster_contract import (
+from tests.trainers.cluster.engines import (
+    EngineOnLoopback,
+    all_gone,
+    new_engine,
+    process_of,
+    processes_of,
+)
+from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
     WORKERS,
     ClusterContract,
@@ -36,13 +43,6 @@ from tests.trainers.cluster.chief.cluster_contract import (
     scattered,
     step,
     task_of,
-)
-from tests.trainers.cluster.engines import (
-    EngineOnLoopback,
-    all_gone,
-    new_engine,
-    process_of,
-    processes_of,
 )
 from tests.trainers.jobs import CONSTANT, constant_data
 

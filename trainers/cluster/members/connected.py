@@ -11,15 +11,15 @@ from typing import Any
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, one_line
-from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
-from syncswitch.trainers.cluster.chief.engine import Engine, Life
-from syncswitch.trainers.cluster.chief.hub import Arrival, Hub
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
 from syncswitch.trainers.cluster.exchange.remote import LostError, Remote, RemoteError
 from syncswitch.trainers.cluster.exchange.tasks import Push, Task
 from syncswitch.trainers.cluster.exchange.wire import Address, dial
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.members.engine import Engine, Life
+from syncswitch.trainers.cluster.members.hub import Arrival, Hub
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 _LOG = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.trainers.cluster.chief.cluster import WorkerLostError
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER
-from tests.trainers.cluster.chief.cluster_contract import (
+from syncswitch.trainers.cluster.members.cluster import WorkerLostError
+from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
     ClusterContract,
     MakeCluster,

@@ -12,13 +12,13 @@ from typing import TypeVar
 import numpy as np
 
 from syncswitch.storage.errors import FatalError, WorkloadError
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.exchange.handles import ServerHandle, WorkerHandle
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.exchange.tasks import Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.update import mean_of
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 _Answer = TypeVar("_Answer")

@@ -7,11 +7,11 @@ import threading
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.chief.cluster import Cluster
-from syncswitch.trainers.cluster.chief.program import Program
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
 from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tensorflow_api import tf
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.chief.cluster import Cluster
-from syncswitch.trainers.cluster.chief.program import Program
-from syncswitch.trainers.cluster.chief.threads import ThreadsCluster
 from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.protocols import Exchange
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, digits_data

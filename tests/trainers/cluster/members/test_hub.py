@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.trainers.cluster.chief.hub import Arrival, Hub
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hello, Part
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
+from syncswitch.trainers.cluster.members.hub import Arrival, Hub
 
 SECRET = b"of this cluster"
 ONE: Part = (WORKER, 1)
