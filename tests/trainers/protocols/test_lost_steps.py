@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.protocols.steps import Advance, SegmentSteps, Ticket
+from syncswitch.trainers.protocols import Exchange, choose_protocol
+from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
 from tests.trainers.protocols.test_steps import CHOICES, LENGTH, START, WORKERS
 
 
 class Troubled:
-    """Draws what happens next: a push, a loss, a return, a worker told to leave or to join."""
+    """Draws what happens next: a push, a loss, a return, a worker told to leave or to join.
 
-    def __init__(self, text: str, workers: int, start: int, length: int) -> None:
+    Attributes:
+        out: Tickets of steps under way, by worker.
+        finished: Worker-steps that were pushed.
+        applied: Those that count: all of these, but of rounds those that were joined.
+    """
+
+    def __init__(
+        self, text: str, workers: int, start: int, length: int, undone: Sequence[int] = ()
+    ) -> None:
         self.away: set[int] = set()
         self.leaving: set[int] = set()
         self.workers = range(workers)
         self.out: dict[int, Ticket] = {}
         self.finished: list[int] = []
+        self.applied: set[int] = set()
+        self._waiting: dict[int, int] = {}
         self._now_seconds = 0.0
         machine = choose_protocol(text).machine(self.workers)
-        self.steps = SegmentSteps(machine, start, start + length)
+        self.steps = SegmentSteps(machine, start, start + length, undone)
         self._take(self.steps.start())
 
     def push(self, worker: int) -> None:
         self._now_seconds += 1.0
-        self.finished.append(self.out.pop(worker).worker_step)
-        self.steps.push(worker, self._now_seconds)
+        self._waiting[worker] = self.out.pop(worker).worker_step
+        self.finished.append(self._waiting[worker])
+        if self.steps.exchange is not Exchange.ROUND:
+            self.applied.add(self._waiting[worker])
+        self._join(self.steps.push(worker, self._now_seconds))
         if worker in self.leaving:
             self.away.add(worker)
         self._take(self.steps.hand_out())
@@ -35,18 +50,18 @@ class Troubled:
     def lose(self, worker: int) -> None:
         self.out.pop(worker, None)
         self.away.add(worker)
-        self.steps.lose(worker)
+        self._join(self.steps.lose(worker))
         self._take(self.steps.hand_out())
 
     def leave(self, worker: int) -> None:
-        self.steps.leave(worker)
+        self._join(self.steps.leave(worker))
         (self.leaving if worker in self.out else self.away).add(worker)
         self._take(self.steps.hand_out())
 
     def come_back(self, worker: int) -> None:
         self.away.discard(worker)
         self.leaving.discard(worker)
-        self.steps.join(worker)
+        self._join(self.steps.join(worker))
         self._take(self.steps.hand_out())
 
     def happen(self, data: st.DataObject) -> None:
@@ -70,7 +85,12 @@ class Troubled:
         while self.out:
             self.push(min(self.out))
 
+    def _join(self, groups: Groups) -> None:
+        if self.steps.exchange is Exchange.ROUND:
+            self.applied |= {self._waiting.pop(worker) for group in groups for worker in group}
+
     def _take(self, advance: Advance) -> None:
+        self._join(advance.groups)
         for ticket in advance.tickets:
             assert ticket.worker not in self.out, "a worker does one step at a time"
             assert ticket.worker not in self.away, "who is away gets nothing"
@@ -104,6 +124,32 @@ def test_cut_short_it_finishes_all_that_was_begun_and_nothing_else(
     assert len(troubled.finished) == len(set(troubled.finished))
     assert begun <= set(troubled.finished)
     assert sorted(troubled.finished) == list(range(start, troubled.steps.done))
+
+
+@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 30), st.data())
+def test_from_any_moment_others_may_do_what_is_undone(
+    text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
+) -> None:
+    troubled = Troubled(text, workers, start, length)
+    troubled.happen_often(moves, data)
+    steps = troubled.steps
+    undone = steps.undone()
+    assert undone == sorted(set(range(start, steps.next_step)) - troubled.applied)
+    assert steps.done == steps.next_step - len(undone)
+    other = Troubled(text, workers, steps.done, start + length - steps.done, undone)
+    other.to_its_end()
+    assert other.steps.is_over
+    assert other.steps.done == start + length
+    assert sorted([*troubled.applied, *other.finished]) == list(range(start, start + length))
+
+
+def test_a_step_that_is_known_to_be_applied_is_not_undone() -> None:
+    steps = SegmentSteps(choose_protocol("asp").machine(range(3)), 0, 9)
+    steps.start()
+    steps.push(1, 1.0)
+    steps.hand_out()
+    assert steps.undone() == [0, 2, 3]
+    assert steps.undone([Ticket(2, 2), Ticket(0, 7)]) == [0, 3], "worker 0 has another step now"
 
 
 def test_a_lost_round_is_joined_without_the_lost_one_who_may_join_the_next() -> None:

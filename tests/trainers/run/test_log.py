@@ -157,12 +157,66 @@ def test_a_fork_inherits_the_time_and_nothing_else() -> None:
     assert log.result().phases == ()
 
 
-def test_started_over_nothing_is_done() -> None:
-    log = log_of()
-    play(log, 300, 3.0)
-    log.add_evaluation(Evaluation(300, 3.0, 0.5, 0.1))
-    log.start_over()
-    assert (log.done, log.elapsed_seconds, log.result().evaluations) == (0, 0.0, ())
+def test_fallen_back_it_is_where_it_was_marked_but_remembers_what_happened() -> None:
+    observer = RecordingObserver()
+    log = log_of(observer)
+    play(log, 500, 5.0)
+    log.add_switch("asp", 0.25, 5.25)
+    log.add_evaluation(Evaluation(500, 5.0, 0.5, 0.1))
+    log.is_detour = True
+    mark = log.mark()
+    before = log.result()
+    log.is_detour = False
+    play(log, 900, 8.0)
+    for step in (600, 800):
+        log.add_evaluation(Evaluation(step, step / 100, 0.7, 0.1))
+    log.add_event(RunEvent("lost", 900, 8.0, "the parameter server: it is gone"))
+    log.fall_back(mark)
+    assert log.is_detour
+    found = log.result()
+    assert [event.kind for event in found.events] == ["switched", "lost"]
+    assert replace(found, events=before.events) == before
+    # Made again, a test is recorded again, and nobody is told twice.
+    interval = spec_of().identity.evaluation_interval_worker_steps
+    assert interval is not None
+    due = (500 // interval + 1) * interval
+    assert [log.is_due(due - 1), log.is_due(due)] == [False, True]
+    log.add_evaluation(Evaluation(600, 9.0, 0.7, 0.1))
+    assert [one.worker_step for one in log.result().evaluations] == [500, 600]
+    assert [one.worker_step for one in observer.evaluations] == [500, 600, 800]
+
+
+def test_a_mark_in_the_middle_of_a_segment_is_as_if_it_had_ended_there() -> None:
+    marked, ended = log_of(), log_of()
+    for log in (marked, ended):
+        play(log, 300, 3.0)
+    segment = marked.next_segment()
+    assert segment is not None
+    staleness = StalenessCount()
+    staleness.add(4)
+    mark = marked.mark(segment, 420, 4.5, staleness)
+    assert marked.result().worker_steps == 300, "it has not ended"
+    play(marked, 500, 9.0)
+    marked.add_evaluation(Evaluation(410, 4.4, 0.5, 0.1))
+    marked.add_evaluation(Evaluation(430, 4.6, 0.5, 0.1))
+    marked.fall_back(mark)
+    ended.add_phase(segment, 420, 4.5, staleness)
+    ended.add_evaluation(Evaluation(410, 4.4, 0.5, 0.1))
+    assert marked.result() == ended.result()
+    assert marked.first_protocol_done == ended.first_protocol_done == 420
+
+
+def test_what_was_only_kept_is_told_with_the_next_progress() -> None:
+    observer = RecordingObserver()
+    log = log_of(observer)
+    event = RunEvent("lost", 3, 0.1, "worker 1: no answer", 1)
+    log.keep_event(event)
+    assert observer.events == []
+    assert log.result().events == (event,)
+    log.progress(4)
+    log.progress(5)
+    assert observer.events == [event]
+    assert log.result().events == (event,)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
-from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from tests.properties import more_examples
 from tests.trainers.job.test_schedule import segments, trial
 
@@ -236,17 +236,94 @@ def test_a_changed_protocol_keeps_the_threads_and_the_count() -> None:
     assert cluster.coordinator.done == 90
 
 
-def test_whoever_got_the_next_step_is_known_to_have_it() -> None:
+def test_drained_is_it_only_when_all_who_got_a_step_have_done_it() -> None:
     coordinator = Coordinator([0], lambda workers, first: (), lambda done: None)
     coordinator.begin(ASP, 20)
-    assert coordinator.overdue(-1.0) == [0]
     coordinator.inboxes[0].get()
     coordinator.acknowledge(0, 0.0, 0)
-    assert coordinator.overdue(-1.0) == [0]
     coordinator.stop()
     assert not coordinator.wait_until_drained(0.01), "its second step is under way"
     coordinator.acknowledge(0, 0.0, 0)
     assert coordinator.wait_until_drained(0.01)
+
+
+def test_at_rest_nobody_is_given_a_step_or_noted_to_have_done_one() -> None:
+    with FakeCluster(3) as cluster:
+        coordinator = cluster.coordinator
+        coordinator.begin(ASP, 3000)
+        seen = []
+        while not coordinator.wait_until_drained(0.001):
+
+            def look(steps: SegmentSteps) -> tuple[int, int, int]:
+                before = steps.next_step, len(steps.undone()), coordinator.done
+                time.sleep(0.002)
+                assert before == (steps.next_step, len(steps.undone()), coordinator.done)
+                return before
+
+            seen.append(coordinator.at_rest(look))
+        for next_step, undone, done in seen:
+            assert done == next_step - undone
+            assert undone <= 3
+
+
+def test_a_segment_begins_with_what_is_undone() -> None:
+    with FakeCluster(2) as cluster:
+        cluster.coordinator.done = 5
+        cluster.coordinator.begin(ASP, 9, undone=(1, 4))
+        assert cluster.coordinator.wait_until_drained(20)
+    steps = [ticket.worker_step for _, ticket in cluster.tickets]
+    # Handed out in ascending order; which thread notes its own first is chance.
+    assert 1 in steps[:2]
+    assert sorted(steps) == [1, 4, 7, 8]
+    assert cluster.coordinator.done == 9
+
+
+class TestReplicas:
+    """Are averaged beside the steps of others."""
+
+    def test_a_group_goes_on_while_another_one_is_averaged(self) -> None:
+        release, joined = threading.Event(), list[tuple[int, ...]]()
+
+        def join(workers: Sequence[int], first: int) -> None:
+            joined.append(tuple(workers))
+            if 0 in workers and len(joined) <= 2:
+                assert release.wait(20)
+
+        with FakeCluster(4, apply_round=join) as cluster:
+            coordinator = cluster.coordinator
+            coordinator.begin(choose_protocol("ds-sync:2").machine, 16)
+            deadline = time.monotonic() + 20
+            while coordinator.done < 6:
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+            assert not coordinator.wait_until_drained(0.1)
+            by_worker = Counter(worker for worker, _ in cluster.tickets)
+            assert by_worker[0] == 1, "it has no replica to go on with"
+            release.set()
+            assert coordinator.wait_until_drained(20)
+        assert coordinator.done == 16
+
+    def test_what_an_average_raises_ends_the_segment(self) -> None:
+        def lost(workers: Sequence[int], first: int) -> None:
+            raise RuntimeError("lost")
+
+        with FakeCluster(2, apply_round=lost) as cluster:
+            cluster.coordinator.begin(choose_protocol("local-sgd:1").machine, 100)
+            assert cluster.coordinator.wait_until_drained(20)
+            assert str(cluster.coordinator.error) == "lost"
+            assert cluster.coordinator.done < 100
+
+    def test_whoever_could_not_be_reached_is_told_and_goes_on_no_more(self) -> None:
+        coordinator = Coordinator(range(3), lambda workers, first: [1], lambda done: None)
+        coordinator.begin(choose_protocol("local-sgd:1").machine, 9)
+        for worker in range(3):
+            coordinator.inboxes[worker].get(timeout=20)
+            coordinator.acknowledge(worker, 0.0, None)
+        assert coordinator.inboxes[1].get(timeout=20) is Notice.LOST
+        for worker in (0, 2):
+            assert isinstance(coordinator.inboxes[worker].get(timeout=20), Ticket)
+        assert coordinator.members == [0, 2]
+        assert coordinator.done == 3
 
 
 def test_a_stop_ends_the_wait_for_a_worker() -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
 
+from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
-from syncswitch.trainers.cluster.chief.recovery import ServerLostError
-from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.exchange.plans import WORKER
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
-from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, first_workers, spec_of
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, spec_of
 
 WORKERS, W = 4, 24
 PLAIN = replace(CONSTANT, name="plain", momentum=0.0, learning_rate=2.0**-8, total_worker_steps=W)
@@ -26,34 +27,35 @@ PERIOD = 8
 """Worker-steps of a period of `local-sgd:2`, and of two rounds of `ds-sync:2`."""
 
 
-@pytest.fixture(scope="module")
-def program() -> Program:
-    return Program(PLAIN, PLAIN.data(), first_workers(devices, WORKERS))
+@pytest.fixture
+def cluster(threads_of: Callable[..., Cluster]) -> Cluster:
+    return threads_of(PLAIN, WORKERS)
 
 
-class Cluster:
+class Segment:
     """Plays a segment step by step, and computes beside it how far each replica has moved.
 
     A unit is the learning rate of one worker.
     """
 
-    def __init__(self, program: Program, protocol: str, end_step: int = W) -> None:
+    def __init__(self, cluster: Cluster, protocol: str, end_step: int = W) -> None:
         spec = spec_of(PLAIN, WORKERS, 0.0, protocols=("bsp", protocol))
         configuration = Configuration(PLAIN, spec, 64, rate_function(PLAIN))
-        self.program = program
-        self.learner = ClusterLearner(program, configuration, 1, lambda: self.coordinator.members)
+        self.cluster = cluster
+        self.learner = ClusterLearner(cluster, configuration, 1, lambda: self.coordinator.members)
         self.coordinator = Coordinator(
             range(WORKERS), self._join, lambda done: None, prepare=self._prepare
         )
         self.units = dict.fromkeys(range(WORKERS), 0.0)
         self.out: dict[int, Ticket] = {}
         choice = choose_protocol(protocol)
-        program.load(program.form.initial(1))
+        cluster.load(cluster.program.form.initial(1))
         assert self.learner.begin(choice.exchange, self.coordinator.members, 0) == []
         self.coordinator.begin(choice.machine, end_step)
 
     def waiting(self) -> list[int]:
         """Workers whose step is next; they take their tickets."""
+        self.settle()
         for worker, inbox in self.coordinator.inboxes.items():
             try:
                 found = inbox.get_nowait()
@@ -73,13 +75,23 @@ class Cluster:
         self.waiting()
         del self.units[worker]
         self.out.pop(worker, None)
+        self.cluster.fence(worker)
         self.coordinator.lose(worker, is_applied=False)
+        self.settle()
 
     def come_back(self, worker: int) -> None:
-        self.program.place(worker)
+        self.cluster.revive(worker)
         self.coordinator.come_back(worker)
 
+    def settle(self) -> None:
+        """Groups are averaged by other threads."""
+        deadline = time.monotonic() + 60
+        while self.coordinator._averaging:
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+
     def assert_exact(self) -> None:
+        self.settle()
         expected = 1 - np.mean(list(self.units.values())) * PLAIN.learning_rate * CONSTANT_GRADIENT
         parameters, _ = self.learner.snapshot()
         np.testing.assert_allclose(np.asarray(parameters), expected, rtol=1e-5)
@@ -99,125 +111,114 @@ class Cluster:
 
 @pytest.mark.parametrize("away_for", [0, 3, 1000])
 @pytest.mark.parametrize("protocol", ["local-sgd:2", "ds-sync:2"])
-def test_a_loss_at_every_moment_of_a_period(program: Program, protocol: str, away_for: int) -> None:
+def test_a_loss_at_every_moment_of_a_period(cluster: Cluster, protocol: str, away_for: int) -> None:
     for moment in range(PERIOD):
         random = Random(moment)
-        cluster = Cluster(program, protocol, 2 * PERIOD)
+        segment = Segment(cluster, protocol, 2 * PERIOD)
         steps = 0
-        while waiting := cluster.waiting():
+        while waiting := segment.waiting():
             if steps == moment:
-                cluster.lose(1)
+                segment.lose(1)
             if steps == moment + away_for:
-                cluster.come_back(1)
+                segment.come_back(1)
             if steps >= moment:
-                cluster.assert_exact()
-                waiting = cluster.waiting()
-            cluster.step(random.choice(waiting))
+                segment.assert_exact()
+                waiting = segment.waiting()
+            segment.step(random.choice(waiting))
             steps += 1
-        assert cluster.coordinator.done == 2 * PERIOD
-        cluster.learner.finish()
-        cluster.assert_exact()
+        assert segment.coordinator.done == 2 * PERIOD
+        segment.learner.finish()
+        segment.assert_exact()
         np.testing.assert_array_equal(
-            program.state().parameters, np.asarray(cluster.learner.snapshot()[0])
+            cluster.state().parameters, np.asarray(segment.learner.snapshot()[0])
         )
 
 
 @pytest.mark.parametrize("lost_at", range(0, W, WORKERS))
-def test_in_step_no_worker_step_is_lost_with_a_replica(program: Program, lost_at: int) -> None:
+def test_in_step_no_worker_step_is_lost_with_a_replica(cluster: Cluster, lost_at: int) -> None:
     """All replicas are equally far: what the lost one knew, the others know as well."""
-    cluster = Cluster(program, "local-sgd:2")
+    segment = Segment(cluster, "local-sgd:2")
     for first in range(0, W, WORKERS):
         if first == lost_at:
-            cluster.lose(3)
-            cluster.come_back(3)
-        for worker in cluster.waiting():
-            cluster.step(worker)
-    while waiting := cluster.waiting():
+            segment.lose(3)
+            segment.come_back(3)
+        for worker in segment.waiting():
+            segment.step(worker)
+    while waiting := segment.waiting():
         for worker in waiting:
-            cluster.step(worker)
-    cluster.learner.finish()
+            segment.step(worker)
+    segment.learner.finish()
     expected = 1 - W * PLAIN.learning_rate * CONSTANT_GRADIENT
-    np.testing.assert_allclose(program.state().parameters, expected, rtol=1e-5)
+    np.testing.assert_allclose(cluster.state().parameters, expected, rtol=1e-5)
 
 
-def test_who_comes_back_in_the_last_period_is_left_out(program: Program) -> None:
-    cluster = Cluster(program, "local-sgd:8")
-    cluster.waiting()
-    cluster.lose(3)
-    cluster.come_back(3)
-    while waiting := cluster.waiting():
+def test_who_comes_back_in_the_last_period_is_left_out(cluster: Cluster) -> None:
+    segment = Segment(cluster, "local-sgd:8")
+    segment.waiting()
+    segment.lose(3)
+    segment.come_back(3)
+    while waiting := segment.waiting():
         assert 3 not in waiting
-        cluster.step(waiting[0])
-        cluster.assert_exact()
-    cluster.learner.finish()
-    assert (program.state().parameters != 0).all()
-    cluster.assert_exact()
+        segment.step(waiting[0])
+        segment.assert_exact()
+    segment.learner.finish()
+    assert (cluster.state().parameters != 0).all()
+    segment.assert_exact()
 
 
-def test_who_cannot_be_given_a_replica_gets_no_step(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import tensorflow as tf
-
-    cluster = Cluster(program, "ds-sync:2")
-    cluster.waiting()
-    cluster.lose(1)
-    write = program.replicas._write
-
-    def lost(worker: int, *arguments: Any) -> None:
-        if worker == 1:
-            raise tf.errors.UnavailableError(None, None, "gone")
-        write(worker, *arguments)
-
-    monkeypatch.setattr(program.replicas, "_write", lost)
-    cluster.come_back(1)
-    del cluster.units[1]
-    assert cluster.coordinator.lost == {1}
-    assert cluster.coordinator.inboxes[1].get_nowait() is Notice.LOST
-    while waiting := cluster.waiting():
+def test_who_cannot_be_given_a_replica_gets_no_step(connected_of: Callable[..., Cluster]) -> None:
+    cluster = connected_of(PLAIN, WORKERS)
+    segment = Segment(cluster, "ds-sync:2")
+    segment.waiting()
+    segment.lose(1)
+    cluster.revive(1)
+    cluster.signal((WORKER, 1), signal.SIGKILL)
+    segment.coordinator.come_back(1)
+    segment.units.pop(1)
+    assert segment.coordinator.lost == {1}
+    assert segment.coordinator.inboxes[1].get_nowait() is Notice.LOST
+    while waiting := segment.waiting():
         assert 1 not in waiting
-        cluster.step(waiting[-1])
-        cluster.assert_exact()
-    assert cluster.coordinator.done == W
+        segment.step(waiting[-1])
+        segment.assert_exact()
+    assert segment.coordinator.done == W
 
 
-def test_a_worker_that_rested_starts_with_what_the_others_know(program: Program) -> None:
-    cluster = Cluster(program, "ds-sync:4")
-    for worker in cluster.waiting():
-        cluster.step(worker)
-    cluster.coordinator.resting.add(2)
-    cluster.learner.leave(2)
-    cluster.lose(2)
+def test_a_worker_that_rested_starts_with_what_the_others_know(cluster: Cluster) -> None:
+    segment = Segment(cluster, "ds-sync:4")
+    for worker in segment.waiting():
+        segment.step(worker)
+    segment.coordinator.resting.add(2)
+    segment.learner.leave(2)
+    segment.lose(2)
     for _ in range(2):
-        for worker in cluster.waiting():
-            cluster.step(worker)
-    cluster.coordinator.resting.clear()
-    cluster.coordinator.come_back(2)
-    while waiting := cluster.waiting():
-        cluster.step(waiting[0])
-        cluster.assert_exact()
+        for worker in segment.waiting():
+            segment.step(worker)
+    segment.coordinator.resting.clear()
+    segment.coordinator.come_back(2)
+    while waiting := segment.waiting():
+        segment.step(waiting[0])
+        segment.assert_exact()
 
 
-def test_without_any_replica_nothing_is_known(program: Program) -> None:
-    cluster = Cluster(program, "local-sgd:2")
-    cluster.step(cluster.waiting()[0])
+def test_without_any_replica_nothing_is_known(cluster: Cluster) -> None:
+    segment = Segment(cluster, "local-sgd:2")
+    segment.step(segment.waiting()[0])
     for worker in range(WORKERS):
-        cluster.lose(worker)
-        program.place(worker)
+        segment.lose(worker)
     with pytest.raises(ServerLostError, match="all replicas are lost"):
-        cluster.coordinator.come_back(2)
+        segment.coordinator.come_back(2)
     with pytest.raises(ServerLostError, match="all replicas are lost"):
-        cluster.learner.finish()
+        segment.learner.finish()
 
 
-def test_before_the_first_step_the_parameter_server_knows_it_all(program: Program) -> None:
-    cluster = Cluster(program, "local-sgd:2")
-    cluster.waiting()
+def test_before_the_first_step_the_parameter_server_knows_it_all(cluster: Cluster) -> None:
+    segment = Segment(cluster, "local-sgd:2")
+    segment.waiting()
     for worker in range(WORKERS):
-        cluster.lose(worker)
-        program.place(worker)
-    cluster.units = {2: 0.0}
-    cluster.coordinator.come_back(2)
-    assert cluster.waiting() == [2]
-    cluster.step(2)
-    cluster.assert_exact()
+        segment.lose(worker)
+    segment.units = {2: 0.0}
+    segment.coordinator.come_back(2)
+    assert segment.waiting() == [2]
+    segment.step(2)
+    segment.assert_exact()
