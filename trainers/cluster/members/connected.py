@@ -187,8 +187,11 @@ class ConnectedCluster(Cluster):
         now = time.monotonic()
         if now - self._look_seconds < _LOOK_SECONDS:
             return
-        self._look_seconds = now
+        stood_still = now - self._look_seconds > _STOPPED_SECONDS
         for part, arrival in list(self._arrivals.items()):
+            if stood_still:
+                # Nobody could be heard while this process itself was stopped.
+                arrival.heard_seconds = now
             silent_seconds = now - arrival.heard_seconds
             if arrival.is_gone or silent_seconds < _STOPPED_SECONDS:
                 continue
@@ -199,6 +202,7 @@ class ConnectedCluster(Cluster):
                 _LOG.debug("%s %d has been silent for %.1f s", *part, silent_seconds)
                 self._engine.signal(part, signal.SIGKILL)
                 arrival.drop()
+        self._look_seconds = time.monotonic()
 
     @override
     def signal(self, part: Part, number: int) -> None:

@@ -305,6 +305,14 @@ class TestPartsThatHang:
             assert arrival.is_gone == is_gone
         assert all_gone([process])
 
+    def test_nobody_is_while_this_process_itself_was_stopped(self, rows: ConnectedCluster) -> None:
+        fresh(rows)
+        rows._look_seconds -= 20.0
+        for arrival in rows._arrivals.values():
+            arrival.heard_seconds -= 20.0
+        rows.look_after()
+        assert not any(arrival.is_gone for arrival in rows._arrivals.values())
+
 
 class TestStart:
     def test_all_parts_are_processes_of_their_own(self, rows: ConnectedCluster) -> None:
