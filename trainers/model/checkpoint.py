@@ -16,7 +16,7 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path, checkpoint_steps
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.run.log import Position, run_identity
+from syncswitch.trainers.run.position import Position, run_identity
 
 _LOG = logging.getLogger(__name__)
 

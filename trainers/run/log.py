@@ -7,60 +7,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
 from syncswitch.trainers.run.phases import merge_phases
+from syncswitch.trainers.run.position import LogMark, Position, run_identity
 from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phase_record
 from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.trainer import Observer, Verdict
-
-
-def run_identity(spec: TrialSpec) -> dict[str, Any]:
-    """What identifies a run among those with checkpoints in the same folder, as JSON."""
-    identity, conditions = spec.identity, spec.conditions
-    return {
-        "job": identity.fingerprint,
-        "switch at percent": spec.switch_percent,
-        "seed": spec.seed,
-        "--online": conditions.online,
-        "--switch": conditions.switch_mechanism,
-        "--inject": "; ".join(conditions.injections) or None,
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Position:
-    """Where a run was at a checkpoint.
-
-    Attributes:
-        worker_step: Worker-steps done, and the position in the data.
-        first_protocol_worker_steps: How many of them were done before the switch.
-        elapsed_seconds: Training time so far.
-        history: Of `RunLog.history`; a fork does not look at it.
-    """
-
-    worker_step: int
-    first_protocol_worker_steps: int
-    elapsed_seconds: float
-    history: str = ""
-
-
-@dataclass(frozen=True)
-class LogMark:
-    """Where a run was at a moment; see `RunLog.mark`."""
-
-    done: int
-    first_protocol_done: int
-    elapsed_seconds: float
-    inherited_seconds: float
-    switch_overhead_seconds: float
-    is_detour: bool
-    phases: tuple[PhaseRecord, ...]
-    protocol_before: str | None
 
 
 class RunLog:

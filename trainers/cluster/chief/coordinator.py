@@ -19,23 +19,14 @@ from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
 
 class Notice(enum.Enum):
-    """What a worker's thread finds in its inbox besides tickets."""
+    """What a worker's thread finds in its inbox besides tickets; LOST: others cannot reach it."""
 
     END = "end"
     LOST = "lost"
-    """The others could not reach this worker: see what has become of it."""
 
 
 _SLICE_SECONDS = 0.1
 _Read = TypeVar("_Read")
-
-
-def _no_decision(worker: int, busy_seconds: float) -> Decision:
-    return NO_DECISION
-
-
-def _all_prepared(workers: Sequence[int]) -> Iterable[int]:
-    return ()
 
 
 @dataclass
@@ -60,8 +51,8 @@ class Coordinator:
     workers: Sequence[int]
     join: Callable[[Sequence[int], int], Iterable[int]]
     on_done: Callable[[int], None]
-    decide: Callable[[int, float], Decision] = _no_decision
-    prepare: Callable[[Sequence[int]], Iterable[int]] = _all_prepared
+    decide: Callable[[int, float], Decision] = lambda worker, busy_seconds: NO_DECISION
+    prepare: Callable[[Sequence[int]], Iterable[int]] = lambda workers: ()
     done: int = 0
     inboxes: dict[int, queue.SimpleQueue[Ticket | Notice]] = field(init=False)
     lost: set[int] = field(default_factory=set)
@@ -74,7 +65,6 @@ class Coordinator:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._steps: SegmentSteps | None = None
-        # Workers that were given a step.
         self._busy: set[int] = set()
         self._stopping = False
         # Groups of replicas are averaged at the same time, beside the steps of others.
@@ -224,9 +214,8 @@ class Coordinator:
         self._apart.shutdown(wait=False)
 
     def _is_drained(self) -> bool:
-        if self._busy or self._averaging:
-            return False
-        return self._stopping or self._steps is None or self._steps.is_over
+        is_over = self._stopping or self._steps is None or self._steps.is_over
+        return is_over and not (self._busy or self._averaging)
 
     def _go_on(self, advance: Advance | None = None) -> None:
         """Hands out the next steps, as soon as all that comes before them is done."""
@@ -243,7 +232,10 @@ class Coordinator:
         """Prepares workers for their steps; whether some of them could not be reached."""
         assert self._steps is not None
         workers = [ticket.worker for ticket in tickets if ticket.worker in self._steps.out]
-        lost = list(self.prepare(workers))
+        return self._lose_all(self.prepare(workers))
+
+    def _lose_all(self, lost: Iterable[int]) -> bool:
+        lost = list(lost)
         for worker in lost:
             self._settle(self._lose_unreached(worker))
         return bool(lost)
@@ -277,8 +269,7 @@ class Coordinator:
             if error is not None:
                 self.error = self.error or error
                 self._stop_steps()
-            for worker in lost:
-                self._settle(self._lose_unreached(worker))
+            self._lose_all(lost)
             self._go_on()
             self._changed.notify_all()
 

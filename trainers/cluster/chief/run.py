@@ -8,27 +8,25 @@ import time
 from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
+from syncswitch.trainers.cluster.chief.backups import Backup, Backups
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.chief.recovery import Recovery
 from syncswitch.trainers.cluster.chief.straggler_control import StragglerControl
-from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
+from syncswitch.trainers.cluster.chief.trial import ClusterTrial
 from syncswitch.trainers.cluster.chief.watchdog import Watchdog
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
-from syncswitch.trainers.run.log import LogMark
+from syncswitch.trainers.protocols import choose_protocol
+from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.run.position import LogMark
 from syncswitch.trainers.stragglers.online import Decision
 
 _PROGRESS_SECONDS = 0.2
 # Workers that do not come back hold lost servers; their threads die with the process.
 _LEAVE_SECONDS = 30.0
-# So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
-_BACKUP_SECONDS = 2.0
-_BACKUP_SHARE = 20.0
 
 
 class TrainingRun:
@@ -57,8 +55,6 @@ class TrainingRun:
         self._cluster = cluster
         self._trial = trial
         self._undone = tuple(undone)
-        self._backed_up_seconds = time.monotonic()
-        self._backup_pause_seconds = _BACKUP_SECONDS
         self._spec = trial.spec
         self._log = log = trial.log
         self._fault_injector = trial.fault_injector
@@ -76,8 +72,9 @@ class TrainingRun:
             self._coordinator.decide = self._decide
         self._coordinator.resting |= self._stragglers.resting(workers)
         self._protocol = ""
-        # Each worker's last step, and the number under which it was asked for.
+        # See `Backups`.
         self._tasks: dict[int, tuple[Ticket, int]] = {}
+        self._backups = Backups(cluster, self._coordinator, self._tasks)
         self._recovery = Recovery(cluster, self._coordinator, self._note)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
@@ -171,38 +168,16 @@ class TrainingRun:
             self._clock.leave_out(time.perf_counter() - start)
 
     def _back_up(self, segment: Segment) -> None:
-        """Copies the state and where the run is, now and then, while the training goes on.
+        def mark_at(done: int) -> LogMark:
+            now_seconds = self._clock.last_update_seconds
+            return self._log.mark(segment, done, now_seconds, self._coordinator.staleness)
 
-        Replicas lie on the workers; what the parameter server has is from before them.
-        """
-        start = time.monotonic()
-        is_due = start - self._backed_up_seconds >= self._backup_pause_seconds
-        if not self._cluster.has_processes or not is_due or self._coordinator.stopping:
-            return
-        if self._learner.exchange is Exchange.REPLICA:
-            return
         try:
-            mark, undone = self._coordinator.at_rest(lambda steps: self._mark(segment, steps))
-            self._trial.backup = Backup(self._cluster.marked(), mark, undone)
+            backup = self._backups.take_if_due(self._learner.exchange, mark_at)
         except ServerLostError as error:
             self._coordinator.fail(None, error)
-        self._backed_up_seconds = time.monotonic()
-        took_seconds = self._backed_up_seconds - start
-        self._backup_pause_seconds = max(_BACKUP_SECONDS, _BACKUP_SHARE * took_seconds)
-
-    def _mark(self, segment: Segment, steps: SegmentSteps) -> tuple[LogMark, tuple[int, ...]]:
-        """Where the run is; the coordinator is at rest."""
-        pushed = self._cluster.mark()
-        is_push = self._learner.exchange is Exchange.PUSH
-        applied = [
-            ticket
-            for ticket, number in list(self._tasks.values())
-            if is_push and pushed[ticket.worker] == number
-        ]
-        undone = tuple(steps.undone(applied))
-        done = steps.next_step - len(undone)
-        now_seconds = self._clock.last_update_seconds
-        return self._log.mark(segment, done, now_seconds, self._coordinator.staleness), undone
+        else:
+            self._trial.backup = backup or self._trial.backup
 
     def _switch(self, protocol: str) -> None:
         """Adds the time since the last update to the clock, as the price of the switch."""
@@ -271,7 +246,6 @@ class TrainingRun:
         loss = self._coordinator.loss.take()
         snapshot = self._learner.snapshot()
         request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
-        # Where tests take longer than the training between them, it waits, and that takes time.
         self._evaluator.submit(request)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:

@@ -18,9 +18,10 @@ from syncswitch.storage.errors import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.chief.backups import Backup
 from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
-from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial, LostChief, cluster_trial
+from syncswitch.trainers.cluster.chief.trial import ClusterTrial, LostChief, cluster_trial
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster

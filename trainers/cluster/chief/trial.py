@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
+from syncswitch.trainers.cluster.chief.backups import Backup
 from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
 from syncswitch.trainers.cluster.members.cluster import Cluster
@@ -13,8 +14,7 @@ from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
 from syncswitch.trainers.faults.scenario import check_injections
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.run.log import LogMark, RunLog
+from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import OnlineController, controller_of
 
 
@@ -38,21 +38,6 @@ class LostChief:
     def now_seconds(self) -> float:
         """Training time by now: what it costs counts."""
         return self.elapsed_seconds + time.monotonic() - self.heard_seconds
-
-
-@dataclass(frozen=True)
-class Backup:
-    """From where a run goes on when the parameter server is lost.
-
-    Attributes:
-        state: Of the training.
-        mark: Of the log.
-        undone: Worker-steps that are not in the state, though later ones are.
-    """
-
-    state: ModelState
-    mark: LogMark
-    undone: tuple[int, ...] = ()
 
 
 @dataclass

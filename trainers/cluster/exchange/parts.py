@@ -8,25 +8,16 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from syncswitch.trainers.cluster.exchange.memory import Block, aligned
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
-from syncswitch.trainers.cluster.exchange.plans import SERVER, Hello, Part, ServerPlan, WorkerPlan
-from syncswitch.trainers.cluster.exchange.remote import (
-    LostError,
-    Methods,
-    Remote,
-    RemoteServer,
-    serve,
-)
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
-from syncswitch.trainers.cluster.exchange.update import MomentumUpdate, TracedUpdate, Update
+from syncswitch.trainers.cluster.exchange.plans import SERVER, Hello, Part
+from syncswitch.trainers.cluster.exchange.remote import serve
+from syncswitch.trainers.cluster.exchange.server_part import ServerPart
 from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire, dial
-from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
 from syncswitch.trainers.parent import die_with_parent
 
 SECRET = "SYNCSWITCH_SECRET"
@@ -34,9 +25,6 @@ SECRET = "SYNCSWITCH_SECRET"
 
 PULSE_SECONDS = 0.5
 """So often a process says that it lives."""
-
-# A buffer for each worker, the newest one, the next one, and two that are being copied.
-_BESIDES_WORKERS = 4
 
 
 @dataclass(frozen=True)
@@ -112,189 +100,6 @@ def _await_end(pulse: Wire) -> None:
     with suppress(OSError, EOFError):
         pulse.receive()
     pulse.close()
-
-
-class ServerPart:
-    """A parameter server and those that are connected to it."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._server: ParameterServer | None = None
-        self._buffers: Block | None = None
-        self.methods: Methods = {
-            "build": self._build,
-            "load": lambda state: self._built.load(state),
-            "mark": lambda: self._built.mark(),
-            "marked": lambda: self._built.marked(),
-            "snapshot": lambda: self._built.snapshot(),
-            "apply_round": lambda *arguments: self._built.apply_round(*arguments),
-            "fence": lambda worker: self._built.fence(worker),
-        }
-
-    def on_wire(self, wire: Wire) -> None:
-        """Serves one worker."""
-        server, size = self._built, self._built.buffers[0].size
-        if wire.is_local:
-            assert self._buffers is not None
-            wire.send(len(self._buffers.rows))
-            wire.send_descriptor(self._buffers.descriptor)
-            inbox = Block(1, size, wire.receive_descriptor()).rows[0]
-        else:
-            wire.send(None)
-            inbox = aligned(size)
-
-        def pull(caller: Caller) -> tuple[int, Any]:
-            updates, buffer = server.pull(caller)
-            return updates, buffer if wire.is_local else server.buffers[buffer]
-
-        def push_update(caller: Caller, number: int, sent: Any, *rest: float) -> int:
-            return server.push_update(caller, number, inbox, *rest)
-
-        def push_gradient(caller: Caller, number: int, sent: Any) -> int:
-            return server.push_gradient(caller, number, inbox)
-
-        methods: Methods = {
-            "pull": pull,
-            "push_update": push_update,
-            "push_gradient": push_gradient,
-        }
-        serve(wire, methods, lambda: inbox)
-
-    def close(self) -> None:
-        """Nothing waits here."""
-
-    def _build(self, plan: ServerPlan) -> None:
-        self._buffers = Block(plan.workers + _BESIDES_WORKERS, plan.sizes.model)
-        rows = iter(self._buffers.rows)
-        self._server = ParameterServer(
-            plan.sizes, plan.workers, _update(plan.update), plan.decay, lambda: next(rows)
-        )
-
-    @property
-    def _built(self) -> ParameterServer:
-        if self._server is None:
-            raise LostError("the parameter server is new")
-        return self._server
-
-
-class WorkerPart:
-    """A worker, and those that fetch pieces of its replica."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-        self._worker: Any = None  # imports TensorFlow
-        self._server: RemoteServer | None = None
-        self._computed = Block(1, 0)
-        self._peers: dict[Address, _RemotePeer] = {}
-        self.methods: Methods = {
-            "build": self._build,
-            "connect": self._connect,
-            "step": self._step,
-            "take": self._take,
-            "reduce": lambda position, addresses: self._worker.reduce(
-                position, self._found(addresses, position)
-            ),
-            "gather": lambda position, addresses: self._worker.gather(
-                position, self._found(addresses, position)
-            ),
-            "commit": lambda: self._worker.commit(),
-        }
-
-    def on_wire(self, wire: Wire) -> None:
-        """Serves another worker, or the chief."""
-        methods: Methods = {"fetch": self._worker.fetch}
-        serve(wire, methods)
-
-    def close(self) -> None:
-        """Waits for nobody any more."""
-        for one in (self._server, *self._peers.values()):
-            if one is not None:
-                one.close()
-
-    def _build(self, plan: WorkerPlan) -> None:
-        from syncswitch.trainers.cluster.exchange.worker import Worker
-
-        self._sizes = plan.sizes
-        self._computed = Block(1, plan.sizes.model)
-        self._worker = Worker(
-            plan.sizes,
-            plan.step.restored(),
-            (plan.inputs, plan.labels),
-            self._computed.rows[0],
-            plan.decay,
-            lambda: _update(plan.update),
-        )
-
-    def _connect(self, caller: Caller, address: Address) -> None:
-        """Joins a parameter server, new or the same."""
-        if self._server is not None:
-            self._server.close()
-        wire = dial(address, self._secret)
-        size = self._sizes.model
-        rows = wire.receive()
-        remote = Remote(wire, "the parameter server")
-        if rows is None:
-            self._server = RemoteServer(remote, aligned(size))
-        else:
-            buffers = Block(rows, size, wire.receive_descriptor())
-            wire.send_descriptor(self._computed.descriptor)
-            self._server = RemoteServer(remote, None, buffers.rows)
-        self._worker.join(caller, self._server)
-
-    def _step(self, task: Task) -> Push:
-        found: Push = self._worker.step(task)
-        return found
-
-    def _take(self, state: ModelState) -> None:
-        self._worker.take(state)
-
-    def _found(self, addresses: Sequence[Address], position: int) -> list[Any]:
-        """The members of a group; this one itself at its position."""
-        found: list[Any] = []
-        for number, address in enumerate(addresses):
-            if number == position:
-                found.append(self._worker)
-                continue
-            if address not in self._peers:
-                self._peers[address] = _RemotePeer(address, self._secret)
-            found.append(self._peers[address])
-        return found
-
-
-class _RemotePeer:
-    """Another worker; connected to when it is first asked, and again after a loss."""
-
-    def __init__(self, address: Address, secret: bytes) -> None:
-        self._address = address
-        self._secret = secret
-        self._remote: Remote | None = None
-
-    def fetch(self, what: str, start: int, stop: int) -> Vector:
-        """See `PeerPort`."""
-        if self._remote is None:
-            try:
-                self._remote = Remote(dial(self._address, self._secret), "another worker")
-            except OSError as error:
-                raise LostError(f"another worker at {self._address} is gone") from error
-        try:
-            found: Vector = self._remote.call("fetch", what, start, stop)
-        except LostError:
-            self.close()
-            raise
-        return found
-
-    def close(self) -> None:
-        """Ends the wire."""
-        remote, self._remote = self._remote, None
-        if remote is not None:
-            remote.close()
-
-
-def _update(shipped: Any) -> Update:
-    if shipped is None:
-        return MomentumUpdate()
-    from syncswitch.trainers.model.steps import flat_update
-
-    return TracedUpdate(flat_update(shipped.restored()))
 
 
 def main() -> None:

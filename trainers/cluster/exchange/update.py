@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -100,6 +101,15 @@ class TracedUpdate(Update):
         gradient = mean_of(gradients)
         found = self._traced(parameters, slots, updates, gradient, rate, momentum)
         moved[:], slots[:] = found
+
+
+def update_of(shipped: Any) -> Update:
+    """The optimizer that a plan names; None for SGD with momentum."""
+    if shipped is None:
+        return MomentumUpdate()
+    from syncswitch.trainers.model.steps import flat_update
+
+    return TracedUpdate(flat_update(shipped.restored()))
 
 
 class Pieces:
