@@ -12,10 +12,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.chief.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.exchange.plans import WORKER
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
