@@ -177,7 +177,7 @@ class LocalCluster:
         from syncswitch.trainers.cluster.processes.platform import PlatformOptions, cluster_secret
 
         secret = cluster_secret(is_open=self.open_network)
-        return PlatformOptions(config, self.timeout_seconds, secret)
+        return PlatformOptions(config, self.timeout_seconds, secret, self.gpus_per_worker > 0)
 
 
 def choose_cluster(

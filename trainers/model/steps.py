@@ -27,13 +27,16 @@ _ALIGNMENT = 64
 _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
-def trace_step(function: ModelFunction, data: Data, beside: str | None = None) -> Any:
+def trace_step(
+    function: ModelFunction, data: Data, beside: str | None = None, *, is_compiled: bool = False
+) -> Any:
     """Traces one worker-step up to its gradient.
 
     Args:
         function: Of the model.
         data: Whose training examples the step will be given.
         beside: Device on which a batch is made; None for where it is computed.
+        is_compiled: Have XLA compile all but the batch, where it can.
 
     Returns:
         A concrete function `(model, inputs, labels, worker-step and seed) -> (loss, contribution,
@@ -42,12 +45,17 @@ def trace_step(function: ModelFunction, data: Data, beside: str | None = None) -
     """
     sizes = [function.parameters.size, function.statistics.size]
 
-    def step(model: Any, inputs: Any, labels: Any, numbers: Any) -> tuple[Any, ...]:
+    def compute(model: Any, *batch: Any) -> tuple[Any, Any, list[Any]]:
         parameters, statistics = model[: sizes[0]], model[sizes[0] :]
+        values = unpack(parameters, function.parameters)
+        return function.gradients(values, statistics, *batch)
+
+    computed = tf.function(compute, autograph=False, jit_compile=True) if is_compiled else compute
+
+    def step(model: Any, inputs: Any, labels: Any, numbers: Any) -> tuple[Any, ...]:
         with tf.device(beside):
             batch = function.batch(inputs, labels, numbers[0], numbers[1])
-        values = unpack(parameters, function.parameters)
-        loss, gradients, contribution = function.gradients(values, statistics, *batch)
+        loss, gradients, contribution = computed(model, *batch)
         if sizes[0] <= _SHORT:
             gradients = [pack(gradients)]
         flat = [tf.reshape(one, [-1]) for one in gradients]
@@ -192,7 +200,8 @@ def as_tensor(values: Array) -> Any:
 
 def as_array(tensor: Any) -> Vector:
     """The values of a tensor of this process, which stay where they are."""
-    return np.asarray(memoryview(tensor))
+    # What is on a GPU is copied.
+    return np.asarray(memoryview(tensor.cpu()))
 
 
 def _spec(values: Array) -> Any:

@@ -49,6 +49,7 @@ class ClusterTrainer(Trainer):
         workload: What is trained.
         workers: n.
         new_cluster: Starts it; by default as threads of this process.
+        has_gpus: Whether each worker has a GPU, or a share of one.
 
     Raises:
         UserError: The workload's parts do not fit together.
@@ -59,6 +60,8 @@ class ClusterTrainer(Trainer):
         workload: Workload,
         workers: int,
         new_cluster: Callable[[Program, int], Cluster] = ThreadsCluster,
+        *,
+        has_gpus: bool = False,
     ) -> None:
         self._workload = workload
         self._workers = workers
@@ -66,7 +69,7 @@ class ClusterTrainer(Trainer):
         self._identities: dict[tuple[str, ...], WorkloadIdentity] = {}
         self._data = workload.load_data()
         self._rate_at = rate_function(workload)
-        self._program = Program(workload, self._data)
+        self._program = Program(workload, self._data, has_gpus=has_gpus)
         self._cluster = new_cluster(self._program, workers)
         self._tester = ModelTester(self._program.function, workload, self._data, "/CPU:0")
 

@@ -64,6 +64,7 @@ class WorkerPlan:
         labels: Training labels.
         decay: Of the statistics.
         update: The optimizer; None for SGD with momentum.
+        compiled: The step as XLA compiles it, for a worker with a GPU.
     """
 
     sizes: Sizes
@@ -72,3 +73,4 @@ class WorkerPlan:
     labels: Array
     decay: Vector
     update: ShippedFunction | None
+    compiled: ShippedFunction | None = None

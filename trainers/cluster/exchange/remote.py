@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from syncswitch.storage.errors import one_line
+from syncswitch.storage.errors import UserError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
 from syncswitch.trainers.cluster.exchange.tasks import StepError
 from syncswitch.trainers.cluster.exchange.wire import Wire
@@ -68,7 +68,7 @@ class Remote:
 
 
 _ERRORS: Mapping[str, type[Exception]] = {
-    error.__name__: error for error in (FencedError, LostError, StepError)
+    error.__name__: error for error in (FencedError, LostError, StepError, UserError)
 }
 
 

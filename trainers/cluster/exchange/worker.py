@@ -57,7 +57,9 @@ class Worker:
         self._server: tuple[Caller, ServerPort] | None = None
         self._sizes = sizes
         self._step = step
-        self._data = tuple(map(tf.convert_to_tensor, data))
+        # On the CPU, also where there is a GPU: it gets batches.
+        with tf.device("/CPU:0"):
+            self._data = tuple(map(tf.convert_to_tensor, data))
         self._computed = computed
         self._decay = decay
         self._new_update = new_update

@@ -56,13 +56,14 @@ class WorkerPart:
                 one.close()
 
     def _build(self, plan: WorkerPlan) -> None:
+        from syncswitch.trainers.cluster.exchange.gpu import step_of
         from syncswitch.trainers.cluster.exchange.worker import Worker
 
         self._sizes = plan.sizes
         self._computed = Block(1, plan.sizes.model)
         self._worker = Worker(
             plan.sizes,
-            plan.step.restored(),
+            step_of(plan),
             (plan.inputs, plan.labels),
             self._computed.rows[0],
             plan.decay,

@@ -39,6 +39,7 @@ class Engine(ABC):
         listen: Where the chief lets the parts in.
         secret: Of the cluster.
         start_seconds: How long a part may take until it is there.
+        has_gpus: Whether each worker has a GPU, or a share of one.
         waits_aloud: Whether the user is told who is waited for.
     """
 
@@ -46,6 +47,7 @@ class Engine(ABC):
     listen: Address
     secret: bytes
     start_seconds: float
+    has_gpus: bool = False
     waits_aloud: bool = False
 
     @abstractmethod

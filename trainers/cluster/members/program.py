@@ -23,6 +23,9 @@ from syncswitch.trainers.model.steps import (
 )
 from syncswitch.trainers.model.tensorflow_api import tf
 
+# Batches are made where the data lie, and are all that moves to the GPU besides parameters.
+BESIDE_GPU = "/device:CPU:0"
+
 
 class Program:
     """What workers and a parameter server compute; traced once.
@@ -30,7 +33,7 @@ class Program:
     Args:
         workload: What is trained.
         data: Of the workload.
-        beside: See `trace_step`.
+        has_gpus: Whether workers compute on GPUs of their own.
 
     Attributes:
         data: Of the workload.
@@ -40,16 +43,17 @@ class Program:
         step: See `trace_step`.
     """
 
-    def __init__(self, workload: Workload, data: Data, beside: str | None = None) -> None:
+    def __init__(self, workload: Workload, data: Data, *, has_gpus: bool = False) -> None:
         self._workload = workload
         self.data = data
+        self._has_gpus = has_gpus
         self.function = ModelFunction(workload, data)
         self._optimizer = make_optimizer(workload, self.function.parameters)
         self.form = StateForm(workload, self.function, self._optimizer)
         layouts = (self.form.parameters, self.form.statistics, self.form.slots)
         self.sizes = Sizes(*(layout.size for layout in layouts))
         try:
-            self.step = trace_step(self.function, data, beside)
+            self.step = trace_step(self.function, data, BESIDE_GPU if has_gpus else None)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(
                 f"workload {workload.name!r}: model, data and loss do not fit together: "
@@ -88,7 +92,15 @@ class Program:
             self.data.train_labels,
             self.decay,
             self._shipped_update,
+            self._compiled,
         )
+
+    @property
+    def _compiled(self) -> ShippedFunction | None:
+        if not self._has_gpus:
+            return None
+        traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
+        return ShippedFunction.of(traced, self._workload)
 
     @cached_property
     def _shipped_update(self) -> Any:

@@ -47,6 +47,7 @@ def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
         load_workload(plan.reference),
         plan.workers,
         lambda program, workers: ConnectedCluster(program, workers, engine),
+        has_gpus=engine.has_gpus,
     )
 
 

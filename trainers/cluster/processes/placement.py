@@ -25,7 +25,7 @@ NO_GPU: Mapping[str, str] = {VISIBLE_GPUS: "-1"}
 
 _SMALLEST_SHARE = 0.01
 # TensorFlow takes all memory of a GPU at once otherwise.
-_SHARED_GPU = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+_GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> 
 
 def gpu_worker_environment(gpus_per_worker: float) -> Mapping[str, str]:
     """Environment of a worker with a share of a GPU, besides the GPU's number."""
-    return _SHARED_GPU if _sharers(gpus_per_worker) > 1 else {}
+    return _GROWTH if gpus_per_worker > 0 else {}
 
 
 def check_gpus_per_worker(gpus_per_worker: float) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from typing_extensions import override
 
@@ -34,11 +35,13 @@ class PlatformOptions:
         config: Of the chief.
         limit_seconds: How long a part may take until it is there, first or again.
         secret: Of the cluster.
+        has_gpus: Whether each worker has a GPU, or a share of one.
     """
 
     config: TfConfig
     limit_seconds: float
-    secret: bytes
+    secret: bytes = field(repr=False)
+    has_gpus: bool = False
 
 
 class PlatformEngine(Engine):
@@ -50,6 +53,7 @@ class PlatformEngine(Engine):
     def __init__(self, options: PlatformOptions) -> None:
         self._config = options.config
         self.secret = options.secret
+        self.has_gpus = options.has_gpus
         self.listen = host_and_port(options.config.chief)
         self.start_seconds = options.limit_seconds
 
@@ -183,6 +187,7 @@ def serve_until_chief_is_gone(
     place = Place((config.job, config.task), chief, listen, options.secret)
     watch = ChiefWatch(options.limit_seconds, grace_seconds, time.monotonic())
     say(f"{config.name} at {own} waits for its chief at {config.chief}")
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     while not watch.is_over(time.monotonic()):
         try:
             serve_chief(place)

@@ -58,6 +58,7 @@ class RayEngine(Engine):
 
         self._group = group
         self._options = options
+        self.has_gpus = options.gpus_per_worker > 0
         self._keepers: dict[Part, _Keeper] = {}
         self.secret = secrets.token_bytes(32)
         self.listen = (ray.util.get_node_ip_address(), 0)

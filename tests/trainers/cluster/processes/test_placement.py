@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.servers.placement import (
-    CPU,
+from syncswitch.trainers.cluster.processes.placement import (
     GPU,
     NO_GPU,
     Placement,
@@ -17,7 +16,6 @@ from syncswitch.trainers.cluster.servers.placement import (
     gpu_worker_environment,
     place_on_cpus,
     place_on_gpus,
-    server_devices,
     visible_gpus,
 )
 from tests.trainers.jobs import CONSTANT, DENSE
@@ -28,9 +26,7 @@ def test_without_gpus_they_are_hidden_from_all_and_nobody_needs_a_process_of_its
     assert placement == place_on_gpus(2, ["0", "1"], 0.0)
     assert placement.environment("ps", 0) == placement.environment("worker", 1) == NO_GPU
     assert not placement.needs_fresh_processes
-    devices = placement.devices
-    assert devices.steps == devices.workers
-    assert devices.beside_steps is None
+    assert placement.step_device != GPU
 
 
 def test_each_worker_has_its_gpu_and_nobody_else_has_any() -> None:
@@ -126,52 +122,3 @@ def test_children_are_given_what_this_process_sees(
     environment: dict[str, str], count: int, expected: tuple[str, ...]
 ) -> None:
     assert visible_gpus(environment, count) == expected
-
-
-def test_batches_are_made_beside_the_device_of_the_step(devices: Any) -> None:
-    """As on a worker with a GPU, whose part another logical CPU plays."""
-    from syncswitch.trainers.cluster.members.program import Program
-
-    apart = replace(
-        devices,
-        workers=devices.workers[:1],
-        steps=devices.workers[1:2],
-        beside_steps=f"/device:{CPU}",
-    )
-    program = Program(DENSE, DENSE.load_data(), apart)
-    graph = program._step_and_apply.graph
-    by_type: dict[str, set[str]] = {}
-    for operation in graph.get_operations():
-        by_type.setdefault(operation.type, set()).add(operation.device)
-    assert by_type["RandomIndexShuffle"] == by_type["GatherV2"] == {"/device:CPU:0"}
-    assert by_type["MatMul"] == {""}, "wherever the step is told to run"
-    assert by_type["ReadVariableOp"] == {apart.parameter_server}
-    assert program.replicas._variables[0].device.endswith(apart.steps[0])
-    assert program._worker_data[0][0].device.endswith(apart.workers[0])
-
-
-def test_a_device_of_its_own_changes_no_number(devices: Any) -> None:
-    from syncswitch.trainers.cluster.members.program import Program
-
-    here = replace(devices, workers=devices.workers[:1], steps=devices.steps[:1])
-    apart = replace(here, steps=devices.steps[1:2], beside_steps=f"/device:{CPU}")
-    found = []
-    for places in (here, apart):
-        program = Program(CONSTANT, CONSTANT.load_data(), places)
-        start = program.state()
-        losses = [program.push_update(0, step, 1, 0.1, 0.9).loss for step in range(3)]
-        program.replicas.scatter(start, [0])
-        losses += [program.replicas.step(0, step, 1, 0.1, 0.9) for step in range(3)]
-        found.append((losses, program.state().parameters.tolist()))
-    assert found[0] == found[1]
-
-
-def test_a_worker_that_sees_no_gpu_is_named(devices: Any) -> None:
-    from syncswitch.trainers.cluster.servers.servers_launcher import ServersLauncher
-    from syncswitch.trainers.cluster.servers.static_pool import StaticPool
-
-    addresses = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], "worker": ["127.0.0.1:3"]}
-    pool = StaticPool(addresses, 0.0, print)
-    launcher = ServersLauncher(addresses, pool, server_devices(1, GPU))
-    with pytest.raises(UserError, match=r"worker 0 sees no GPU .* device /job:worker/replica:0"):
-        launcher._check_devices()
