@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy, search
 from syncswitch.searcher.cli.main import main
 from syncswitch.storage import PolicyRegistry, UserError, open_database
-from syncswitch.trainers import reserve_logical_devices
 from tests.trainers.jobs import DENSE
 
 OWN = replace(DENSE, name="own", total_worker_steps=400)
@@ -64,8 +63,6 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
 
 @pytest.mark.slow
 def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
-    # Other tests of this process train on workers of their own.
-    reserve_logical_devices(4)
     policy = search(
         OWN,
         trainer="simulated",

@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.servers.tf_config import (
+from syncswitch.trainers.cluster.processes.tf_config import (
     TfConfig,
     host_and_port,
     parse_tf_config,
     read_tf_config,
-    resolve,
-    warnings_about,
 )
 
 CLUSTER = {"chief": ["a:1"], "ps": ["b:2"], "worker": ["c:3", "d.e-f:4", "[::1]:65535"]}
@@ -143,48 +141,3 @@ def test_garbage_is_refused_and_the_rest_is_whole(text: str) -> None:
 def test_it_has_to_be_set() -> None:
     with pytest.raises(UserError, match="TF_CONFIG is not set, and --launcher tf-config needs it"):
         read_tf_config({"PATH": "/"})
-
-
-def cluster_at(*hosts: str) -> TfConfig:
-    chief, ps, *workers = (f"{host}:{2000 + number}" for number, host in enumerate(hosts))
-    return TfConfig({"chief": (chief,), "ps": (ps,), "worker": tuple(workers)}, "chief", 0)
-
-
-KNOWN = {
-    "here": ["127.0.0.1", "::1"],
-    "inside": ["10.0.0.3"],
-    "pod": ["100.64.3.4"],
-    "outside": ["10.0.0.4", "8.8.8.8"],
-}
-
-
-@pytest.mark.parametrize(
-    ("hosts", "lines"),
-    [
-        (("127.0.0.1", "here", "[::1]"), 0),
-        (("here", "here", "inside"), 1),
-        (("here", "here", "not-yet-there"), 1),
-        (("here", "inside", "pod"), 1),
-        (("here", "outside", "inside"), 2),
-        (("here", "[2001:4860:4860::8888]", "inside"), 2),
-    ],
-)
-def test_open_networks_are_warned_about(hosts: tuple[str, ...], lines: int) -> None:
-    def known(host: str) -> list[str]:
-        if host in KNOWN or host == "not-yet-there":
-            return KNOWN.get(host, [])
-        return resolve(host)
-
-    found = warnings_about(cluster_at(*hosts), known)
-    assert len(found) == lines
-    assert all("\n" not in line for line in found)
-    if lines > 0:
-        assert "listen on all interfaces" in found[0]
-    if lines > 1:
-        assert hosts[1].strip("[]") in found[1]
-        assert "inside" not in found[1]
-
-
-def test_addresses_need_no_name_server() -> None:
-    assert resolve("127.0.0.1") == ["127.0.0.1"]
-    assert resolve("no host") == []
