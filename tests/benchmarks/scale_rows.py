@@ -7,9 +7,12 @@ Prints worker-steps per second.
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -20,7 +23,7 @@ from tests.benchmarks import engines, loopback
 from tests.benchmarks.engines import WORKERS, Train
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.sizes import PARAMETERS, WORKLOADS
-from tests.private_network import isolate_network
+from tests.private_network import free_ports, isolate_network
 
 Row = Callable[[str, float], float]
 """Worker-steps per second, of a size of model, measured for so many seconds."""
@@ -28,6 +31,7 @@ Row = Callable[[str, float], float]
 STRATEGY = "ParameterServerStrategy"
 LOOPBACK = "plain loopback sockets"
 LARGEST_GROWTH = 8
+SECRET = "of the benchmark"
 
 
 class _Stopwatch:
@@ -75,12 +79,49 @@ def processes(switch_percent: float) -> Row:
     return row
 
 
+def sockets(switch_percent: float) -> Row:
+    """Ours over sockets of loopback, its parts started one by one as on several machines."""
+
+    def row(size: str, seconds: float) -> float:
+        from syncswitch.trainers.cluster.processes.platform import PlatformOptions, TfConfigTrainer
+        from syncswitch.trainers.cluster.processes.tf_config import TfConfig
+
+        chief, ps, *workers = (f"127.0.0.1:{port}" for port in free_ports(2 + WORKERS))
+        addresses = {"chief": (chief,), "ps": (ps,), "worker": tuple(workers)}
+        for job, task in (("ps", 0), *(("worker", number) for number in range(WORKERS))):
+            _start_part(addresses, job, task, WORKLOADS[size])
+        config = TfConfig(addresses, "chief", 0)
+        trainer = TfConfigTrainer(WORKLOADS[size], PlatformOptions(config, 120.0, SECRET.encode()))
+        return _measured(trainer, size, switch_percent, seconds)
+
+    return row
+
+
+def _start_part(addresses: Mapping[str, Sequence[str]], job: str, task: int, workload: str) -> None:
+    task_config = {"cluster": addresses, "task": {"type": job, "index": task}}
+    own = {
+        "TF_CONFIG": json.dumps(task_config),
+        "SYNCSWITCH_SECRET": SECRET,
+        # All of them share the machine.
+        "TF_NUM_INTRAOP_THREADS": "1",
+    }
+    program = "from syncswitch.trainers.cli.program import main; main()"
+    subprocess.Popen(
+        [sys.executable, "-c", program, workload, "--server-grace", "1"],
+        env={**os.environ, **own},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 def threads(switch_percent: float) -> Row:
     """Ours with its workers as threads of one process."""
 
     def row(size: str, seconds: float) -> float:
         from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+        from syncswitch.trainers.model.tensorflow_api import prepare_for_threads
 
+        prepare_for_threads(WORKERS)
         trainer = ClusterTrainer(load_workload(WORKLOADS[size]), WORKERS)
         return _measured(trainer, size, switch_percent, seconds)
 
@@ -113,7 +154,8 @@ def rate(train: Train, seconds: float) -> float:
 ROWS: dict[str, Row] = {
     "ASP, processes": processes(0.0),
     "BSP, processes": processes(100.0),
-    # Those over sockets, as between machines, belong here.
+    "ASP, processes over sockets": sockets(0.0),
+    "BSP, processes over sockets": sockets(100.0),
     "ASP, threads of one process": threads(0.0),
     "BSP, threads of one process": threads(100.0),
     STRATEGY: strategy,

@@ -15,6 +15,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.keras_parts import build_loss, build_metric, loss_settings
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.steps import as_tensor
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _BATCH = 512
@@ -142,3 +143,7 @@ class ModelTester:
     def _zeros(self) -> tuple[Any, Any]:
         function = self._function
         return tf.zeros(function.parameters.size), tf.zeros(function.statistics.size)
+
+
+def _tensor(values: Any) -> Any:
+    return as_tensor(values) if isinstance(values, np.ndarray) else values

@@ -24,7 +24,8 @@ _MARK = b"sync"
 _AHEAD_BYTES = 1 << 12
 _MOST_PIECES = 512  # that one call of the system takes
 _PATIENCE_SECONDS = 10
-_KERNEL_BYTES = 4 << 20
+# Seconds until the first question, between questions, and how many go unanswered.
+_KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
 
 class Wire:
@@ -40,8 +41,10 @@ class Wire:
         self._ahead, self._start, self._stop = bytearray(_AHEAD_BYTES), 0, 0
         if connected.family != socket.AF_UNIX:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            connected.setsockopt(socket.SOL_SOCKET, option, _KERNEL_BYTES)
+            # A machine that is gone says nothing more; the system finds that out.
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEP_ALIVE.items():
+                connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     @property
     def is_local(self) -> bool:
