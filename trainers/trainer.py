@@ -59,7 +59,7 @@ class Trainer(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 (a trainer without resources has nothing to do)
-        """Releases servers, processes and devices; may be called twice."""
+        """Ends its processes and gives back its memory; may be called twice."""
 
     def __enter__(self) -> Trainer:
         return self

@@ -29,7 +29,7 @@ class RayCluster(TrainerChoice):
     """Attributes: see `RayOptions`."""
 
     name = "ray"
-    summary = "servers on the nodes of a Ray cluster"
+    summary = "processes on the nodes of a Ray cluster"
     options = (
         OwnOption(
             "--ray-address",

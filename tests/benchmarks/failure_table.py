@@ -141,7 +141,7 @@ def page(
         "",
         "Seconds to go on: of a worker or parameter server, from the loss that was found until it"
         " took part again; of a chief, from the last sign of life of the run to the next, the start"
-        " of another cluster included. What hangs is found after 2 to 4 s, which are not in it.",
+        " of another cluster included. What hangs is found after 2 s, which are not in it.",
     ]
     problems = [one.text for one in outcomes if one.is_failed]
     if problems:

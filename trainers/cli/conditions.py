@@ -61,13 +61,13 @@ class ConditionsChoice:
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
             raise UserError(
                 f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
-                " cluster has no servers to start anew; switch_seconds of a profile says what a"
+                " cluster has no processes to start anew; switch_seconds of a profile says what a"
                 " switch costs"
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
             raise UserError(
                 f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
-                " servers only those who started them can start anew; leave it out"
+                " processes only those who started them can start anew; leave it out"
             )
         found = self._injections(workers, switch_percent, launcher) if self.inject else ()
         return RunConditions(

@@ -1,6 +1,6 @@
 """Puts together what trains on a TensorFlow cluster; for the command lines.
 
-TensorFlow is imported when a workload is loaded, or a server started, not before.
+TensorFlow is imported when a workload is loaded, or a cluster started, not before.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ DEFAULT_GRACE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """Where the servers and workers run.
+    """Where parameter server and workers run.
 
     Attributes:
         launcher: One of `LAUNCHERS`, or `JOINING_LAUNCHER`.
         gpus_per_worker: 0, 1, or a share of one; see `place_on_gpus`.
         timeout_seconds: How long the parts of a cluster that is joined wait for each other.
-        grace_seconds: How long its servers wait for a chief that has gone.
+        grace_seconds: How long its parts wait for a chief that has gone.
         config: That cluster.
         open_network: Whether the parts of a cluster that is joined do without a secret.
     """
@@ -159,7 +159,7 @@ class LocalCluster:
 
         Raises:
             UserError: There are not enough GPUs.
-            RetryableError: A server that is to be joined is not there.
+            RetryableError: A part of the cluster is not there.
         """
         if self.launcher == DEFAULT_LAUNCHER:
             from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer

@@ -129,7 +129,7 @@ tensorboard_option = click.option(
 CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--launcher": {
         "type": click.Choice([*LAUNCHERS, JOINING_LAUNCHER]),
-        "help": "in-process = workers are threads; processes = servers of their own; tf-config ="
+        "help": "in-process = workers are threads; processes = they are processes; tf-config ="
         " the cluster in TF_CONFIG, where this same command is started for each part."
         f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
     },
@@ -151,13 +151,13 @@ CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "type": FiniteRange(1.0, 1e6),
         "metavar": "SECONDS",
         "help": "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
-        " servers that have yet to come, or to come back; a server for a chief."
+        " parts that have yet to come, or to come back; a part for its chief."
         f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
     },
     "--server-grace": {
         "type": FiniteRange(0.0, 1e6),
         "metavar": "SECONDS",
-        "help": "How long a server of the cluster in TF_CONFIG waits for a chief that has gone, and"
+        "help": "How long a part of the cluster in TF_CONFIG waits for a chief that has gone, and"
         f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
     },
 }

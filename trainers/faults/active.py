@@ -128,7 +128,7 @@ class ActiveInjections:
         return self._slowdowns.get(worker, 1.0)
 
     def message_delay_seconds(self, worker: int) -> float:
-        """Seconds that a proxy adds now to each message of a worker, one way."""
+        """Seconds added now to each message of a worker, one way."""
         return math.fsum(
             one.injection.delay_seconds
             for one in self._active

@@ -64,7 +64,7 @@ class Injection:
         at: When it begins, for the first time.
         worker: Number of the worker, from 0; None for another role.
         lasting: How long it lasts; None for what does not end by itself.
-        by: What slows a straggler: `thread` (its thread sleeps) or `proxy` (its network is slow);
+        by: What slows a straggler: `thread` (its thread sleeps) or `proxy` (its messages are late);
             None for others.
         delay_seconds: Added to each worker-step (thread), or to each message one way (proxy).
         slowdown: Its worker-steps take so many times as long (thread).

@@ -30,7 +30,7 @@ SCENARIOS: Mapping[str, _Scenario] = {
 }
 """Of the Sync-Switch paper's evaluation of its online policies."""
 
-_NOT_OURS = "the servers in TF_CONFIG belong to whoever started them"
+_NOT_OURS = "the processes of TF_CONFIG's cluster belong to whoever started them"
 _USAGE = "mild or moderate[:by=proxy][,delay=100ms]"
 
 # How each launcher can slow stragglers, and which failures it can cause, by kind and role.

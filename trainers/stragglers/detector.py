@@ -32,7 +32,7 @@ class DetectorSettings:
         window_steps: Latest worker-steps of a worker that its throughput is measured over.
         consecutive_windows: Judgements running that have to agree, to detect and to clear.
         relative_floor: Share by which a straggler is slower than the median, 0 to 1.
-        permanent_after_seconds: A slowness that lasts longer is not transient: a new server would
+        permanent_after_seconds: A slowness that lasts longer is not transient: a new worker would
             have been ready by then (paper: 100 s).
     """
 

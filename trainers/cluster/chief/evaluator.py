@@ -16,7 +16,7 @@ from syncswitch.trainers.model.tester import ModelTester
 _LEAST_WAITING, _MOST_WAITING = 2, 16
 _WAITING_BYTES = 1 << 30
 _PATIENCE_SECONDS = 0.1
-# A test that waits for a lost server ends with the process.
+# A test that takes longer ends with the process.
 _LEAVE_SECONDS = 30.0
 
 

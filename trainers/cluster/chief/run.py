@@ -25,7 +25,7 @@ from syncswitch.trainers.run.position import LogMark
 from syncswitch.trainers.stragglers.online import Decision
 
 _PROGRESS_SECONDS = 0.2
-# Workers that do not come back hold lost servers; their threads die with the process.
+# Threads that wait for lost processes die with this one.
 _LEAVE_SECONDS = 30.0
 
 
@@ -120,7 +120,7 @@ class TrainingRun:
         log = self._log
         while (segment := log.next_segment(is_detour=log.is_detour)) is not None:
             if self._has_to_restart(segment):
-                # These tests are of copies that the cluster holds.
+                # What still waits would be abandoned with this run.
                 start = time.perf_counter()
                 self._evaluator.catch_up()
                 self._clock.leave_out(time.perf_counter() - start)

@@ -42,8 +42,8 @@ _MOST_LOSSES = 10
 class ClusterTrainer(Trainer):
     """Trains on a parameter server and `workers` workers that stay up from trial to trial.
 
-    Workers that are lost come back. When the parameter server is lost, all servers are replaced and
-    the run goes on from its last checkpoint; what that costs counts as training time.
+    Workers that are lost come back. A parameter server that is lost is replaced, and the run goes on
+    from the last copy of its state; what that costs counts as training time.
 
     Args:
         workload: What is trained.
@@ -171,7 +171,7 @@ class ClusterTrainer(Trainer):
         return backup.state, backup.undone
 
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """Starts new servers for the second protocol; a checkpoint carries the state."""
+        """Starts a new cluster for the second protocol; a checkpoint carries the state."""
         form = self._program.form
         state = self._cluster.state()
         try:
