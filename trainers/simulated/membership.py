@@ -182,8 +182,9 @@ def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
     workers: Sequence[int] = range(identity.workers)
     if conditions.switch_mechanism != "hot":
         raise UserError(
-            f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no processes"
-            " to start anew; use --switch hot (switch_seconds of a profile says what that costs)"
+            f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no"
+            " processes to start anew; use --switch hot (switch_seconds of a profile says what that"
+            " costs)"
         )
     found = injections(conditions.injections, identity.workers, spec.switch_percent)
     check_injections(found, "simulated")

@@ -42,8 +42,8 @@ _MOST_LOSSES = 10
 class ClusterTrainer(Trainer):
     """Trains on a parameter server and `workers` workers that stay up from trial to trial.
 
-    Workers that are lost come back. A parameter server that is lost is replaced, and the run goes on
-    from the last copy of its state; what that costs counts as training time.
+    Workers that are lost come back. A lost parameter server is replaced, and the run goes on from
+    the last copy of its state; what that costs counts as training time.
 
     Args:
         workload: What is trained.

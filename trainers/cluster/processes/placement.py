@@ -1,9 +1,9 @@
 """Which devices the parts of a cluster use, and the environment for that; pure.
 
-Only the steps of workers use GPUs, each step one of them. Parameters, acknowledgements, batches and
-evaluations stay on CPUs: they are small, and a GPU would have to be waited for. A process sees
+Only the steps of workers use GPUs, each step one of them. Updates, batches and evaluations are made
+on CPUs. A process sees
 those GPUs that its environment named when TensorFlow was imported, and no others afterwards; so
-with GPUs each server is a process of its own from the start, not a fork of one that has imported
+with GPUs each part is a process of its own from the start, not a fork of one that has imported
 TensorFlow.
 """
 
@@ -30,7 +30,7 @@ _GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 @dataclass(frozen=True)
 class Placement:
-    """What a cluster of servers is started with.
+    """What the parts of a cluster are started with.
 
     Attributes:
         others: Environment of the chief and the parameter server, before TensorFlow is imported.
@@ -48,7 +48,7 @@ class Placement:
         return any(environment != self.others for environment in self.workers)
 
     def environment(self, job: str, task: int) -> Mapping[str, str]:
-        """The environment of one server."""
+        """The environment of one part."""
         return self.workers[task] if job == "worker" else self.others
 
 
