@@ -25,7 +25,6 @@ from syncswitch.trainers.cluster.ray import engine
 from tests.private_network import enter_network, isolate_network
 
 _PARTS = "syncswitch.trainers.cluster.exchange.parts"
-# Which need not be there.
 _GPUS = 2
 
 
@@ -100,7 +99,10 @@ def new_engine_inside(plan: ChiefPlan, zygote: Zygote) -> engine.RayEngine:
     """The engine of a chief that goes into the network of a process of the cluster."""
     process_id, options = plan.options
     enter_network(process_id)
-    return engine.new_engine(replace(plan, options=options), zygote)
+    found = engine.new_engine(replace(plan, options=options), zygote)
+    # Workers are given GPUs that need not be there.
+    found.has_gpus = False
+    return found
 
 
 def main() -> None:
