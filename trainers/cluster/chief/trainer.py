@@ -95,6 +95,8 @@ class ClusterTrainer(Trainer):
             self._train(spec, log, lost)
         except SyncSwitchError:
             raise
+        except ServerLostError as error:
+            raise RetryableError(str(error)) from error
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
         record = trial_record(spec, log.result(), started_at)
@@ -123,11 +125,15 @@ class ClusterTrainer(Trainer):
     def _run(self, state: ModelState, trial: ClusterTrial) -> None:
         """Runs to the end, on as many clusters as that takes."""
         losses = 0
+        loss: ServerLostError | None = None
         restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
         is_new = True
         undone: tuple[int, ...] = ()
         while True:
             try:
+                if loss is not None:
+                    state, undone = self._rebuild(trial, loss, losses)
+                    loss = None
                 self._cluster.load(state)
                 trial.backup = Backup(state, trial.log.mark(), undone)
                 if is_new:
@@ -146,7 +152,7 @@ class ClusterTrainer(Trainer):
             except ServerLostError as error:
                 losses += 1
                 is_new = False
-                state, undone = self._rebuild(trial, error, losses)
+                loss = error
 
     def _rebuild(
         self, trial: ClusterTrial, error: ServerLostError, losses: int

@@ -34,7 +34,7 @@ class TestEvaluator:
     def test_a_few_requests_do_not_wait_and_all_are_answered_in_order(self) -> None:
         tester = FakeTester()
         seen: list[Evaluation] = []
-        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
         for step in range(2):
             evaluator.submit(request(step, step / 10))
         assert seen == []
@@ -44,18 +44,28 @@ class TestEvaluator:
         finish(evaluator)
         assert seen == [Evaluation(step, step / 10, step / 10, 0.5) for step in range(5)]
 
-    def test_the_training_waits_for_tests_that_take_longer(self) -> None:
+    @pytest.mark.parametrize(("model_bytes", "waiting"), [(1 << 40, 2), (1 << 28, 4), (100, 16)])
+    def test_the_training_waits_for_tests_that_take_longer(
+        self, model_bytes: int, waiting: int
+    ) -> None:
+        """As many copies of a model may wait as there is memory for."""
         tester = FakeTester()
-        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
-        threading.Timer(0.5, tester.first.set).start()
-        waited = [evaluator.submit(request(step, 0.5)) for step in range(5)]
-        assert sum(waited) > 0.3
+        evaluator = Evaluator(tester, model_bytes, lambda evaluation: None)  # type: ignore[arg-type]
+        for step in range(1 + waiting):
+            evaluator.submit(request(step, 0.5))
+        late = threading.Thread(target=evaluator.submit, args=(request(99, 0.5),), daemon=True)
+        late.start()
+        late.join(0.3)
+        assert late.is_alive()
+        tester.first.set()
+        late.join(20)
+        assert not late.is_alive()
         finish(evaluator)
 
     def test_what_is_abandoned_is_not_answered(self) -> None:
         tester = FakeTester()
         seen: list[Evaluation] = []
-        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
         for step in range(3):
             evaluator.submit(request(step, 0.5))
         threading.Timer(0.3, tester.first.set).start()
@@ -65,7 +75,7 @@ class TestEvaluator:
     def test_who_waits_for_an_abandoned_test_goes_on(self) -> None:
         """Or Ctrl-C would wait for the training, and the training for ever."""
         tester = FakeTester()
-        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        evaluator = Evaluator(tester, 1 << 40, lambda evaluation: None)  # type: ignore[arg-type]
         waiting = [
             threading.Thread(target=evaluator.submit, args=(request(step, 0.5),), daemon=True)
             for step in range(6)
@@ -81,7 +91,7 @@ class TestEvaluator:
 
     def test_somebody_may_do_something_meanwhile(self) -> None:
         tester = FakeTester()
-        evaluator = Evaluator(tester, lambda evaluation: None)  # type: ignore[arg-type]
+        evaluator = Evaluator(tester, 1 << 40, lambda evaluation: None)  # type: ignore[arg-type]
         evaluator.submit(request(0, 0.5))
         threading.Timer(0.5, tester.first.set).start()
         calls: list[int] = []
@@ -92,7 +102,7 @@ class TestEvaluator:
         tester = FakeTester()
         tester.first.set()
         seen: list[Evaluation] = []
-        evaluator = Evaluator(tester, seen.append)  # type: ignore[arg-type]
+        evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
         for step, accuracy in enumerate((0.5, -1.0, 0.7)):
             evaluator.submit(request(step, accuracy))
         with pytest.raises(RuntimeError, match="broken"):

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
@@ -142,18 +143,18 @@ class TestLimits:
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trainer = make_trainer(CONSTANT, 4)
-        push_update = Program.push_update
+        step = Cluster.step
         lock, events = threading.Lock(), []
 
-        def watched(program: Program, worker: int, *arguments: Any) -> Any:
+        def watched(cluster: Cluster, worker: int, task: Task) -> Push:
             with lock:
                 events.append(("start", worker))
-            push = push_update(program, worker, *arguments)
+            push = step(cluster, worker, task)
             with lock:
                 events.append(("end", worker))
             return push
 
-        monkeypatch.setattr(Program, "push_update", watched)
+        monkeypatch.setattr(Cluster, "step", watched)
         trainer.train(spec_of(CONSTANT, 4, 0.0, protocols=("bsp", "ssp:0")))
         assert len(events) == 400
         for first in range(0, 400, 8):

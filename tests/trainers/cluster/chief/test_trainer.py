@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.exchange.tasks import Task
+from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.cluster.members.cluster import (
+    Cluster,
+    ServerLostError,
+    WorkerLostError,
+)
+from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (
@@ -210,34 +219,33 @@ class TestTheSwitch:
         )
         trainer = make_trainer(workload, 4)
         pushes, rounds = [], []
-        push_update, apply_round = Program.push_update, Program.apply_round
+        step, apply_round = Cluster.step, Cluster.apply_round
 
-        def push(
-            program: Program, worker: int, step: int, seed: int, rate: float, *rest: Any
-        ) -> Any:
-            pushes.append((step, rate))
-            return push_update(program, worker, step, seed, rate, *rest)
+        def push(cluster: Cluster, worker: int, task: Task) -> Any:
+            if task.exchange is Exchange.PUSH:
+                pushes.append((task.worker_step, task.rate))
+            return step(cluster, worker, task)
 
-        def apply(program: Program, workers: Any, rate: float, momentum: float) -> Any:
+        def apply(cluster: Cluster, workers: Any, rate: float, momentum: float) -> Any:
             rounds.append((len(workers), rate))
-            return apply_round(program, workers, rate, momentum)
+            return apply_round(cluster, workers, rate, momentum)
 
-        monkeypatch.setattr(Program, "push_update", push)
-        monkeypatch.setattr(Program, "apply_round", apply)
+        monkeypatch.setattr(Cluster, "step", push)
+        monkeypatch.setattr(Cluster, "apply_round", apply)
         record = trainer.train(spec_of(workload, 4, 50.0, protocols=pair))
         bsp = next(phase for phase in record.phases if phase.protocol == "bsp")
 
         def eta(step: int) -> float:
             return 0.5 if step < 30 else 0.05 if step < 80 else 0.005
 
-        expected, step = [], bsp.start_worker_step
-        while step < bsp.end_worker_step:
-            members = min(4, bsp.end_worker_step - step)
-            expected.append((members, pytest.approx(members * eta(step))))
-            step += members
+        expected, first = [], bsp.start_worker_step
+        while first < bsp.end_worker_step:
+            members = min(4, bsp.end_worker_step - first)
+            expected.append((members, pytest.approx(members * eta(first))))
+            first += members
         assert rounds == expected
         in_asp = set(range(103)) - set(range(bsp.start_worker_step, bsp.end_worker_step))
-        assert sorted(pushes) == [(step, pytest.approx(eta(step))) for step in sorted(in_asp)]
+        assert sorted(pushes) == [(one, pytest.approx(eta(one))) for one in sorted(in_asp)]
 
 
 class TestForks:
@@ -362,20 +370,47 @@ class TestErrors:
         assert observer.evaluations[-1].worker_step < LONG.total_worker_steps
 
     @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
-    def test_a_lost_server_may_be_tried_again(
+    def test_a_parameter_server_that_is_lost_again_and_again_may_be_tried_again(
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
     ) -> None:
-        import tensorflow as tf
+        """In a push, or between the pushes and their round; and the next one at its start."""
 
-        trainer = make_trainer(LONG, 4)
+        def lost_worker(*_: Any) -> Any:
+            raise WorkerLostError("worker 1 is gone")
 
-        def lost(*_: Any) -> Any:
-            raise tf.errors.UnavailableError(None, None, "connection reset")
+        def lost_server(*_: Any) -> Any:
+            raise ServerLostError("connection reset")
 
-        monkeypatch.setattr(Program, "push_update", lost)
-        monkeypatch.setattr(Program, "push_gradient", lost)
-        with pytest.raises(RetryableError, match="connection reset"):
-            trainer.train(spec_of(LONG, 4, 50.0, protocols=pair))
+        if pair[0] == "asp":
+            monkeypatch.setattr(Cluster, "step", lost_worker)
+            monkeypatch.setattr(ThreadsCluster, "fence", lost_server)
+        else:
+            monkeypatch.setattr(Cluster, "apply_round", lost_server)
+        starts = []
+
+        def restart(cluster: ThreadsCluster) -> None:
+            starts.append(1)
+            if len(starts) == 2:
+                raise ServerLostError("connection reset")
+            cluster.renew()
+
+        monkeypatch.setattr(ThreadsCluster, "restart_server", restart)
+        observer = RecordingObserver()
+        message = r"^the parameter server was lost 11 times \(connection reset\)$"
+        with pytest.raises(RetryableError, match=message):
+            make_trainer(LONG, 4).train(spec_of(LONG, 4, 50.0, protocols=pair), observer)
+        assert len(starts) == 10
+        assert Counter(event.kind for event in observer.events)["rebuilt"] == 9
+
+    def test_one_that_is_lost_between_two_runs_may_be_tried_again(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def lost(cluster: Cluster) -> None:
+            raise ServerLostError("connection reset")
+
+        monkeypatch.setattr(ThreadsCluster, "repair", lost)
+        with pytest.raises(RetryableError, match=r"^connection reset$"):
+            make_trainer(LONG, 4).train(spec_of(LONG, 4, 50.0))
 
     def test_a_defect_is_fatal_and_named(
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
@@ -385,29 +420,17 @@ class TestErrors:
         def broken(*_: Any) -> Any:
             raise ZeroDivisionError("by zero")
 
-        monkeypatch.setattr(Program, "push_update", broken)
+        monkeypatch.setattr(Worker, "step", broken)
         with pytest.raises(FatalError, match=r"ZeroDivisionError.*by zero"):
             trainer.train(spec_of(LONG, 4, 0.0))
 
-    @pytest.mark.timeout(30)
-    def test_a_server_lost_between_push_and_round_does_not_hang(
-        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+    def test_labels_that_do_not_fit_the_model_are_the_workloads_fault(
+        self, keras: Any, make_trainer: MakeTrainer
     ) -> None:
-        import tensorflow as tf
+        def model() -> Any:
+            five = keras.layers.Dense(5, activation="softmax")
+            return keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), five])
 
-        trainer = make_trainer(LONG, 4)
-
-        def lost(*_: Any) -> Any:
-            raise tf.errors.UnavailableError(None, None, "connection reset")
-
-        class Impatient(RecordingObserver):
-            calls = 0
-
-            def on_progress(self, worker_step: int) -> None:
-                self.calls += 1
-                if self.calls > 10:
-                    raise TimeoutError("no end of the run in sight")
-
-        monkeypatch.setattr(Program, "apply_round", lost)
-        with pytest.raises(RetryableError, match="connection reset"):
-            trainer.train(spec_of(LONG, 4, 100.0), Impatient())
+        workload = replace(BRIEF, name="too few", model=model)
+        with pytest.raises(WorkloadError, match=r"^workload 'too few': a worker-step fails: "):
+            make_trainer(workload, 2).train(spec_of(workload, 2, 50.0))
