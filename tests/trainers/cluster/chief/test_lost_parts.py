@@ -1,0 +1,285 @@
+"""Real processes that are killed or hang while a run is under way; its chief is this process."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.trainers.cluster.chief import run
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
+from syncswitch.trainers.cluster.members import connected
+from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+from syncswitch.trainers.cluster.processes.engine import LocalEngine
+from syncswitch.trainers.model.checkpoint import read_checkpoint
+from tests.trainers.cluster.engines import new_engine, processes_of
+from tests.trainers.final import train_to_end
+from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, phases_answer, spec_of
+
+W = 400
+# Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
+COUNTING = replace(
+    CONSTANT,
+    name="counting",
+    total_worker_steps=W,
+    momentum=0.0,
+    learning_rate=2.0**-10,
+    evaluation_interval_worker_steps=50,
+)
+PERCENTS = tuple(range(20, 101, 20))
+PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "dssp:1-4")]
+
+
+class Trained:
+    """A trainer with a cluster of two workers on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = new_engine(folder, 2)
+        self.trainer = ClusterTrainer(
+            COUNTING, 2, lambda program, workers: ConnectedCluster(program, workers, self.engine)
+        )
+
+    @property
+    def processes(self) -> dict[Part, psutil.Process]:
+        return processes_of(self.engine)
+
+    def train(
+        self,
+        folder: Path,
+        *injections: str,
+        pair: tuple[str, str] = ("bsp", "asp"),
+        mechanism: str = "hot",
+        percents: tuple[float, ...] = (),
+    ) -> TrialRecord:
+        """A run in which each gradient has to be applied once, whatever is injected."""
+        record, state = train_to_end(
+            self.trainer,
+            spec_of(
+                COUNTING,
+                2,
+                50.0,
+                protocols=pair,
+                conditions=RunConditions(switch_mechanism=mechanism, injections=injections),
+                checkpoint_percents=percents,
+                checkpoint_directory=folder,
+            ),
+            folder,
+        )
+        assert record.worker_steps == W
+        steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
+        assert sum(steps) == W
+        # A round that a lost worker has cut short shifts the ends of those that follow.
+        tested = [one.worker_step for one in record.evaluations]
+        assert tested == pytest.approx(list(range(50, W + 1, 50)), abs=1)
+        expected = 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT  # type: ignore[operator]
+        np.testing.assert_array_equal(state.parameters, expected)
+        assert not list(folder.glob(".*")), "nothing half-written stays behind"
+        assert injected(record) == set(injections)
+        assert all(one.status() != psutil.STATUS_ZOMBIE for one in self.processes.values())
+        return record
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    trained = Trained(tmp_path_factory.mktemp("parts"))
+    yield trained
+    trained.trainer.close()
+
+
+@pytest.fixture
+def trained(shared: Trained, monkeypatch: pytest.MonkeyPatch) -> Trained:
+    # What hangs is given up sooner.
+    monkeypatch.setattr(connected, "_STOPPED_SECONDS", 1.0)
+    shared.trainer._cluster.repair()
+    return shared
+
+
+def kinds(record: TrialRecord) -> Counter[str]:
+    return Counter(event.kind for event in record.events)
+
+
+def injected(record: TrialRecord) -> set[str]:
+    return {event.reason for event in record.events if event.kind == "injected"}
+
+
+def others(trained: Trained, before: dict[Part, psutil.Process]) -> set[Part]:
+    """Parts that are another process now."""
+    return {part for part, process in trained.processes.items() if process != before[part]}
+
+
+class TestWorkers:
+    @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
+    def test_killed_and_hung_come_back(
+        self, trained: Trained, tmp_path: Path, pair: tuple[str, str]
+    ) -> None:
+        before = trained.processes
+        injections = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=0,at=65%")
+        record = trained.train(tmp_path, *injections, pair=pair)
+        lost = [event for event in record.events if event.kind == "lost"]
+        assert [event.worker for event in lost] == [1, 0, 0]
+        assert [event.worker for event in record.events if event.kind == "returned"] == [1, 0, 0]
+        assert all("\n" not in event.reason for event in lost)
+        assert kinds(record) == {"injected": 3, "lost": 3, "returned": 3, "switched": 1}
+        assert others(trained, before) == {(WORKER, 0), (WORKER, 1)}
+
+    def test_that_do_not_come_back_are_done_without(
+        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start = LocalEngine.start
+
+        def fail(engine: LocalEngine, part: Part, chief: Any) -> None:
+            if part == (WORKER, 1):
+                raise RetryableError("no room")
+            start(engine, part, chief)
+
+        monkeypatch.setattr(LocalEngine, "start", fail)
+        record = trained.train(tmp_path, "kill:worker=1,at=30%")
+        reasons = [event.reason for event in record.events if event.kind == "lost"]
+        assert len(reasons) == 2
+        assert reasons[1] == "worker 1 stays away: RetryableError: no room"
+
+    def test_without_any_the_run_may_be_tried_again(
+        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(engine: LocalEngine, part: Part, chief: Any) -> None:
+            raise RetryableError("no room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalEngine, "start", fail)
+            with pytest.raises(RetryableError, match=r"^no worker is left: worker \d stays away: "):
+                trained.train(tmp_path, "kill:worker=1,at=30%", "kill:worker=0,at=30%")
+        trained.train(tmp_path)
+
+    @pytest.mark.parametrize("pair", [("local-sgd:4", "bsp"), ("asp", "ds-sync:2")], ids=",".join)
+    def test_killed_with_a_replica_are_done_without_until_they_are_back(
+        self, tmp_path: Path, pair: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        engine = new_engine(tmp_path_factory.mktemp("replicas"), 3)
+        workload = replace(BRIEF, total_worker_steps=200, learning_rate_boundaries=())
+        injections = ("kill:worker=1,at=20%", "kill:worker=2,at=70%")
+        with ClusterTrainer(
+            workload, 3, lambda program, workers: ConnectedCluster(program, workers, engine)
+        ) as trainer:
+            conditions = RunConditions(injections=injections)
+            record = trainer.train(
+                spec_of(workload, 3, 50.0, protocols=pair, conditions=conditions)
+            )
+        assert record.worker_steps == 200
+        assert kinds(record) == {"injected": 2, "lost": 2, "returned": 2, "switched": 1}
+        assert record.converged_accuracy > 0.5
+
+
+class TestTheParameterServer:
+    @pytest.mark.parametrize("pair", PAIRS[:2], ids=",".join)
+    def test_is_replaced_and_the_run_goes_on_from_the_last_checkpoint_at_the_latest(
+        self, trained: Trained, tmp_path: Path, pair: tuple[str, str]
+    ) -> None:
+        before = trained.processes
+        injections = ("kill:ps,at=30%", "hang:ps,at=75%")
+        record = trained.train(tmp_path, *injections, pair=pair, percents=PERCENTS)
+        assert kinds(record) == {"injected": 2, "lost": 2, "rebuilt": 2, "switched": 1}
+        lost = [event for event in record.events if event.kind == "lost"]
+        rebuilt = [event for event in record.events if event.kind == "rebuilt"]
+        assert all(event.reason.startswith("the parameter server: ") for event in lost)
+        for event, least in zip(rebuilt, (0.2, 0.6), strict=True):
+            assert event.worker_step >= least * W
+        assert others(trained, before) == {PARAMETER_SERVER}
+        # What was lost is paid for.
+        seconds = sum(phase.seconds for phase in record.phases)
+        assert seconds == pytest.approx(record.training_seconds)
+        assert record.training_seconds > sum(event.seconds or 0.0 for event in rebuilt)
+
+    @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
+    def test_is_replaced_by_a_copy_from_the_middle_of_the_training(
+        self,
+        trained: Trained,
+        tmp_path: Path,
+        pair: tuple[str, str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Some workers' steps are in it and some are not, whichever were acknowledged."""
+        monkeypatch.setattr(run, "_BACKUP_SECONDS", 0.0)
+        monkeypatch.setattr(run, "_BACKUP_SHARE", 0.0)
+        monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+        injections = tuple(f"kill:ps,at={percent}%" for percent in (20, 40, 60, 80))
+        record = trained.train(tmp_path, *injections, pair=pair)
+        assert kinds(record) == {"injected": 4, "lost": 4, "rebuilt": 4, "switched": 1}
+        steps = [event.worker_step for event in record.events if event.kind == "rebuilt"]
+        assert steps == sorted(steps)
+        assert steps[0] > 0, "there was a copy"
+        assert steps[-1] > 0.5 * W
+
+    def test_together_with_all_workers(self, trained: Trained, tmp_path: Path) -> None:
+        before = trained.processes
+        injections = ("kill:ps,at=40%", "kill:worker=0,at=40%", "kill:worker=1,at=40%")
+        record = trained.train(tmp_path, *injections, percents=PERCENTS)
+        assert kinds(record)["rebuilt"] == 1
+        assert others(trained, before) == set(before)
+
+    @pytest.mark.parametrize("pair", [("local-sgd:4", "bsp"), ("bsp", "local-sgd:4")], ids=",".join)
+    def test_is_not_missed_while_replicas_train(
+        self, trained: Trained, tmp_path: Path, pair: tuple[str, str]
+    ) -> None:
+        injections = ("kill:ps,at=20%",) if pair[1] == "bsp" else ("kill:ps,at=70%",)
+        record = trained.train(tmp_path, *injections, pair=pair)
+        assert kinds(record) == {"injected": 1, "switched": 1}
+
+    def test_with_momentum_nothing_is_lost_either(
+        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(run, "_BACKUP_SECONDS", 0.0)
+        monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+        workload = replace(COUNTING, name="momentum", momentum=0.5, momentum_after_switch="zero")
+        engine = new_engine(tmp_path, 2)
+        with ClusterTrainer(
+            workload, 2, lambda program, workers: ConnectedCluster(program, workers, engine)
+        ) as trainer:
+            conditions = RunConditions(injections=("kill:ps,at=30%", "kill:ps,at=70%"))
+            spec = spec_of(workload, 2, 50.0, conditions=conditions)
+            record, state = train_to_end(trainer, spec, tmp_path)
+        assert kinds(record)["rebuilt"] == 2
+        np.testing.assert_allclose(state.parameters, phases_answer(workload, record), rtol=1e-5)
+
+
+def test_a_slow_network_slows_the_run(trained: Trained, tmp_path: Path) -> None:
+    injection = "straggler:worker=1,at=10%,for=10%,delay=20ms,by=proxy"
+    record = trained.train(tmp_path, injection)
+    # Each of the 20 rounds waits for three messages of the slow worker.
+    assert record.phases[0].seconds > 20 * 0.02 * 3
+
+
+def test_a_restart_at_the_switch_is_a_new_cluster(trained: Trained, tmp_path: Path) -> None:
+    before = trained.processes
+    record = trained.train(tmp_path, mechanism="restart")
+    assert record.switch_overhead_seconds > 0.0
+    assert others(trained, before) == set(before)
+
+
+def test_what_was_killed_between_two_runs_is_there_again(trained: Trained, tmp_path: Path) -> None:
+    for part in (PARAMETER_SERVER, (WORKER, 1)):
+        before = trained.processes
+        before[part].kill()
+        while before[part].status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
+        record = trained.train(tmp_path)
+        assert kinds(record) == {"switched": 1}
+        assert others(trained, before) == {part}
+
+
+def test_a_checkpoint_has_what_the_end_has(trained: Trained, tmp_path: Path) -> None:
+    record = trained.train(tmp_path, percents=PERCENTS)
+    for percent, path in record.checkpoints.items():
+        (parameters,) = read_checkpoint(path).parameters.values()
+        moved = percent / 100 * W * COUNTING.learning_rate  # type: ignore[operator]
+        np.testing.assert_array_equal(parameters.ravel(), 1 - moved * CONSTANT_GRADIENT)
