@@ -32,8 +32,9 @@ def process_of(engine: LocalEngine, part: Part) -> psutil.Process:
 
 
 def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
-    """All of a cluster."""
-    return {part: process_of(engine, part) for part in engine._process_ids}
+    """All of a cluster that are there."""
+    ids = engine._process_ids
+    return {part: process_of(engine, part) for part in ids if psutil.pid_exists(ids[part])}
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:

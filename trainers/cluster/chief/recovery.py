@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 
@@ -31,6 +32,7 @@ class Recovery:
         self._losses: Counter[int] = Counter()
         self._lost_at: dict[int, float] = {}
         self._given_up: set[int] = set()
+        self._replacing = threading.Lock()
 
     def lose(self, worker: int, number: int, error: BaseException, exchange: Exchange) -> bool:
         """Decides what an error in a worker's step means, and tells the coordinator.
@@ -52,16 +54,18 @@ class Recovery:
                 error = further
             else:
                 self._coordinator.lose(worker, is_applied=was_pushed and exchange is Exchange.PUSH)
-                self.note_lost(worker, _short(error))
+                self._note_lost(worker, _short(error))
                 return True
         self._coordinator.fail(worker, error)
         return False
 
-    def note_lost(self, worker: int, reason: str) -> None:
-        """Records the loss of a worker that the coordinator knows of already."""
-        self._losses[worker] += 1
-        self._lost_at[worker] = time.perf_counter()
-        self._note("lost", f"worker {worker}: {reason}", worker)
+    def lose_unreached(self, worker: int, exchange: Exchange) -> None:
+        """Handles the loss of a worker of which the coordinator knows; in its own thread."""
+        try:
+            self._fence(worker, exchange)
+        except ServerLostError as error:
+            self._coordinator.fail(None, error)
+        self._note_lost(worker, "the others cannot reach it")
 
     def bring_back(self, worker: int) -> bool:
         """Replaces a lost worker and lets it take part again; in its own thread.
@@ -91,15 +95,25 @@ class Recovery:
         self._give_up(worker, problem)
         return False
 
+    def _note_lost(self, worker: int, reason: str) -> None:
+        self._losses[worker] += 1
+        self._lost_at[worker] = time.perf_counter()
+        self._note("lost", f"worker {worker}: {reason}", worker)
+
     def _fence(self, worker: int, exchange: Exchange) -> int:
         try:
             return self._cluster.fence(worker)
         except ServerLostError:
             if exchange is not Exchange.REPLICA:
                 raise
-            # Nothing is on it that is needed.
-            self._cluster.restart_server()
-            return self._cluster.fence(worker)
+        # Nothing is on it that is needed.
+        with self._replacing:
+            try:
+                # Another thread may have replaced it.
+                return self._cluster.fence(worker)
+            except ServerLostError:
+                self._cluster.restart_server()
+                return self._cluster.fence(worker)
 
     def _give_up(self, worker: int, problem: str) -> None:
         reason = f"worker {worker} stays away: {problem}"

@@ -205,7 +205,7 @@ class TrainingRun:
         inbox = self._coordinator.inboxes[worker]
         while (ticket := inbox.get()) is not Notice.END:
             if not isinstance(ticket, Ticket):
-                self._recovery.note_lost(worker, "the others cannot reach it")
+                self._recovery.lose_unreached(worker, self._learner.exchange)
                 self._stragglers.tell(worker, is_lost=True)
                 return False
             start, number = time.perf_counter(), next(self._cluster.numbers)

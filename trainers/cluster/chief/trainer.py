@@ -134,8 +134,8 @@ class ClusterTrainer(Trainer):
                 if loss is not None:
                     state, undone = self._rebuild(trial, loss, losses)
                     loss = None
-                self._cluster.load(state)
                 trial.backup = Backup(state, trial.log.mark(), undone)
+                self._cluster.load(state)
                 if is_new:
                     trial.clock.mark_update()
                 run = TrainingRun(

@@ -9,6 +9,13 @@ import psutil
 
 from syncswitch.trainers.cluster.members.engine import Condition, Life
 
+# A process with threads may be a zombie for a while before its end can be waited for.
+_LIVES = {
+    psutil.STATUS_STOPPED: Life.STOPPED,
+    psutil.STATUS_ZOMBIE: Life.DEAD,
+    psutil.STATUS_DEAD: Life.DEAD,
+}
+
 
 def condition_of(process_id: int, exit_code: int | None) -> Condition:
     """Condition of a child.
@@ -20,10 +27,10 @@ def condition_of(process_id: int, exit_code: int | None) -> Condition:
     if exit_code is not None:
         return Condition(Life.DEAD, _ended(exit_code))
     try:
-        is_stopped = psutil.Process(process_id).status() == psutil.STATUS_STOPPED
+        status = psutil.Process(process_id).status()
     except psutil.Error:
         return Condition(Life.DEAD)
-    return Condition(Life.STOPPED if is_stopped else Life.RUNNING)
+    return Condition(_LIVES.get(status, Life.RUNNING))
 
 
 def _ended(exit_code: int) -> str:

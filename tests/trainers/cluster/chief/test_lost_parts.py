@@ -16,7 +16,7 @@ import pytest
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.trainers.cluster.chief import run
+from syncswitch.trainers.cluster.chief import backups, recovery, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
 from syncswitch.trainers.cluster.members import connected
@@ -144,6 +144,7 @@ class TestWorkers:
             start(engine, part, chief)
 
         monkeypatch.setattr(LocalEngine, "start", fail)
+        monkeypatch.setattr(recovery, "_PAUSE_SECONDS", 0.0)
         record = trained.train(tmp_path, "kill:worker=1,at=30%")
         reasons = [event.reason for event in record.events if event.kind == "lost"]
         assert len(reasons) == 2
@@ -161,7 +162,7 @@ class TestWorkers:
                 trained.train(tmp_path, "kill:worker=1,at=30%", "kill:worker=0,at=30%")
         trained.train(tmp_path)
 
-    @pytest.mark.parametrize("pair", [("local-sgd:4", "bsp"), ("asp", "ds-sync:2")], ids=",".join)
+    @pytest.mark.parametrize("pair", [("local-sgd:4", "bsp"), ("asp", "ds-sync:3")], ids=",".join)
     def test_killed_with_a_replica_are_done_without_until_they_are_back(
         self, tmp_path: Path, pair: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
     ) -> None:
@@ -209,8 +210,8 @@ class TestTheParameterServer:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Some workers' steps are in it and some are not, whichever were acknowledged."""
-        monkeypatch.setattr(run, "_BACKUP_SECONDS", 0.0)
-        monkeypatch.setattr(run, "_BACKUP_SHARE", 0.0)
+        monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(backups, "_SHARE", 0.0)
         monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
         injections = tuple(f"kill:ps,at={percent}%" for percent in (20, 40, 60, 80))
         record = trained.train(tmp_path, *injections, pair=pair)
@@ -238,7 +239,7 @@ class TestTheParameterServer:
     def test_with_momentum_nothing_is_lost_either(
         self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(run, "_BACKUP_SECONDS", 0.0)
+        monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
         monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
         workload = replace(COUNTING, name="momentum", momentum=0.5, momentum_after_switch="zero")
         engine = new_engine(tmp_path, 2)
