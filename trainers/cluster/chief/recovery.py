@@ -98,7 +98,7 @@ class Recovery:
     def _note_lost(self, worker: int, reason: str) -> None:
         self._losses[worker] += 1
         self._lost_at[worker] = time.perf_counter()
-        self._note("lost", f"worker {worker}: {reason}", worker)
+        self._note("lost", loss_of(worker, reason), worker)
 
     def _fence(self, worker: int, exchange: Exchange) -> int:
         try:
@@ -122,6 +122,12 @@ class Recovery:
         if self._given_up == set(self._coordinator.workers):
             self._coordinator.fail(None, RetryableError(f"no worker is left: {reason}"))
         self._coordinator.recall()
+
+
+def loss_of(worker: int, reason: str) -> str:
+    """What is said of a lost worker, which the reason may name already."""
+    name = f"worker {worker}"
+    return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
 
 def _short(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class Remote:
                 failure, result = self.wire.receive(into)
             except (OSError, EOFError) as error:
                 self.wire.close()
-                raise LostError(f"{self.name} is gone ({one_line(error)})") from error
+                raise LostError(f"{self.name} is gone") from error
         if failure is not None:
             raise _ERRORS.get(failure, RemoteError)(result)
         return result

@@ -7,8 +7,8 @@ import pickle
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
@@ -172,14 +172,15 @@ class Door:
         self._on_wire = on_wire
         if isinstance(address, str):
             self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.bind(address)
+            with _short(address) as name:
+                self._socket.bind(name)
             self._socket.listen()
+            self.address: Address = address
         else:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             # At this address alone, not at all interfaces of the machine.
             self._socket = socket.create_server(address, family=family, backlog=128)
-        name = self._socket.getsockname()
-        self.address: Address = name if isinstance(name, str) else (name[0], name[1])
+            self.address = self._socket.getsockname()[:2]
         threading.Thread(target=self._accept, name="door", daemon=True).start()
 
     def close(self) -> None:
@@ -218,7 +219,8 @@ def dial(address: Address, secret: bytes) -> Wire:
     if isinstance(address, str):
         connected = socket.socket(socket.AF_UNIX)
         connected.settimeout(_PATIENCE_SECONDS)
-        connected.connect(address)
+        with _short(address) as name:
+            connected.connect(name)
     else:
         connected = socket.create_connection(address, timeout=_PATIENCE_SECONDS)
     try:
@@ -230,6 +232,17 @@ def dial(address: Address, secret: bytes) -> Wire:
         connected.close()
         raise
     return Wire(connected)
+
+
+@contextmanager
+def _short(path: str) -> Iterator[str]:
+    """The same path within the hundred letters that a socket's may have, wherever TMPDIR is."""
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
 
 
 def _authenticate(connected: socket.socket, secret: bytes, *, is_host: bool) -> None:

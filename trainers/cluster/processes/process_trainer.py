@@ -95,7 +95,13 @@ class ProcessTrainer(Trainer):
         self._warnings: set[str] = set()
         # Worker-steps and training time when the chief last spoke of them, and when that was.
         self._heard = 0, 0.0, time.monotonic()
-        self._start()
+        try:
+            self._start()
+        except _ClusterLostError as error:
+            raise self._given_up(str(error)) from error
+        except BaseException:
+            self.close()
+            raise
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
@@ -109,11 +115,11 @@ class ProcessTrainer(Trainer):
                 return replace(record, spec=spec, events=tuple(once.events))
             except _ClusterLostError as error:
                 if not spec.checkpoint_percents:
-                    raise RetryableError(str(error)) from error
+                    raise self._given_up(str(error)) from error
                 _LOG.warning("%s; going on from the last checkpoint", error)
                 current = replace(spec, resume=True)
                 lost = LostChief(f"the chief: {error}", *self._heard)
-        raise RetryableError(f"the cluster of {self._workers} workers died {_MOST_CLUSTERS} times")
+        raise self._given_up(f"the cluster of {self._workers} workers died {_MOST_CLUSTERS} times")
 
     def _train(self, spec: TrialSpec, lost: LostChief | None, observer: Observer) -> TrialRecord:
         if self._connection is None:
@@ -243,10 +249,12 @@ class ProcessTrainer(Trainer):
             with suppress(LostError):
                 how = self._zygote.condition(self._process_id).report or how
         log = self._folder / _CHIEFS_LOG
-        return (
-            f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}; its logs are in"
-            f" {self._folder}"
-        )
+        return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
+
+    def _given_up(self, problem: str) -> RetryableError:
+        """Says where the logs are, which are kept then."""
+        folder, self._folder = self._folder, None
+        return RetryableError(f"{problem}; its logs are in {folder}")
 
 
 def _error_of(message: Failed) -> SyncSwitchError:

@@ -316,3 +316,16 @@ def test_where_nobody_listens_is_an_error_at_once(folder: Path) -> None:
     for address in (str(folder / "none"), ("127.0.0.1", 1)):
         with pytest.raises((FileNotFoundError, ConnectionRefusedError)):
             dial(address, SECRET)
+
+
+def test_a_folder_may_have_a_longer_name_than_a_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    house = House(str(folder / "door"))
+    assert house.door.address == str(folder / "door")
+    outside, inside = house.connected()
+    outside.send("in")
+    assert inside.receive() == "in"
+    for wire in (outside, inside):
+        wire.close()
+    house.door.close()
