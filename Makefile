@@ -21,7 +21,7 @@ demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up,
 test: $(INSTALLED)  ## Everything that has to pass: linters and types, and beside them all tests.
 	$(MAKE) --jobs 2 lint tests
 
-# Servers and searches wait for much of their time, so there is work for a process more than cores.
+# Clusters and searches wait for much of their time, so there is work for a process more than cores.
 # Those that have nothing left take work from the others.
 PROCESSES ?= $(shell nproc | awk '{print ($$1 < 7 ? $$1 + 1 : 8)}')
 tests: $(INSTALLED)
