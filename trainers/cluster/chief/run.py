@@ -292,9 +292,9 @@ class TrainingRun:
         self._log.add_event(RunEvent(kind, done, now_seconds, reason, worker, seconds))
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
+        self._report_progress()
         # What has been tested so far belongs to it.
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        state = self._cluster.state()
-        self._trial.backup = Backup(state, self._log.mark())
-        self._cluster.program.form.save(path, percents, state, self._spec, self._log)
+        self._trial.backup = backup = Backup(self._cluster.state(), self._log.mark())
+        self._cluster.program.form.save(path, percents, backup.state, self._spec, self._log)

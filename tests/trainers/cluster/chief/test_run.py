@@ -16,7 +16,7 @@ from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.final import train_to_end
-from tests.trainers.jobs import CONSTANT, BatchLog, constant_data, spec_of
+from tests.trainers.jobs import CONSTANT, BatchLog, RecordingObserver, constant_data, spec_of
 
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
@@ -171,6 +171,16 @@ class TestRecordOfManyEvaluations:
         assert seconds == sorted(seconds)
         losses = [evaluation.training_loss for evaluation in record.evaluations]
         assert np.isfinite(losses).all()
+
+
+def test_who_looks_on_knows_of_each_checkpoint(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """Or a chief would be lost before the step from which the run goes on."""
+    percents = (25.0, 50.0, 100.0)
+    spec = spec_of(CONSTANT, 2, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path)
+    observer = RecordingObserver()
+    make_trainer(CONSTANT, 2).train(spec, observer)
+    steps = {round(CONSTANT.total_worker_steps * percent / 100) for percent in percents}
+    assert steps <= set(observer.progress)
 
 
 EAGER = replace(CONSTANT, evaluation_interval_worker_steps=1)
