@@ -29,6 +29,7 @@ from tests.trainers.jobs import (
     linear_model,
     mean_output,
 )
+from tests.warm_program import run_code
 
 ETA, N, W = 0.25, 4, 40
 JOB = replace(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
@@ -264,17 +265,32 @@ def test_the_model_may_be_compiled_anew_at_the_switch(
     assert float(own_model.optimizer.learning_rate) == 0.5
 
 
-def test_a_mirrored_strategy_is_scaled_on_each_replica(
-    keras: Any, make: Callable[..., Any], rates: Any
-) -> None:
-    import tensorflow as tf
+def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
+    """In a process of its own: two devices have to be there before TensorFlow is used."""
+    code = """
+        import tensorflow as tf
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, two)
+        import keras
+        from syncswitch.trainers.keras_api.callback import PolicyCallback
+        from tests.trainers.keras_api.test_callback import *
+        with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+            model = linear_model()
+            model.compile(keras.optimizers.SGD(ETA), mean_output)
+        seen = []
 
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        model = linear_model()
-        model.compile(keras.optimizers.SGD(ETA), mean_output)
-    fit(model, make(replace(JOB, total_worker_steps=16), workers=2), rates)
-    assert rates.seen == [2 * ETA] * 2 + [ETA] * 12
-    assert moved(model) == pytest.approx(16 * ETA)
+        def note(batch, logs):
+            rate = model.optimizer.learning_rate
+            seen.append(float(keras.ops.convert_to_numpy(rate)))
+
+        noting = keras.callbacks.LambdaCallback(on_train_batch_begin=note)
+        fit(model, PolicyCallback(replace(JOB, total_worker_steps=16), workers=2), noting)
+        print(seen == [2 * ETA] * 2 + [ETA] * 12, moved(model) / ETA)
+    """
+    result = run_code(textwrap.dedent(code), folder=Path(__file__).parents[3])
+    assert result.stdout.split()[:1] == ["True"], result.stderr
+    assert float(result.stdout.split()[1]) == pytest.approx(16.0)
 
 
 def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
