@@ -124,11 +124,11 @@ class TestWorkers:
         self, trained: Trained, tmp_path: Path, pair: tuple[str, str]
     ) -> None:
         before = trained.processes
-        injections = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=0,at=65%")
+        injections = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=1,at=65%")
         record = trained.train(tmp_path, *injections, pair=pair)
         lost = [event for event in record.events if event.kind == "lost"]
-        assert [event.worker for event in lost] == [1, 0, 0]
-        assert [event.worker for event in record.events if event.kind == "returned"] == [1, 0, 0]
+        assert [event.worker for event in lost] == [1, 0, 1], lost
+        assert [event.worker for event in record.events if event.kind == "returned"] == [1, 0, 1]
         assert all("\n" not in event.reason for event in lost)
         assert kinds(record) == {"injected": 3, "lost": 3, "returned": 3, "switched": 1}
         assert others(trained, before) == {(WORKER, 0), (WORKER, 1)}
