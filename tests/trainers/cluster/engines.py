@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -10,6 +12,7 @@ from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 
 
@@ -41,3 +44,14 @@ def all_gone(processes: list[psutil.Process]) -> bool:
     """Whether these processes end within a while."""
     _, alive = psutil.wait_procs(processes, timeout=30)
     return not alive
+
+
+def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:
+    """The processes of its cluster, by the names of their logs, such as `chief` and `worker-0`."""
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(OSError):
+            log = Path(os.readlink(f"/proc/{process.pid}/fd/1"))
+            if log.parent == trainer._folder:
+                found[log.stem] = process
+    return found

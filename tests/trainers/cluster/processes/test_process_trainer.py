@@ -1,34 +1,45 @@
-"""Real TensorFlow servers, one process each."""
+"""A chief, a parameter server and workers that are processes of their own."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
-from syncswitch.storage.records.trial import Evaluation
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
-from tests.private_network import needs_private_network, run_in_the_last
 from tests.trainers import jobs, trainer_contract
-from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
-from tests.trainers.jobs import BRIEF, RecordingObserver, spec_of
+from tests.trainers.cluster.engines import all_gone, family
+from tests.trainers.final import train_to_end
+from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
 from tests.trainers.trainer_contract import LONG, ForkContract, MakeTrainer
 
-pytestmark = [pytest.mark.slow, needs_private_network()]
-
+W = 400
+# Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
+COUNTING = replace(
+    CONSTANT,
+    name="counting",
+    total_worker_steps=W,
+    momentum=0.0,
+    learning_rate=2.0**-10,
+    evaluation_interval_worker_steps=50,
+)
 BROKEN_METRIC = replace(BRIEF, name="broken metric", metric=lambda: 3)
+PARTS = {"chief", "ps-0", "worker-0", "worker-1"}
 
 
 def reference_of(workload: Workload) -> str:
@@ -42,14 +53,13 @@ def reference_of(workload: Workload) -> str:
 
 @pytest.fixture(scope="module")
 def make_trainer() -> Iterator[MakeTrainer]:
-    """Three clusters at most: to start one takes many seconds, and its idle servers take memory."""
+    """The same one again for the same arguments."""
     made: dict[tuple[str, int], ProcessTrainer] = {}
 
     def make(workload: Workload, workers: int) -> ProcessTrainer:
         key = (reference_of(workload), workers)
         if key not in made:
             made[key] = ProcessTrainer(*key)
-            assert len(made) <= 3
         return made[key]
 
     yield make
@@ -57,8 +67,8 @@ def make_trainer() -> Iterator[MakeTrainer]:
         trainer.close()
 
 
-# A run on servers takes seconds, and its chief is the cluster of one process, which keeps to the
-# whole contract: here stands what passes between the processes.
+# Its chief is the cluster of one process, which keeps to the whole contract: here stands what
+# passes between the processes.
 KEPT = {
     "test_the_record_says_what_when_and_with_what",
     "test_the_observer_is_told_what_the_record_says",
@@ -74,137 +84,176 @@ KEPT = {
 class TestProcessTrainer(ForkContract, only=KEPT):
     workers = 2
 
-    # After each such run the cluster starts anew; the other error is that of an interrupt.
-    @pytest.mark.parametrize("error", [UserError("disk full")])
-    def test_an_observer_that_fails_stops_the_run(
-        self, make_trainer: MakeTrainer, error: BaseException
-    ) -> None:
-        super().test_an_observer_that_fails_stops_the_run(make_trainer, error)
 
-
-def family(trainer: ProcessTrainer) -> list[psutil.Process]:
-    """The cluster's processes: zygote, parameter server, workers, chief; none once it has died."""
-    if trainer._process is None or trainer._process.poll() is not None:
-        return []
-    zygote = psutil.Process(trainer._process.pid)
-    return [zygote, *zygote.children(recursive=True)]
-
-
-def all_gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=15)
-    return not alive
-
-
-class StrikeAtStep(RecordingObserver):
+class StrikeOnce(RecordingObserver):
     """Calls `strike` once, in the middle of the run."""
 
-    def __init__(self, strike: Any) -> None:
+    def __init__(self, strike: Callable[[], object]) -> None:
         super().__init__()
-        self._strike = strike
+        self._strikes = [strike]
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        strike, self._strike = self._strike, None
-        if strike is not None:
-            strike()
+        if self._strikes:
+            self._strikes.pop()()
         return super().on_evaluation(evaluation)
 
 
-def test_replicas_train_on_servers(make_trainer: MakeTrainer) -> None:
-    spec = spec_of(BRIEF, 2, 50.0, protocols=("ds-sync:2", "asp"))
-    record = make_trainer(BRIEF, 2).train(spec)
-    assert record.worker_steps == BRIEF.total_worker_steps
-    assert [phase.protocol for phase in record.phases] == ["ds-sync:2", "asp"]
-    assert record.final_accuracy > 0.8
-    first, second = record.phases
-    assert (first.mean_staleness, first.max_staleness) == (None, None)
-    assert second.mean_staleness is not None
-
-
-def test_a_killed_chief_fails_a_run_without_checkpoints_but_not_the_trainer(
-    make_trainer: MakeTrainer,
-) -> None:
-    trainer = make_trainer(BRIEF, 2)
-    trainer.train(spec_of(BRIEF, 2, 50.0))
+def trained(make_trainer: MakeTrainer, workload: Workload) -> ProcessTrainer:
+    """One with a cluster that is there."""
+    trainer = make_trainer(workload, 2)
     assert isinstance(trainer, ProcessTrainer)
-    processes = family(trainer)
-    assert len(processes) == 5
-    chief = 4  # forked last
-    abort = partial(processes[chief].send_signal, signal.SIGABRT)
-    with pytest.raises(RetryableError, match="2 workers died of SIGABRT; ") as error:
-        trainer.train(spec_of(BRIEF, 2, 0.0), StrikeAtStep(abort))
-    assert "\n" not in str(error.value)
-    assert aborted_chiefs(str(error.value)) == 1
-    assert all_gone(processes)
-    assert trainer.train(spec_of(BRIEF, 2, 50.0)).worker_steps == BRIEF.total_worker_steps
+    if trainer._connection is None:
+        trainer._start()
+    return trainer
 
 
-def test_killed_itself_it_leaves_no_process_behind() -> None:
-    code = f"""
-import psutil, sys
+def train_each_step_once(
+    trainer: ProcessTrainer, folder: Path, *injections: str, observer: RecordingObserver
+) -> TrialRecord:
+    """A run in which each gradient has to be applied once, whatever befalls it."""
+    spec = spec_of(
+        COUNTING,
+        2,
+        50.0,
+        conditions=RunConditions(injections=injections),
+        checkpoint_percents=tuple(range(20, 101, 20)),
+    )
+    record, state = train_to_end(trainer, spec, folder, observer)
+    expected = 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT  # type: ignore[operator]
+    np.testing.assert_array_equal(state.parameters, expected)
+    assert record.worker_steps == W
+    assert [one.worker_step for one in record.evaluations] == list(range(50, W + 1, 50))
+    assert not record.spec.resume, "the record says what was asked for"
+    # Nobody is told twice of what the next chief repeats.
+    assert [one.worker_step for one in observer.evaluations] == list(range(50, W + 1, 50))
+    assert tuple(observer.events) == record.events
+    assert not list(folder.glob(".*")), "nothing half-written stays behind"
+    return record
+
+
+class TestALostChief:
+    def test_is_replaced_and_the_run_goes_on_from_its_last_checkpoint(
+        self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        trainer = trained(make_trainer, COUNTING)
+        before = family(trainer)
+        assert set(before) == PARTS
+        injections = ("kill:worker=0,at=30%", "kill:chief,at=50%", "kill:ps,at=70%")
+        observer = RecordingObserver()
+        record = train_each_step_once(trainer, tmp_path, *injections, observer=observer)
+        assert all_gone(list(before.values()))
+        lost = [event.reason for event in record.events if event.kind == "lost"]
+        assert len(lost) == 3
+        for reason, who in zip(lost, ("worker 0 ", "the chief: ", "the parameter"), strict=True):
+            assert reason.startswith(who)
+        kinds = Counter(event.kind for event in record.events)
+        assert kinds["injected"] == 3
+        assert kinds["returned"] == kinds["resumed"] == kinds["rebuilt"] == 1
+        (resumed,) = [event for event in record.events if event.kind == "resumed"]
+        assert resumed.worker_step in (0.4 * W, 0.2 * W)
+        assert "the cluster of 2 workers died of SIGKILL; " in caplog.text
+        assert record.training_seconds == pytest.approx(sum(one.seconds for one in record.phases))
+        assert set(family(trainer)) == PARTS
+
+    def test_that_hangs_is_replaced_as_well(
+        self,
+        make_trainer: MakeTrainer,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        trainer = trained(make_trainer, COUNTING)
+        monkeypatch.setattr(trainer, "_patience_seconds", 2.0)
+        before = family(trainer)
+        observer = StrikeOnce(before["chief"].suspend)
+        record = train_each_step_once(trainer, tmp_path, observer=observer)
+        assert all_gone(list(before.values()))
+        assert "the cluster of 2 workers hangs: it has said nothing for 2 s" in caplog.text
+        assert [event.kind for event in record.events if event.worker is None][:1] == ["lost"]
+
+    def test_fails_a_run_without_checkpoints_but_not_the_trainer(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        trainer = trained(make_trainer, COUNTING)
+        before, folder = family(trainer), trainer._folder
+        assert folder is not None
+        observer = StrikeOnce(lambda: before["chief"].send_signal(signal.SIGABRT))
+        with pytest.raises(RetryableError) as error:
+            trainer.train(spec_of(COUNTING, 2, 0.0), observer)
+        text = str(error.value)
+        assert text.startswith("the cluster of 2 workers died of SIGABRT; its last words: ")
+        assert text.endswith(f"; its logs are in {folder}")
+        assert "\n" not in text
+        assert (folder / "chief.log").is_file()
+        assert all_gone(list(before.values()))
+        assert trainer.train(spec_of(COUNTING, 2, 50.0)).worker_steps == W
+        assert set(family(trainer)) == PARTS
+        assert trainer._folder != folder
+
+
+def test_no_other_user_may_enter_the_folder_in_which_they_meet(make_trainer: MakeTrainer) -> None:
+    """And nothing of them is on any network."""
+    trainer = trained(make_trainer, COUNTING)
+    assert trainer._folder is not None
+    assert trainer._folder.stat().st_mode & 0o777 == 0o700
+    assert any(path.is_socket() for path in trainer._folder.iterdir())
+    found = family(trainer)
+    assert set(found) == PARTS
+    for process in found.values():
+        assert process.net_connections("inet") == []
+
+
+OWNER = """
+import sys
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-trainer = ProcessTrainer({reference_of(LONG)!r}, 2)
-print([p.pid for p in psutil.Process().children(recursive=True)], flush=True)
+from tests.trainers.cluster.engines import family
+trainer = ProcessTrainer(sys.argv[1], 2)
+assert len(family(trainer)) == 4
+import psutil
+print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True)
 sys.stdin.read()
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    processes = [psutil.Process(pid) for pid in json.loads(process.stdout.readline())]
-    assert len(processes) == 5
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+
+
+def test_killed_itself_it_leaves_no_process_behind(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, reference_of(LONG)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"TMPDIR": str(tmp_path)},
+    ) as owner:
+        assert owner.stdout is not None
+        processes = [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
+        assert len(processes) == 5, "and the one that has forked them"
+        owner.send_signal(signal.SIGSTOP)
+        owner.kill()
     assert all_gone(processes)
 
 
-def test_the_servers_cannot_be_reached_from_outside(make_trainer: MakeTrainer) -> None:
-    trainer = make_trainer(BRIEF, 2)
-    trainer.train(spec_of(BRIEF, 2, 100.0))
-    assert isinstance(trainer, ProcessTrainer)
-    own = psutil.Process().net_connections()
-    listening = {
-        connection.laddr.port for connection in own if connection.status == psutil.CONN_LISTEN
-    }
-    # /proc shows a process the sockets of its own network alone.
-    assert not listening & set(range(20000, 20010))
-    zygote = family(trainer)[0]
-    with open(f"/proc/{zygote.pid}/net/tcp") as table:
-        ports = {int(line.split()[1].split(":")[1], 16) for line in table.readlines()[1:]}
-    with open(f"/proc/{zygote.pid}/net/tcp6") as table:
-        ports |= {int(line.split()[1].split(":")[1], 16) for line in table.readlines()[1:]}
-    assert {20001, 20002, 20003} <= ports
-
-
-def test_a_workload_that_cannot_be_loaded_is_refused_in_one_line() -> None:
+def test_what_is_refused_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(WorkloadError, match="no_such_name") as error:
         ProcessTrainer("tests.trainers.jobs:no_such_name", 2)
     assert "\n" not in str(error.value)
-    with pytest.raises((WorkloadError, FatalError), match="metric"):
+    with pytest.raises((UserError, FatalError), match="metric"):
         ProcessTrainer(f"{__name__}:BROKEN_METRIC", 2)
-    deadline = time.monotonic() + 10
-    while set(psutil.Process().children(recursive=True)) - before:
+    assert list(tmp_path.iterdir()) == []
+    deadline = time.monotonic() + 30
+    while len(set(psutil.Process().children(recursive=True)) - before) > 1:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_close_leaves_no_process_behind_and_may_come_twice(make_trainer: MakeTrainer) -> None:
-    # The last one: those before it use this cluster.
-    trainer = make_trainer(BRIEF, 2)
-    assert isinstance(trainer, ProcessTrainer)
-    processes = family(trainer)
-    assert len(processes) == 5
+def test_close_leaves_nothing_behind_and_may_come_twice(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer, COUNTING)
+    processes, folder = family(trainer), trainer._folder
+    assert set(processes) == PARTS
+    assert folder is not None
     trainer.close()
-    assert all_gone(processes)
+    assert all_gone(list(processes.values()))
+    assert not folder.exists()
     trainer.close()
-
-
-def test_whoever_asks_for_an_open_network_has_one() -> None:
-    program = """
-import logging
-from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-logging.basicConfig(format="%(message)s")
-with ProcessTrainer("digits", 1, open_network=True):
-    print("started")
-"""
-    assert run_in_the_last(program) == "started\n"
