@@ -16,8 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.benchmarks.failure_cases import Case, Lane
-from tests.trainers.cluster.aborted_chiefs import aborted_chiefs
+from tests.benchmarks.failure_cases import Lane
 
 __all__ = ["LaneDiedError", "LaneProcess", "StuckError"]
 
@@ -47,8 +46,6 @@ class LaneProcess:
     def __init__(self, lane: Lane, folder: Path, temporary: Path) -> None:
         self.lane = lane
         self._mark = secrets.token_hex(8)
-        self._has_proxies = False
-        self._aborted_chiefs = 0
         self._log = (folder / f"lane-{self._mark}.log").open("w+b")
         self._connection, theirs = multiprocessing.Pipe()
         environment = {
@@ -67,9 +64,8 @@ class LaneProcess:
         )
         theirs.close()
 
-    def send(self, message: Any, case: Case) -> None:
+    def send(self, message: Any) -> None:
         """Asks for a run."""
-        self._has_proxies |= any("by=proxy" in text for text in case.injections)
         with contextlib.suppress(OSError):  # then the answer does not come either
             self._connection.send(message)
 
@@ -111,11 +107,6 @@ class LaneProcess:
             if time.monotonic() > deadline:
                 return [f"{excess} processes"]
             time.sleep(0.1)
-
-    def aborted_chiefs(self) -> int:
-        """How many there were since it was asked last."""
-        before, self._aborted_chiefs = self._aborted_chiefs, aborted_chiefs(self._own_log())
-        return self._aborted_chiefs - before
 
     def log_text(self) -> str:
         """What it and the cluster that it has started have written so far."""
@@ -159,7 +150,7 @@ class LaneProcess:
         if launcher == "in-process":
             return 1
         # Besides the workers: this one, zygote, chief, parameter server.
-        return 4 + workers + self._has_proxies
+        return 4 + workers
 
     def _processes(self) -> list[psutil.Process]:
         found = []

@@ -32,7 +32,6 @@ _HEAD = (
     "seconds to go on, median",
     "90 %",
     "leftovers",
-    "chiefs aborted by TensorFlow",
 )
 
 
@@ -46,7 +45,6 @@ class Outcome:
         leftovers: What was there after it and not before.
         seconds_to_continue: From each loss until the run went on.
         starts: How often it was started.
-        aborted_chiefs: How many TensorFlow's runtime has aborted.
         wall_seconds: All of it, the start of a cluster included.
     """
 
@@ -56,7 +54,6 @@ class Outcome:
     leftovers: list[str] = field(default_factory=list)
     seconds_to_continue: list[float] = field(default_factory=list)
     starts: int = 1
-    aborted_chiefs: int = 0
     wall_seconds: float = 0.0
 
     @property
@@ -86,7 +83,6 @@ def json_line(outcome: Outcome, difference: float | None) -> str:
         "leftovers": outcome.leftovers,
         "seconds_to_continue": outcome.seconds_to_continue,
         "starts": outcome.starts,
-        "aborted_chiefs": outcome.aborted_chiefs,
         "wall_seconds": outcome.wall_seconds,
         "accuracy_difference": difference,
     }
@@ -167,7 +163,6 @@ def _cells(name: str, outcomes: Sequence[Outcome], noise: Noise) -> list[str]:
         f"{statistics.median(seconds):.2f}" if seconds else "",
         f"{seconds[int(0.9 * (len(seconds) - 1) + 0.5)]:.2f}" if seconds else "",
         str(sum(len(one.leftovers) for one in outcomes)),
-        str(sum(one.aborted_chiefs for one in outcomes)),
     ]
 
 

@@ -144,18 +144,16 @@ class Campaign:
         for turn in range(_MOST_STARTS):
             outcome.starts = turn + 1
             lane = self._lane_of(case, outcome)
-            lane.send(Request(case, run.folder, turn > 0), case)
+            lane.send(Request(case, run.folder, turn > 0))
             try:
                 answer = run.follow(lane)
             except LaneDiedError:
                 run.note_death()
-                outcome.aborted_chiefs += lane.aborted_chiefs()
                 if not case.is_often_killed:
                     outcome.problems.append("the process that trains died")
                     self._save_log(case, is_stuck=False)
                 outcome.leftovers += self.close()
                 continue
-            outcome.aborted_chiefs += lane.aborted_chiefs()
             if isinstance(answer, Done):
                 outcome.leftovers += answer.threads
                 return answer.record
