@@ -16,7 +16,8 @@ import time
 from dataclasses import replace
 
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.members.program import Program, Push
+from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.members.cluster import Cluster
 from tests.trainers.jobs import DENSE, spec_of
 from tests.trainers.stragglers.traces import TRACE
 
@@ -29,27 +30,25 @@ class Recorder:
     def __init__(self) -> None:
         self.lines: list[tuple[int, int, float]] = []
         self._lock = threading.Lock()
-        self._push_gradient = Program.push_gradient
+        self._step = Cluster.step
 
-    def push_gradient(self, program: Program, worker: int, worker_step: int, seed: int) -> Push:
+    def step(self, cluster: Cluster, worker: int, task: Task) -> Push:
         start = time.perf_counter()
-        if worker == STRAGGLER and SLOW_FROM <= worker_step < SLOW_TO:
+        if worker == STRAGGLER and SLOW_FROM <= task.worker_step < SLOW_TO:
             with self._lock:
                 usual = statistics.median(seconds for *_, seconds in self.lines[:SLOW_FROM])
             time.sleep(3 * usual)
-        push = self._push_gradient(program, worker, worker_step, seed)
+        push = self._step(cluster, worker, task)
         with self._lock:
-            self.lines.append((worker_step, worker, time.perf_counter() - start))
+            self.lines.append((task.worker_step, worker, time.perf_counter() - start))
         return push
 
 
 def main() -> None:
     workload = replace(DENSE, total_worker_steps=1200)
+    recorder = Recorder()
+    Cluster.step = lambda *step: recorder.step(*step)  # type: ignore[method-assign]
     with ClusterTrainer(workload, WORKERS) as trainer:
-        recorder = Recorder()
-        Program.push_gradient = (  # type: ignore[method-assign]
-            lambda program, *step: recorder.push_gradient(program, *step)
-        )
         trainer.train(spec_of(workload, WORKERS, 100.0))
     rows = [f"{step},{worker},{seconds:.6f}\n" for step, worker, seconds in recorder.lines]
     TRACE.write_text("".join(["worker_step,worker,busy_seconds\n", *rows]))
