@@ -199,9 +199,11 @@ def as_tensor(values: Array) -> Any:
 
 
 def as_array(tensor: Any) -> Vector:
-    """The values of a tensor of this process, which stay where they are."""
-    # What is on a GPU is copied.
-    return np.asarray(memoryview(tensor.cpu()))
+    """The values of a tensor of this process, which stay where they are, unless on a GPU."""
+    if tensor.device.endswith("CPU:0"):
+        return np.asarray(memoryview(tensor))
+    found: Vector = tensor.numpy()
+    return found
 
 
 def _spec(values: Array) -> Any:

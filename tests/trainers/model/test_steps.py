@@ -234,6 +234,18 @@ class TestArrays:
         np.testing.assert_array_equal(tensor.numpy(), 1.0)
         assert np.shares_memory(as_array(tensor), values)
 
+    def test_without_a_word(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """TensorFlow tells once that something is deprecated, in every process."""
+        import tensorflow as tf
+        from tensorflow.python.util import deprecation
+
+        said: list[object] = []
+        monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})
+        monkeypatch.setattr(tf.get_logger(), "handle", said.append)
+        as_array(as_tensor(aligned(3)))
+        as_array(tf.constant([1.0]))
+        assert said == []
+
     def test_unless_tensorflow_could_not(self) -> None:
         values = aligned(1001)[1:]
         tensor = as_tensor(values)
