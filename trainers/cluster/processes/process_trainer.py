@@ -138,6 +138,8 @@ class ProcessTrainer(Trainer):
                         self._check_patience(time.monotonic() - since)
                         observer.on_progress(worker_step)
                     case Evaluation() as evaluation:
+                        # It goes on, though by tests alone.
+                        since = time.monotonic()
                         self._send(observer.on_evaluation(evaluation))
                     case RunEvent() as event:
                         observer.on_event(event)

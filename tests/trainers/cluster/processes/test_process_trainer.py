@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -20,6 +21,7 @@ from syncswitch.storage.errors import FatalError, RetryableError, UserError, Wor
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers import jobs, trainer_contract
@@ -38,6 +40,25 @@ COUNTING = replace(
     learning_rate=2.0**-10,
     evaluation_interval_worker_steps=50,
 )
+
+
+def slow_tests() -> Data:
+    """Tests take longer than all of the training."""
+
+    def wait(inputs: Any, labels: Any) -> Any:
+        import tensorflow as tf
+
+        def sleep(values: Any) -> Any:
+            time.sleep(0.4)
+            return values
+
+        return tf.ensure_shape(tf.numpy_function(sleep, [inputs], tf.float32), inputs.shape), labels
+
+    data = CONSTANT.load_data()
+    return replace(data, test_transform=wait)
+
+
+SLOW_TESTS = replace(COUNTING, name="slow tests", data=slow_tests)
 BROKEN_METRIC = replace(BRIEF, name="broken metric", metric=lambda: 3)
 PARTS = {"chief", "ps-0", "worker-0", "worker-1"}
 
@@ -154,6 +175,14 @@ class TestALostChief:
         assert "the cluster of 2 workers died of SIGKILL; " in caplog.text
         assert record.training_seconds == pytest.approx(sum(one.seconds for one in record.phases))
         assert set(family(trainer)) == PARTS
+
+    def test_that_tests_what_it_has_trained_does_not_hang(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with ProcessTrainer(reference_of(SLOW_TESTS), 2) as trainer:
+            monkeypatch.setattr(trainer, "_patience_seconds", 1.2)
+            record = trainer.train(spec_of(SLOW_TESTS, 2, 50.0))
+        assert len(record.evaluations) == W // 50
 
     def test_that_hangs_is_replaced_as_well(
         self,
