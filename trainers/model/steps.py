@@ -15,7 +15,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
-from syncswitch.trainers.model.tensorflow_api import concrete, tf
+from syncswitch.trainers.model.tensorflow_api import add_functions, concrete, tf
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
 """`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
@@ -135,6 +135,8 @@ class ShippedFunction:
     def restored(self) -> Callable[..., Sequence[Any]]:
         """The function, for the process that it was sent to; its outputs are a flat sequence."""
         graph_def = tf.compat.v1.GraphDef.FromString(self.graph)
+        # Those that its own calls.
+        add_functions(graph_def.library)
         kept = [
             tf.Variable(value) if is_variable else tf.constant(value)
             for value, is_variable in zip(self.captured, self.variables, strict=True)

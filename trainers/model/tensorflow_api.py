@@ -52,6 +52,14 @@ def concrete(body: Callable[..., Any], *arguments: Any) -> Any:
     return tf.function(body, autograph=False).get_concrete_function(*arguments)
 
 
+def add_functions(library: Any) -> None:
+    """Lets this process call the functions of a graph that another one has traced."""
+    from tensorflow.python.eager import context
+
+    for function in library.function:
+        context.context().add_function_def(function)
+
+
 @contextmanager
 def quiet_log() -> Iterator[None]:
     """Silences TensorFlow's own log, for what is tried and may fail."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -183,6 +184,23 @@ class TestShipped:
         first, second = shipped(function), shipped(function)
         assert [float(first()[0]), float(first()[0]), float(second()[0])] == [2.0, 3.0, 2.0]
         assert float(kept) == 1.0
+
+    def test_the_functions_that_it_calls_come_with_it(self) -> None:
+        import tensorflow as tf
+
+        def sent() -> bytes:
+            inner = tf.function(lambda value: 3.0 * value)
+            outer = tf.function(lambda value: inner(value) + tf.map_fn(inner, value))
+            function = outer.get_concrete_function(tf.TensorSpec([2], tf.float32))
+            return pickle.dumps(ShippedFunction.of(function, CONSTANT))
+
+        content = sent()
+        # As in another process, nothing is left of what was traced.
+        gc.collect()
+        found: ShippedFunction = pickle.loads(content)
+        function = found.restored()
+        gc.collect()
+        assert function(tf.constant([1.0, 2.0]))[0].numpy().tolist() == [6.0, 12.0]
 
     def test_what_others_cannot_have_is_one_line(self) -> None:
         import tensorflow as tf

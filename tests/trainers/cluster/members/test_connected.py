@@ -22,6 +22,7 @@ from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.engine import Condition, Life
+from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.protocols import Exchange
 from tests.trainers.cluster.engines import (
@@ -44,7 +45,7 @@ from tests.trainers.cluster.members.cluster_contract import (
     step,
     task_of,
 )
-from tests.trainers.jobs import CONSTANT, constant_data
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, constant_data
 
 ALL = [PARAMETER_SERVER, *((WORKER, worker) for worker in range(WORKERS))]
 
@@ -397,6 +398,20 @@ class TestStart:
         program.__dict__["worker_plan"] = replace(plan, step=replace(plan.step, graph=b"nonsense"))
         with pytest.raises(RetryableError, match="worker 0 does not get ready"):
             ConnectedCluster(program, 1, new_engine(tmp_path, 1))
+
+
+def test_functions_of_the_workload_that_are_traced_by_themselves_come_with_it(
+    tmp_path: Path,
+) -> None:
+    import tensorflow as tf
+
+    double = tf.function(lambda inputs, labels, seed: (2.0 * inputs, labels))
+    workload = replace(CONSTANT, data=lambda: replace(constant_data(), transform=double))
+    cluster = ConnectedCluster(Program(workload, workload.load_data()), 1, new_engine(tmp_path, 1))
+    fresh(cluster)
+    step(cluster, 0, 0, rate=0.5)
+    np.testing.assert_array_equal(cluster.state().parameters, 1 - CONSTANT_GRADIENT)
+    cluster.close()
 
 
 def test_nothing_of_it_can_be_reached_by_any_network(connected_of: Callable[..., Any]) -> None:
