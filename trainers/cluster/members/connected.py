@@ -212,6 +212,7 @@ class ConnectedCluster(Cluster):
     def close(self) -> None:
         self._hub.close()
         self._engine.close()
+        self._pool.shutdown(wait=False)
 
     @property
     def _workers(self) -> range:

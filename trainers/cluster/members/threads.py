@@ -88,8 +88,9 @@ class ThreadsCluster(Cluster):
     def repair(self) -> None:
         """Nothing to do: nothing is lost."""
 
+    @override
     def close(self) -> None:
-        """Nothing to end."""
+        self._pool.shutdown(wait=False)
 
     def _join(self, worker: int, incarnation: int) -> None:
         member = self.members[worker]
