@@ -61,6 +61,6 @@ nitpick_ignore_regex = [
     # Of ours, but no program needs them.
     (
         "py:class",
-        r"(.*\.)?(FrameName|Launcher|RecordedRun|RunChoice|TrialChoice|_Positive|_Seconds|_T)",
+        r"(.*\.)?(FrameName|Cluster|LostChief|Program|RecordedRun|RunChoice|TrialChoice|_Positive|_Seconds|_T)",
     ),
 ]

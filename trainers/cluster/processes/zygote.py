@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.exchange.remote import LostError, Remote
 from syncswitch.trainers.cluster.exchange.wire import Wire
-from syncswitch.trainers.cluster.members.engine import Condition
+from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.condition import condition_of
 from syncswitch.trainers.parent import die_with_parent
 
@@ -230,7 +230,12 @@ class _Family:
     def _condition(self, wire: Wire, process_id: int) -> Condition:
         status = self._status(wire, process_id)
         code = None if status is None else os.waitstatus_to_exitcode(status)
-        return condition_of(process_id, code)
+        found = condition_of(process_id, code)
+        if code is None and found.life is Life.DEAD:
+            # It has ended since: its parent has to wait for all of its threads to have done so.
+            self._children[wire][process_id] = os.waitpid(process_id, 0)[1]
+            return self._condition(wire, process_id)
+        return found
 
     def _signal(self, wire: Wire, process_id: int, number: int) -> None:
         if process_id not in self._children[wire] or self._status(wire, process_id) is not None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import io
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,19 @@ from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
         (b"".join(b"%d\n" % number for number in range(1000)), "995 | 996 | 997 | 998 | 999"),
     ],
 )
-def test_the_last_lines_are_kept(written: bytes, words: str) -> None:
-    assert tail_of_log(io.BytesIO(written)) == f"its last words: {words}"
+def test_the_last_lines_are_kept(tmp_path: Path, written: bytes, words: str) -> None:
+    log = tmp_path / "part.log"
+    log.write_bytes(written)
+    assert tail_of_log(log) == f"its last words: {words}"
+
+
+def test_a_log_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+    assert tail_of_log(tmp_path / "none.log") == "its last words: nothing"
 
 
 @given(written=st.binary(max_size=200), times=st.integers(1, 100))
 def test_they_are_short_whatever_was_written(written: bytes, times: int) -> None:
-    assert len(tail_of_log(io.BytesIO(written * times))) < 1100
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(written * times)
+        file.flush()
+        assert len(tail_of_log(Path(file.name))) < 1100
