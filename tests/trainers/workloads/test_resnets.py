@@ -108,22 +108,19 @@ def test_describing_them_imports_nothing_heavy() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_data")
 def test_resnet32_trains_on_the_cluster(make_trainer: Any, tmp_path: Path) -> None:
-    """Both protocols, real gradients: it learns, and its statistics move.
-
-    One worker: each one traces the whole network anew.
-    """
+    """Both protocols, real gradients: it learns, and its statistics move."""
     workload = replace(
         load_workload("resnet32-cifar10"),
         data=lambda: load_pictures(small(CIFAR_10)),
         total_worker_steps=16,
         batch_size=8,
-        learning_rate=0.01,
+        learning_rate=0.003,
         learning_rate_boundaries=(),
         evaluation_interval_worker_steps=8,
     )
     observer = RecordingObserver()
-    spec = spec_of(workload, 1, 50.0, checkpoint_percents=(100.0,), checkpoint_directory=tmp_path)
-    record = make_trainer(workload, 1).train(spec, observer)
+    spec = spec_of(workload, 2, 50.0, checkpoint_percents=(100.0,), checkpoint_directory=tmp_path)
+    record = make_trainer(workload, 2).train(spec, observer)
     assert record.worker_steps == 16
     assert not record.diverged
     assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
