@@ -26,6 +26,7 @@ from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT
 
 SGD = MomentumSGD(FlatLayout((), ()))
 WORKERS = 4
+CALLS = ("pull", "push", "fence", "mark", "marked")
 # So long that an update takes a while: of short vectors two hardly ever meet.
 LONG = 200_000
 
@@ -246,26 +247,31 @@ class TestAPullStays:
         assert len(seen) > 3, "the readers have seen nothing of it"
         assert len(server.buffers) <= WORKERS + 4
 
-    @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["pull", "push", "fence"]))))
-    @more_examples(5)
+    @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(CALLS)), max_size=40))
+    @more_examples(10)
     def test_in_as_many_buffers_as_there_are_readers(self, calls: list[tuple[int, str]]) -> None:
-        server, incarnations, held = new_server(1, workers=3), [0, 0, 0], dict[int, float]()
-        buffers: dict[int, int] = {}
+        server, incarnations = new_server(1, workers=3), [0, 0, 0]
+        # What each worker reads, and what the mark is of.
+        held, marked = dict[int, tuple[int, float]](), list[float]()
         for number, (worker, call) in enumerate(calls):
             caller = Caller(worker, incarnations[worker])
             if call == "pull":
                 pulled = server.pull(caller)
-                buffers[worker] = pulled.buffer
-                held[worker] = float(server.buffers[pulled.buffer][0])
-                continue
-            if call == "push":
+                held[worker] = pulled.buffer, float(server.buffers[pulled.buffer][0])
+            elif call == "push":
                 server.push_update(caller, number, np.ones(1, np.float32), 1.0, 0.0)
-            else:
+                held.pop(worker, None)
+            elif call == "fence":
                 incarnations[worker], _ = server.fence(worker)
-            held.pop(worker, None)
-            for other, value in held.items():
-                assert server.buffers[buffers[other]][0] == value
-        assert len(server.buffers) <= 3 + 2
+                held.pop(worker, None)
+            elif call == "mark":
+                server.mark()
+                marked[:] = [float(server.snapshot()[0][0])]
+            elif marked:
+                assert server.marked().parameters[0] == marked.pop()
+            for buffer, value in held.values():
+                assert server.buffers[buffer][0] == value
+        assert len(server.buffers) <= 3 + 3
 
 
 class TestStaleness:
