@@ -244,7 +244,7 @@ sys.stdin.read()
 """
 
 
-def test_killed_itself_it_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_killed_itself_it_leaves_no_process_behind_even_stopped(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, reference_of(LONG)],
         stdin=subprocess.PIPE,
@@ -255,6 +255,8 @@ def test_killed_itself_it_leaves_no_process_behind(tmp_path: Path) -> None:
         assert owner.stdout is not None
         processes = [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
         assert len(processes) == 5, "and the one that has forked them"
+        for process in processes[:3]:
+            process.suspend()
         owner.send_signal(signal.SIGSTOP)
         owner.kill()
     assert all_gone(processes)
