@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any
 
 from syncswitch.storage.errors import UserError
@@ -50,6 +51,27 @@ tf = tensorflow
 def concrete(body: Callable[..., Any], *arguments: Any) -> Any:
     """Traces a function for arguments like these."""
     return tf.function(body, autograph=False).get_concrete_function(*arguments)
+
+
+def for_threads(function: Any, threads: int) -> Callable[..., Any]:
+    """The same traced function, for so many threads at once; more than these wait.
+
+    Each has kernels of its own: some of oneDNN's keep what a call has told them, so that two calls
+    of the same one mix their numbers up, or crash.
+    """
+    arguments = function.structured_input_signature[0]
+    copies = SimpleQueue[Any]()
+    for _ in range(threads):
+        copies.put(concrete(lambda *given: function(*given), *arguments))
+
+    def call(*given: Any) -> Any:
+        copy = copies.get()
+        try:
+            return copy(*given)
+        finally:
+            copies.put(copy)
+
+    return call
 
 
 def add_functions(library: Any) -> None:

@@ -17,7 +17,7 @@ from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tensorflow_api import quiet_log, tf
+from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
 from syncswitch.trainers.simulated.patches import with_patches
 
 _LOG = logging.getLogger(__name__)
@@ -78,11 +78,13 @@ class GradientSource:
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
         probes = self._probes()
         try:
-            self._single = tf.function(self._traced_single, autograph=False).get_concrete_function(
-                tf.zeros(function.parameters.size),
-                tf.zeros(function.statistics.size),
-                tf.zeros([2], tf.int64),
+            traced = concrete(
+                self._traced_single,
+                tf.TensorSpec([function.parameters.size]),
+                tf.TensorSpec([function.statistics.size]),
+                tf.TensorSpec([2], tf.int64),
             )
+            self._single = for_threads(traced, THREADS)
             self._call_single(probes[0], 0)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ from syncswitch.trainers.protocols import Exchange
 
 _NO_LIMIT = nullcontext()
 _WHERE = ('File "', "<stack traces unavailable>")
+# Names of nodes and functions, which nobody has given them.
+_MARKS = re.compile(r"\[\[.*?\]\]|\{\{.*?\}\}|\[Op:.*?\]")
 _LONGEST_REASON = 300
 
 
@@ -189,7 +192,8 @@ def _reason(error: Exception) -> str:
     """What TensorFlow says without where in a program, which it tells first, and at length."""
     lines = str(error).splitlines()
     told = [number for number, line in enumerate(lines) if line.lstrip().startswith(_WHERE)]
-    text = " ".join(" ".join(lines[told[-1] + 1 if told else 0 :]).split())
+    text = _MARKS.sub("", " ".join(lines[told[-1] + 1 if told else 0 :]))
+    text = " ".join(text.split())
     return f"{type(error).__name__}: {text[:_LONGEST_REASON]}"
 
 

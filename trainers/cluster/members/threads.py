@@ -13,7 +13,7 @@ from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.tensorflow_api import for_threads, tf
 
 
 class _Port:
@@ -72,16 +72,18 @@ class ThreadsCluster(Cluster):
             lambda: aligned(sizes.model),
         )
         # Who waits for a core has not pulled yet: its gradient would be older for nothing.
-        cores = threading.Semaphore(os.cpu_count() or 1)
+        cores = os.cpu_count() or 1
+        computing = threading.Semaphore(cores)
+        step = for_threads(program.step, cores)
         for worker in range(len(self.members)):
             self.members[worker] = Worker(
                 sizes,
-                program.step,
+                step,
                 data,
                 aligned(sizes.model),
                 program.decay,
                 program.new_update,
-                cores,
+                computing,
             )
             self._join(worker, 0)
 

@@ -267,14 +267,12 @@ def test_at_rest_nobody_is_given_a_step_or_noted_to_have_done_one() -> None:
 
 
 def test_a_segment_begins_with_what_is_undone() -> None:
-    with FakeCluster(2) as cluster:
+    # One worker: which of several notes its own first is chance.
+    with FakeCluster(1) as cluster:
         cluster.coordinator.done = 5
         cluster.coordinator.begin(ASP, 9, undone=(1, 4))
         assert cluster.coordinator.wait_until_drained(20)
-    steps = [ticket.worker_step for _, ticket in cluster.tickets]
-    # Handed out in ascending order; which thread notes its own first is chance.
-    assert 1 in steps[:2]
-    assert sorted(steps) == [1, 4, 7, 8]
+    assert [ticket.worker_step for _, ticket in cluster.tickets] == [1, 4, 7, 8]
     assert cluster.coordinator.done == 9
 
 

@@ -284,6 +284,7 @@ class ClusterContract:
                 "workload 'too few': a worker-step fails: InvalidArgumentError: "
             )
             assert "Received a label value of" in text[:110]
+            assert "{" not in text
             assert "\n" not in text
         assert_same(cluster.state(), state)
 
