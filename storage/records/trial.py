@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from pathlib import Path
 
+from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 
 CONVERGENCE_EVALUATIONS = 5
@@ -67,6 +68,8 @@ class TrialSpec:
             before it was interrupted; where there is none, start afresh.
         kept_checkpoints: So many checkpoints stay, those of the most worker-steps; None for all, as
             other runs may start from each.
+        band: What the run is held against after its switch: where it fails, it goes back there and
+            on in the first protocol. None for no guard.
     """
 
     identity: WorkloadIdentity
@@ -80,6 +83,7 @@ class TrialSpec:
     inherited_evaluations: tuple[Evaluation, ...] = ()
     resume: bool = False
     kept_checkpoints: int | None = None
+    band: Band | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,8 @@ class RunEvent:
             `removed` and `restored` (a worker, by a policy), `switched` (to another protocol),
             `injected` (a disturbance on purpose begins), `lost` (a worker or the parameter server
             died or hung), `returned` (it is back), `rebuilt` (the state comes from a checkpoint),
-            `resumed` (the chief itself was gone), `unsaved` (a checkpoint could not be written).
+            `resumed` (the chief itself was gone), `unsaved` (a checkpoint could not be written),
+            `alarmed` (the guard found that it fails: it goes back to its switch).
         worker_step: Worker-steps done at that moment.
         elapsed_seconds: Training time at that moment.
         reason: Why, with figures, for people.
@@ -142,6 +147,7 @@ class TrialRecord:
             for a diverged run).
         converged_evaluations: It is the mean of so many, or of all where there are fewer: 5 in a
             run that was made here.
+        guard: What its guard did; None without one.
         converged: Whether the last 5, all after the last learning-rate decay, span at most 0.1 pp.
         diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
         stopped_early: The observer answered "stop".
@@ -176,6 +182,7 @@ class TrialRecord:
     checkpoints: Mapping[float, Path] = field(default_factory=dict)
     events: tuple[RunEvent, ...] = ()
     converged_evaluations: int = CONVERGENCE_EVALUATIONS
+    guard: GuardOutcome | None = None
 
     @property
     def final_accuracy(self) -> float:

@@ -1,0 +1,52 @@
+"""What a guard knows of a job, and what it did in a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BandPoint:
+    """Tests of the first protocol alone after the same worker-steps.
+
+    Attributes:
+        worker_step: After which they were made.
+        accuracy: Their mean, 0 to 1.
+        deviation: Standard deviation of one test among runs, of the few that there are; 0 of one.
+    """
+
+    worker_step: int
+    accuracy: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What the first protocol alone has shown, and what a run is held against.
+
+    Attributes:
+        target_accuracy: A, 0 to 1.
+        threshold: beta, the accuracy that may be lost.
+        runs: So many made the curve.
+        curve: In ascending order of worker-steps; empty where no curve is known.
+    """
+
+    target_accuracy: float
+    threshold: float
+    runs: int = 0
+    curve: tuple[BandPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOutcome:
+    """How a guarded run went.
+
+    Attributes:
+        alarm: Why it went back to its switch, as a clause; None where it did not.
+        worker_step: Worker-steps done at the alarm; None without one.
+        lost_seconds: Training time from the switch to the alarm, which was for nothing.
+    """
+
+    alarm: str | None = None
+    worker_step: int | None = None
+    lost_seconds: float = 0.0
