@@ -28,7 +28,7 @@ __all__ = [
     "reference_cases",
 ]
 
-TOTAL_WORKER_STEPS = 500
+TOTAL_WORKER_STEPS = 2_000
 CHECKPOINT_PERCENTS = tuple(float(percent) for percent in range(10, 101, 10))
 
 Lane = tuple[str, int]

@@ -39,8 +39,8 @@ JOB = replace(
     DENSE,
     name="failures",
     total_worker_steps=TOTAL_WORKER_STEPS,
-    learning_rate_boundaries=((330, 0.1),),
-    evaluation_interval_worker_steps=30,
+    learning_rate_boundaries=((TOTAL_WORKER_STEPS * 2 // 3, 0.1),),
+    evaluation_interval_worker_steps=TOTAL_WORKER_STEPS // 16,
 )
 _REFERENCE = "tests.benchmarks.failure_lane:JOB"
 

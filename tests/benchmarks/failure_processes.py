@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import resource
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,18 +41,19 @@ class LaneProcess:
     Args:
         lane: What it is for.
         folder: For its log.
-        temporary: Where it puts its temporary files.
     """
 
-    def __init__(self, lane: Lane, folder: Path, temporary: Path) -> None:
+    def __init__(self, lane: Lane, folder: Path) -> None:
         self.lane = lane
         self._mark = secrets.token_hex(8)
+        self._temporary = folder / f"tmp-{self._mark}"
+        self._temporary.mkdir()
         self._log = (folder / f"lane-{self._mark}.log").open("w+b")
         self._connection, theirs = multiprocessing.Pipe()
         environment = {
             **os.environ,
             _MARK: self._mark,
-            "TMPDIR": str(temporary),
+            "TMPDIR": str(self._temporary),
             # A process that gets SIGABRT says what its threads do.
             "PYTHONFAULTHANDLER": "1",
         }
@@ -97,7 +99,20 @@ class LaneProcess:
         self._process.kill()
 
     def leftovers(self) -> list[str]:
-        """Processes that should not be there, after a run or, once this one is dead, at all."""
+        """Processes and files that should not be there, after a run or once this one has ended."""
+        return [*self._excess_processes(), *self._excess_files()]
+
+    def _excess_files(self) -> list[str]:
+        files = sorted(path.name for path in self._temporary.iterdir())
+        status = self._process.poll()
+        if status is None and self.lane[0] != "in-process":
+            # That of the living cluster's logs.
+            logs = [name for name in files if name.startswith("syncswitch-cluster-")][:1]
+            files = [name for name in files if name not in logs]
+        is_killed = status is not None and status != 0
+        return [] if is_killed else [f"{name} in TMPDIR" for name in files]
+
+    def _excess_processes(self) -> list[str]:
         deadline = time.monotonic() + _SETTLE_SECONDS
         while True:
             found = self._processes()
@@ -141,6 +156,7 @@ class LaneProcess:
                 process.kill()
         self._log.close()
         Path(self._log.name).unlink()
+        shutil.rmtree(self._temporary)
         return left
 
     def _expected(self) -> int:

@@ -100,15 +100,13 @@ class Campaign:
     """Runs cases one after the other.
 
     Args:
-        folder: For checkpoints and temporary files.
+        folder: For checkpoints, logs and temporary files.
         logs: Where the logs of runs that went wrong go.
     """
 
     def __init__(self, folder: Path, logs: Path) -> None:
         self._folder = folder
         self._logs = logs
-        self._temporary = folder / "tmp"
-        self._temporary.mkdir()
         self._lane: LaneProcess | None = None
 
     def run(self, case: Case) -> Outcome:
@@ -168,7 +166,6 @@ class Campaign:
         outcome.problems += record_problems(run.case, record)
         outcome.problems += unsaved_problems(run.case, record, run.full_percents)
         outcome.problems += file_problems(run.folder)
-        outcome.leftovers += [f"{path.name} in TMPDIR" for path in self._temporary.iterdir()]
         outcome.seconds_to_continue = seconds_to_continue(record)
         if run.case.is_often_killed:
             outcome.seconds_to_continue.append(run.longest_gap_seconds)
@@ -178,7 +175,7 @@ class Campaign:
         if self._lane is not None and self._lane.lane != lane:
             outcome.leftovers += self.close()
         if self._lane is None:
-            self._lane = LaneProcess(lane, self._folder, self._temporary)
+            self._lane = LaneProcess(lane, self._folder)
         return self._lane
 
     def _save_log(self, case: Case, *, is_stuck: bool) -> None:

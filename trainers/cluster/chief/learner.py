@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Task
@@ -24,12 +25,14 @@ class ClusterLearner:
         configuration: Configuration,
         seed: int,
         members: Callable[[], Sequence[int]],
+        note: Callable[..., None] = lambda *event: None,
     ) -> None:
         self.exchange = Exchange.PUSH
         self._cluster = cluster
         self._configuration = configuration
         self._seed = seed
         self._members = members
+        self._note = note
         self._second_since: int | None = None
         # With which the replicas of a segment begin; None once one of them has moved on.
         self._start: ModelState | None = None
@@ -136,9 +139,13 @@ class ClusterLearner:
         """Puts a state onto the parameter server, which may have been lost unnoticed."""
         try:
             self._cluster.load(state)
-        except ServerLostError:
+        except ServerLostError as error:
+            start = time.perf_counter()
+            self._note("lost", str(error))
             self._cluster.restart_server()
             self._cluster.load(state)
+            reason = "another parameter server has the mean of the replicas"
+            self._note("rebuilt", reason, None, time.perf_counter() - start)
 
     def _rate(self, worker_step: int, workers: int) -> float:
         return self._configuration.rate(worker_step, self.exchange.gradients_per_update(workers))

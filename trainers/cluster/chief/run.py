@@ -55,14 +55,14 @@ class TrainingRun:
         self._cluster = cluster
         self._trial = trial
         self._undone = tuple(undone)
-        self._spec = trial.spec
+        self._spec = spec = trial.spec
         self._log = log = trial.log
         self._fault_injector = trial.fault_injector
         self._clock = trial.clock
         self._restarts_at_switch = restarts_at_switch
-        workers = range(self._spec.identity.workers)
+        workers = range(spec.identity.workers)
         self._learner = learner = ClusterLearner(
-            cluster, trial.configuration, self._spec.seed, lambda: self._coordinator.members
+            cluster, trial.configuration, spec.seed, lambda: self._coordinator.members, self._note
         )
         self._coordinator = Coordinator(
             workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done

@@ -14,7 +14,7 @@ import pytest
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
-from syncswitch.trainers.cluster.exchange.plans import WORKER
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
@@ -42,7 +42,14 @@ class Segment:
         spec = spec_of(PLAIN, WORKERS, 0.0, protocols=("bsp", protocol))
         configuration = Configuration(PLAIN, spec, 64, rate_function(PLAIN))
         self.cluster = cluster
-        self.learner = ClusterLearner(cluster, configuration, 1, lambda: self.coordinator.members)
+        self.notes: list[tuple[str, str]] = []
+        self.learner = ClusterLearner(
+            cluster,
+            configuration,
+            1,
+            lambda: self.coordinator.members,
+            lambda kind, reason, *_: self.notes.append((kind, reason)),
+        )
         self.coordinator = Coordinator(
             range(WORKERS), self._join, lambda done: None, prepare=self._prepare
         )
@@ -210,6 +217,22 @@ def test_without_any_replica_nothing_is_known(cluster: Cluster) -> None:
         segment.coordinator.come_back(2)
     with pytest.raises(ServerLostError, match="all replicas are lost"):
         segment.learner.finish()
+
+
+def test_a_parameter_server_lost_meanwhile_is_replaced_at_the_end(
+    connected_of: Callable[..., Cluster],
+) -> None:
+    cluster = connected_of(PLAIN, WORKERS)
+    segment = Segment(cluster, "local-sgd:2")
+    for worker in segment.waiting():
+        segment.step(worker)
+    cluster.signal(PARAMETER_SERVER, signal.SIGKILL)
+    segment.learner.finish()
+    segment.assert_exact()
+    assert segment.notes == [
+        ("lost", "the parameter server is gone"),
+        ("rebuilt", "another parameter server has the mean of the replicas"),
+    ]
 
 
 def test_before_the_first_step_the_parameter_server_knows_it_all(cluster: Cluster) -> None:
