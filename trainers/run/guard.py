@@ -1,0 +1,132 @@
+"""Finds that a run fails after its switch, from its tests alone; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from syncswitch.storage.metrics import converged_accuracy
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.trial import Evaluation
+
+_IN_A_ROW = 3
+"""A test may be unlucky; so many one after the other are not."""
+
+_THRESHOLDS, _DEVIATIONS = 5.0, 4.0
+"""A run that keeps the accuracy in the end stays above the mean curve less these of each."""
+
+_PRIOR_RUNS = 4.0
+"""So many runs the guess weighs that tests scatter by the threshold, and as the curve is rough."""
+
+_NEAR = 0.05
+"""Share of the job by which a run may be late, where the curve is steep."""
+
+_BLOWN_UP = 2.0
+"""Times the highest training loss before the switch."""
+
+
+class Guard:
+    """Says when a run fails after its switch. The same tests get the same answer.
+
+    Args:
+        band: What the first protocol alone has shown.
+        total_worker_steps: W.
+    """
+
+    def __init__(self, band: Band, total_worker_steps: int) -> None:
+        self._band = band
+        self._total_worker_steps = total_worker_steps
+        self._steps = np.array([point.worker_step for point in band.curve], float)
+        self._means = np.array([point.accuracy for point in band.curve], float)
+        self._limits = _limits(band, total_worker_steps)
+
+    def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
+        """Why the run fails, as a clause with figures; None while it does not.
+
+        Args:
+            evaluations: All tests so far, those before the switch included.
+            switch_worker_step: Worker-steps done at the switch.
+        """
+        before = [one for one in evaluations if one.worker_step <= switch_worker_step]
+        after = evaluations[len(before) :]
+        if not after:
+            return None
+        found = self._below(after[-_IN_A_ROW:]) or _blown_up(before, after[-_IN_A_ROW:])
+        if found is None and after[-1].worker_step >= self._total_worker_steps:
+            return self._missed(evaluations)
+        return found
+
+    def lowest_accuracy(self, worker_step: int) -> float | None:
+        """Below which a test is low after so many worker-steps; None where nobody knows."""
+        if not len(self._steps) or worker_step < self._steps[0]:
+            return None
+        return float(np.interp(worker_step, self._steps, self._limits))
+
+    def _below(self, last: Sequence[Evaluation]) -> str | None:
+        if len(last) < _IN_A_ROW:
+            return None
+        for one in last:
+            limit = self.lowest_accuracy(one.worker_step)
+            if limit is None or one.accuracy >= limit:
+                return None
+        newest = last[-1]
+        usual = np.interp(newest.worker_step, self._steps, self._means)
+        return (
+            f"{_IN_A_ROW} tests in a row are below what the first protocol alone reaches: "
+            f"{newest.accuracy:.4f}, where it has {usual:.4f} and {limit:.4f} is allowed"
+        )
+
+    def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
+        accuracy, target = converged_accuracy(evaluations), self._band.target_accuracy
+        # The margin forgives the last bit of a difference of two floats.
+        if accuracy >= target - self._band.threshold - 1e-9:
+            return None
+        return (
+            f"it ends with {accuracy:.4f}, {target - accuracy:.4f} below the target {target:.4f}, "
+            f"where {self._band.threshold:g} may be lost"
+        )
+
+
+def _blown_up(before: Sequence[Evaluation], last: Sequence[Evaluation]) -> str | None:
+    losses = [one.training_loss for one in before if math.isfinite(one.training_loss)]
+    highest = max(losses, default=0.0)
+    if len(last) < _IN_A_ROW or highest <= 0.0:
+        return None
+    # Where nothing was trained between two tests there is no loss.
+    if not all(one.training_loss > _BLOWN_UP * highest for one in last):
+        return None
+    return (
+        f"the training loss has blown up: {last[-1].training_loss:.4g}, "
+        f"and {highest:.4g} at most before the switch"
+    )
+
+
+def _limits(band: Band, total_worker_steps: int) -> np.ndarray:
+    """The lowest accuracy that is not low, at each point of the curve."""
+    steps = np.array([point.worker_step for point in band.curve], float)
+    means = np.array([point.accuracy for point in band.curve], float)
+    if not len(steps):
+        return means
+    measured = np.array([point.deviation for point in band.curve], float) ** 2
+    guessed = band.threshold**2 + _roughness(means) ** 2
+    freedom = max(0, band.runs - 1)
+    variance = (_PRIOR_RUNS * guessed + freedom * measured) / (_PRIOR_RUNS + freedom)
+    # Of a single later run, around a mean of few.
+    deviation = np.sqrt(variance * (1 + 1 / max(1, band.runs)))
+    margin = _THRESHOLDS * band.threshold + _DEVIATIONS * deviation
+    near = _NEAR * total_worker_steps
+    lowest = [
+        float(np.min(means[(steps >= step - near) & (steps <= step + near)])) for step in steps
+    ]
+    return np.asarray(lowest - margin)
+
+
+def _roughness(means: np.ndarray) -> float:
+    """How far the points of a curve typically lie from the line between their neighbours."""
+    if len(means) < 3:
+        return 0.0
+    bends = np.abs(means[1:-1] - (means[:-2] + means[2:]) / 2)
+    # Of independent points with a deviation of 1, a bend has the root of 1.5.
+    return float(np.median(bends)) / (0.6745 * math.sqrt(1.5))
