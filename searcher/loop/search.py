@@ -26,6 +26,8 @@ from syncswitch.storage.policies.nearest import related_switches
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, TrialState
+from syncswitch.trainers.replay.recording import whole_runs
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -113,8 +115,21 @@ class Search:
             decided,
             state.course.runs,
             state.rows,
+            self._curves(state),
         )
         return self._registry.publish(draft)
+
+    def _curves(self, state: SearchState) -> dict[int, tuple[Evaluation, ...]]:
+        """All tests of each complete run, by its number."""
+        loop = self._loop
+        complete = [row for row in state.rows.values() if row.state == TrialState.COMPLETE]
+        curves = loop.store.curves(self._identity.fingerprint, study=self.study_name)
+        whole = whole_runs(complete, curves)
+        return {
+            number: whole[row.trial_id].evaluations
+            for number, row in state.rows.items()
+            if row.trial_id in whole
+        }
 
     def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
         """Clears up, and says what the search found and cost."""

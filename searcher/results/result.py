@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation
@@ -16,6 +17,7 @@ from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost, search_cost
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.values import StoredTrial
 
 # Shorter phases are mostly warming up.
@@ -64,8 +66,12 @@ def draft_policy(
     decided: Decided,
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
+    curves: Mapping[int, Sequence[Evaluation]],
 ) -> TimingPolicy:
-    """The policy to publish; its version is given by the registry."""
+    """The policy to publish; its version is given by the registry.
+
+    The curves are all tests of each run by its number, those before it was forked included.
+    """
     chosen = [
         summary
         for summary in strategy.progress(finished).summaries
@@ -104,6 +110,15 @@ def draft_policy(
         speed_up_low=speed_up.low if speed_up else None,
         speed_up_high=speed_up.high if speed_up else None,
         reason=decided.reason,
+        band=measured_band(
+            decided.target_accuracy,
+            strategy.threshold,
+            (
+                curves.get(run.trial_number, ())
+                for run in finished
+                if run.switch_percent == strategy.highest_percent and not run.diverged
+            ),
+        ),
     )
 
 

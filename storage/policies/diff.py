@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -41,8 +42,14 @@ def policy_differences(
 
 def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
     content = {**asdict(policy), "speed_up": policy.speed_up, **asdict(job)}
+    content["band"] = _band_text(policy.band)
     content["evidence"] = sorted(
         content["evidence"], key=lambda run: (run["study"], run["trial_number"])
     )
     software = {f"software {name}": version for name, version in content.pop("software").items()}
     return {name: value for name, value in (content | software).items() if name not in _ASIDE}
+
+
+def _band_text(band: Band | None) -> str | None:
+    """What it rests on; its target and threshold are the policy's."""
+    return None if band is None else f"{band.runs} runs, {len(band.curve)} tests"

@@ -26,6 +26,7 @@ from syncswitch.storage.policies.schema import (
     PolicyContent,
     WorkloadContent,
 )
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
@@ -158,7 +159,8 @@ def _parsed(path: str | Path) -> dict[str, Any]:
 
 def _policy(values: dict[str, Any]) -> TimingPolicy:
     evidence = tuple(Evidence(**run) for run in values["evidence"])
-    return TimingPolicy(**{**values, "evidence": evidence})
+    band = None if values["band"] is None else Band.of(values["band"])
+    return TimingPolicy(**{**values, "evidence": evidence, "band": band})
 
 
 def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import TrialState
@@ -82,7 +83,11 @@ def _evidence(session: Session, query: Select[Any]) -> dict[tuple[str, int], lis
 
 def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
     return record_of(
-        TimingPolicy, row, evidence=tuple(evidence), created_at=row.created_at.isoformat()
+        TimingPolicy,
+        row,
+        evidence=tuple(evidence),
+        created_at=row.created_at.isoformat(),
+        band=None if row.band is None else Band.of(row.band),
     )
 
 

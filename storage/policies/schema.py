@@ -5,6 +5,7 @@ The models have the fields of the records, with limits to their values.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
@@ -28,12 +30,14 @@ _COUNT = {"ge": 1, "le": LARGEST_INTEGER}
 _INDEX = {"ge": 0, "le": LARGEST_INTEGER}
 _WORKER_STEPS = {"ge": 1, "le": 2**63 - 1}
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
+    "accuracy": _SHARE,
     "baseline_kept_share": _SHARE,
     "baseline_seconds": _AT_LEAST_0,
     "batch_size": _COUNT,
     "confidence": _SHARE,
     "converged_accuracy": _SHARE,
     "created_at": {"json_schema_extra": {"format": "date-time"}},
+    "deviation": _SHARE,
     "evaluation_interval_worker_steps": _WORKER_STEPS,
     "fingerprint": {"pattern": "^[0-9a-f]{64}$"},
     "first_protocol": _NAME,
@@ -44,6 +48,7 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "reason": {"min_length": 1, "max_length": 255},
     "reference": _NAME,
     "replicate": _INDEX,
+    "runs": _INDEX,
     "second_protocol": _NAME,
     "simulated_cluster": {"min_length": 1, "max_length": 64},
     "speed_up_high": _AT_LEAST_0,
@@ -57,6 +62,7 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "training_seconds": _AT_LEAST_0,
     "trial_number": _INDEX,
     "version": _COUNT,
+    "worker_step": _WORKER_STEPS,
     "workers": _COUNT,
     "workload": _NAME,
 }
@@ -98,7 +104,25 @@ def _each_run_once(runs: tuple[Any, ...]) -> tuple[Any, ...]:
     return runs
 
 
+def _ascending(points: tuple[Any, ...]) -> tuple[Any, ...]:
+    steps = [point.worker_step for point in points]
+    if any(later <= step for step, later in itertools.pairwise(steps)):
+        raise ValueError("the worker-steps do not ascend")
+    return points
+
+
 EvidenceContent = _model("EvidenceContent", Evidence, "One training run that the policy rests on.")
+
+BandPointContent = _model(
+    "BandPointContent", BandPoint, "Tests of the first protocol alone after the same worker-steps."
+)
+
+BandContent = _model(
+    "BandContent",
+    Band,
+    "What the first protocol alone has shown, and what a run is held against.",
+    curve=Annotated[tuple[BandPointContent, ...], AfterValidator(_ascending)],  # type: ignore[valid-type]
+)
 
 PolicyContent = _model(
     "PolicyContent",
@@ -107,6 +131,7 @@ PolicyContent = _model(
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
     criterion=Literal["kept", "mean"],
+    band=BandContent | None,
 )
 
 WorkloadContent = _model(

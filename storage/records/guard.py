@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Band:
     threshold: float
     runs: int = 0
     curve: tuple[BandPoint, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Band:
+        """The band of its JSON values."""
+        return cls(**{**values, "curve": tuple(BandPoint(**point) for point in values["curve"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from syncswitch.storage.records.guard import Band
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -56,6 +58,8 @@ class TimingPolicy:
         speed_up_high: Upper end of it.
         reason: Why it is the first protocol alone, as a clause such as `an earlier switch saves no
             time`; None where it is not, or nobody said.
+        band: What a training with this policy is held against while it runs; None where nobody
+            recorded it.
     """
 
     fingerprint: str
@@ -84,6 +88,7 @@ class TimingPolicy:
     speed_up_low: float | None = None
     speed_up_high: float | None = None
     reason: str | None = None
+    band: Band | None = None
 
     @property
     def cluster(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     CheckConstraint,
     ForeignKey,
@@ -83,6 +85,7 @@ class PolicyRow(Base):
     speed_up_low: Mapped[float | None]
     speed_up_high: Mapped[float | None]
     reason: Mapped[str | None] = mapped_column(String(255))
+    band: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
 

@@ -100,6 +100,7 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
         "evidence",
         "speed_up_low",
         "speed_up_high",
+        "band",
         "speed_up",
     ]
     assert differences["switch_percent"] == (12.5, 25.0)

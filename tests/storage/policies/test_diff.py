@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -51,6 +52,10 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(
         (
             {"speed_up_low": 1.5, "speed_up_high": 2.5},
             {"speed_up_low": (None, 1.5), "speed_up_high": (None, 2.5)},
+        ),
+        (
+            {"band": Band(0.9, 0.01, 3, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))},
+            {"band": (None, "3 runs, 2 tests")},
         ),
         ({"reason": "saves no time"}, {"reason": (None, "saves no time")}),
         ({"study": "digits-2"}, {"study": ("digits-1", "digits-2")}),

@@ -24,6 +24,7 @@ from syncswitch.storage.policies.file import (
     read_policy_file,
     write_policy,
 )
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.properties import FIXTURES_STAY
@@ -39,6 +40,11 @@ shares = st.floats(0, 1)
 percents = st.floats(0, 100)
 seconds = st.floats(0, allow_infinity=False)
 evidence = st.builds(Evidence, names, indices, percents, indices, shares, st.booleans(), seconds)
+points = st.lists(
+    st.builds(BandPoint, worker_steps, shares, shares),
+    max_size=4,
+    unique_by=lambda point: point.worker_step,
+).map(lambda found: tuple(sorted(found, key=lambda point: point.worker_step)))
 policies = st.builds(
     TimingPolicy,
     fingerprint=st.from_regex("[0-9a-f]{64}", fullmatch=True),
@@ -69,6 +75,7 @@ policies = st.builds(
     speed_up_low=st.none() | seconds,
     speed_up_high=st.none() | seconds,
     reason=st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255),
+    band=st.none() | st.builds(Band, shares, shares, indices, points),
 )
 reals = st.floats(allow_nan=False, allow_infinity=False)
 identities = st.builds(
@@ -190,6 +197,7 @@ def test_a_file_that_was_written_long_ago_is_read(
         baseline_kept_share=0.99,
         speed_up_low=1.5,
         speed_up_high=2.5,
+        band=Band(0.9, 0.01, 1, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0))),
     )
 
 

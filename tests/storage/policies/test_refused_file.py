@@ -28,6 +28,12 @@ RUN = {
 }
 
 
+def band(*points: tuple[int, float, float]) -> dict[str, Any]:
+    names = ("worker_step", "accuracy", "deviation")
+    curve = [dict(zip(names, point, strict=True)) for point in points]
+    return {"target_accuracy": 0.9, "threshold": 0.01, "runs": 1, "curve": curve}
+
+
 def checksum(content: dict[str, Any]) -> str:
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
@@ -92,6 +98,12 @@ def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
         ("speed_up_high", float("inf")),
         ("reason", ""),
         ("reason", "x" * 256),
+        ("band", {"target_accuracy": 0.9}),
+        ("band", band((0, 0.8, 0.0))),
+        ("band", band((500, 0.8, -0.1))),
+        ("band", band((500, 1.8, 0.0))),
+        ("band", band((500, 0.8, 0.0), (500, 0.9, 0.0))),
+        ("band", band((500, 0.8, 0.0), (400, 0.9, 0.0))),
         ("version", 0),
         ("version", 1.5),
         ("workers", 0),

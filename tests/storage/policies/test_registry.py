@@ -11,6 +11,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT, EvidenceTrial, PolicyEntry
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
@@ -91,6 +92,7 @@ PROMISED = {
     "speed_up_low": 0.75,
     "speed_up_high": 1.5,
     "reason": "saves no time",
+    "band": Band(0.9, 0.01, 3, (BandPoint(500, 0.1 + 0.2, 0.0), BandPoint(1000, 0.9, 1e-3))),
 }
 
 
@@ -122,6 +124,7 @@ def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy
         {"created_at": "yesterday"},
         {"created_at": "2026-01-31T12:00:00"},
         {"workers": 0},
+        {"band": Band(1.9, 0.01)},
     ],
 )
 def test_an_impossible_policy_is_refused(

@@ -14,6 +14,7 @@ import pytest
 from syncswitch.storage.policies import registry as policies
 from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.schema import policy_schema
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -72,6 +73,7 @@ def test_real_files_are_valid(
         kept_share=0.93,
         speed_up_low=1.2,
         reason="saves no time",
+        band=Band(0.9, 0.01, 2, (BandPoint(500, 0.85, 0.02),)),
     )
     validate(json.loads(policy_text(other, RegisteredWorkload(unknown, "it"))))
 
@@ -85,6 +87,7 @@ def test_real_files_are_valid(
         ("policy", "criterion", "best"),
         ("policy", "kept_share", 93),
         ("policy", "reason", ""),
+        ("policy", "band", {"target_accuracy": 0.9}),
         ("policy", "evidence", [{"study": "s"}]),
         ("policy", "surprise", 1),
         ("workload", "workers", 0),
