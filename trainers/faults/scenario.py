@@ -33,14 +33,7 @@ SCENARIOS: Mapping[str, _Scenario] = {
 _NOT_OURS = "the processes of TF_CONFIG's cluster belong to whoever started them"
 _USAGE = "mild or moderate[:by=proxy][,delay=100ms]"
 
-# How each launcher can slow stragglers, and which failures it can cause, by kind and role.
-_SLOWED_BY = {
-    "in-process": ("thread",),
-    "processes": ("thread", "proxy"),
-    "tf-config": ("thread",),
-    "ray": ("thread",),
-    "simulated": ("thread", "proxy"),
-}
+# Which failures each launcher can cause, by kind and role.
 _FAILURES = {
     "in-process": {("kill", "worker"), ("kill", "chief")},
     "processes": {("kill", "worker"), ("kill", "ps"), ("kill", "chief")}
@@ -209,12 +202,8 @@ def _check_workers(found: Sequence[Injection], workers: int) -> None:
 
 def _problem_of(injection: Injection, launcher: str) -> str | None:
     if injection.by is not None:
-        if injection.by in _SLOWED_BY[launcher]:
+        if injection.by == "thread" or launcher != "in-process":
             return None
-        if launcher == "tf-config":
-            return f"{_NOT_OURS}; use by=thread, or --launcher processes"
-        if launcher == "ray":
-            return "Ray decides about the network of its workers; use by=thread"
         return "workers in one process have no network; use by=thread, or --launcher processes"
     if (injection.kind, injection.role) not in _FAILURES[launcher]:
         if launcher == "simulated":

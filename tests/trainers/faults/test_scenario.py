@@ -148,7 +148,8 @@ ALL = {THREAD, PROXY, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
     [
         ("in-process", {THREAD, KILL, CHIEF}),
         ("processes", ALL - {KILL_FOR}),
-        ("tf-config", {THREAD, CHIEF}),
+        ("tf-config", {THREAD, PROXY, CHIEF}),
+        ("ray", ALL - {KILL_FOR}),
         ("simulated", {THREAD, PROXY, KILL, KILL_FOR}),
     ],
 )

@@ -170,7 +170,7 @@ def test_fallen_back_it_is_where_it_was_marked_but_remembers_what_happened() -> 
     play(log, 900, 8.0)
     for step in (600, 800):
         log.add_evaluation(Evaluation(step, step / 100, 0.7, 0.1))
-    log.add_event(RunEvent("lost", 900, 8.0, "the parameter server: it is gone"))
+    log.add_event(RunEvent("lost", 900, 8.0, "the parameter server is gone"))
     log.fall_back(mark)
     assert log.is_detour
     found = log.result()

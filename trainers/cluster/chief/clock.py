@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 
 class TrainingClock:
@@ -60,3 +61,25 @@ class TrainingClock:
         """Stops at the last update, when a segment is over."""
         self._elapsed_seconds = self.last_update_seconds
         self._start = None
+
+
+@dataclass(frozen=True)
+class LostChief:
+    """A chief that died while it trained.
+
+    Attributes:
+        reason: What has become of it.
+        worker_step: Worker-steps that were done when it was heard of last.
+        elapsed_seconds: Training time then.
+        heard_seconds: When that was, on this machine's monotonic clock.
+    """
+
+    reason: str
+    worker_step: int
+    elapsed_seconds: float
+    heard_seconds: float
+
+    @property
+    def now_seconds(self) -> float:
+        """Training time by now: what it costs counts."""
+        return self.elapsed_seconds + time.monotonic() - self.heard_seconds

@@ -73,14 +73,12 @@ class Recovery:
         Returns:
             False where it cannot come back, or needs not.
         """
-        for _ in range(_MOST_ATTEMPTS):
+        problem = f"it was lost {_MOST_LOSSES + 1} times"
+        for _ in range(_MOST_ATTEMPTS if self._losses[worker] <= _MOST_LOSSES else 0):
             if self._coordinator.stopping:
                 return False
-            if self._losses[worker] > _MOST_LOSSES:
-                self._give_up(worker, f"it was lost {_MOST_LOSSES + 1} times")
-                return False
             try:
-                self._cluster.revive(worker)
+                self._cluster.revive(worker, lambda: not self._coordinator.stopping)
             except RetryableError as error:
                 problem = one_line(error)
                 time.sleep(_PAUSE_SECONDS)
@@ -92,7 +90,8 @@ class Recovery:
             self._note("returned", f"worker {worker} is back", worker, seconds)
             self._coordinator.come_back(worker)
             return True
-        self._give_up(worker, problem)
+        if not self._coordinator.stopping:
+            self._give_up(worker, problem)
         return False
 
     def _note_lost(self, worker: int, reason: str) -> None:

@@ -19,9 +19,9 @@ from syncswitch.storage.errors import (
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.backups import Backup
-from syncswitch.trainers.cluster.chief.clock import TrainingClock
+from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
-from syncswitch.trainers.cluster.chief.trial import ClusterTrial, LostChief, cluster_trial
+from syncswitch.trainers.cluster.chief.trial import ClusterTrial, cluster_trial
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
@@ -163,8 +163,7 @@ class ClusterTrainer(Trainer):
         log, clock = trial.log, trial.clock
         clock.lose()
         done = log.reached
-        reason = f"the parameter server: {error}"
-        log.add_event(RunEvent("lost", done, clock.now_seconds, reason))
+        log.add_event(RunEvent("lost", done, clock.now_seconds, str(error)))
         start = time.perf_counter()
         self._cluster.restart_server()
         backup = trial.backup

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.cluster.chief.backups import Backup
-from syncswitch.trainers.cluster.chief.clock import TrainingClock
+from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.faults.active import ActiveInjections
@@ -16,28 +15,6 @@ from syncswitch.trainers.faults.scenario import check_injections
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import OnlineController, controller_of
-
-
-@dataclass(frozen=True)
-class LostChief:
-    """A chief that died while it trained.
-
-    Attributes:
-        reason: What has become of it.
-        worker_step: Worker-steps that were done when it was heard of last.
-        elapsed_seconds: Training time then.
-        heard_seconds: When that was, on this machine's monotonic clock.
-    """
-
-    reason: str
-    worker_step: int
-    elapsed_seconds: float
-    heard_seconds: float
-
-    @property
-    def now_seconds(self) -> float:
-        """Training time by now: what it costs counts."""
-        return self.elapsed_seconds + time.monotonic() - self.heard_seconds
 
 
 @dataclass

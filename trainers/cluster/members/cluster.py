@@ -118,8 +118,12 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    def revive(self, worker: int) -> None:
+    def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Replaces a lost worker, after `fence`.
+
+        Args:
+            worker: Which.
+            is_wanted: Whether to go on waiting for it; asked now and then.
 
         Raises:
             RetryableError: It does not come back.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -149,8 +149,8 @@ class ConnectedCluster(Cluster):
         return number
 
     @override
-    def revive(self, worker: int) -> None:
-        self._start([(WORKER, worker)])
+    def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self._start([(WORKER, worker)], is_wanted)
         self._build_worker(worker)
         self._connect(worker)
 
@@ -224,21 +224,23 @@ class ConnectedCluster(Cluster):
             return False
         return self._engine.condition(part).life is Life.RUNNING
 
-    def _start(self, parts: Sequence[Part]) -> None:
+    def _start(self, parts: Sequence[Part], is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Starts processes, and returns when they are there."""
         for part in parts:
             self._hub.drop(part)
             self._engine.start(part, self._hub.address)
         deadline = time.monotonic() + self._engine.start_seconds
         for part in parts:
-            self._arrivals[part] = self._awaited(part, deadline)
+            self._arrivals[part] = self._awaited(part, deadline, is_wanted)
 
-    def _awaited(self, part: Part, deadline: float) -> Arrival:
+    def _awaited(self, part: Part, deadline: float, is_wanted: Callable[[], bool]) -> Arrival:
         start, has_said = time.monotonic(), not self._engine.waits_aloud
         while True:
             arrival = self._hub.wait_for(part, _WAIT_SECONDS)
             if arrival is not None:
                 return arrival
+            if not is_wanted():
+                raise RetryableError(f"{_name(part)} is not waited for any more")
             condition = self._engine.condition(part)
             if condition.life is Life.DEAD:
                 raise RetryableError(f"{_name(part)} does not start: {condition.report}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from syncswitch.trainers.cluster.exchange.plans import Hello, Part
@@ -35,6 +36,10 @@ class Arrival:
                 wire.close()
 
 
+# A process says that it lives on a second wire, which may overtake the first one.
+_PATIENCE_SECONDS = 10.0
+
+
 class Hub:
     """Lets the parts of a cluster in.
 
@@ -49,17 +54,9 @@ class Hub:
         self._door = Door(address, secret, self._on_wire)
         self.address = self._door.address
 
-    def arrival(self, part: Part) -> Arrival | None:
-        """The process that is this part now; None where there is none."""
-        with self._changed:
-            arrival = self._there.get(part)
-            return None if arrival is None or arrival.is_gone else arrival
-
     def wait_for(self, part: Part, seconds: float) -> Arrival | None:
-        """Waits so long for a process that is this part."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_there(part), seconds)
-            return self._there[part] if self._is_there(part) else None
+        """The process that is this part, which may take so long to come."""
+        return self._awaited(part, lambda arrival: not arrival.is_gone, seconds)
 
     def drop(self, part: Part) -> None:
         """Gives up the process that is this part, if there is one."""
@@ -76,17 +73,25 @@ class Hub:
         for arrival in there:
             arrival.drop()
 
-    def _is_there(self, part: Part) -> bool:
-        return part in self._there and not self._there[part].is_gone
+    def _awaited(
+        self, part: Part, is_right: Callable[[Arrival], bool], seconds: float
+    ) -> Arrival | None:
+        def right() -> Arrival | None:
+            arrival = self._there.get(part)
+            return arrival if arrival is not None and is_right(arrival) else None
+
+        with self._changed:
+            return self._changed.wait_for(right, seconds)
 
     def _on_wire(self, wire: Wire) -> None:
         hello = wire.receive()
         if hello.address is not None:
             self._welcome(Arrival(hello, wire))
             return
-        with self._changed:
-            arrival = self._there.get(hello.part)
-        if arrival is None or arrival.hello.token != hello.token:
+        arrival = self._awaited(
+            hello.part, lambda found: found.hello.token == hello.token, _PATIENCE_SECONDS
+        )
+        if arrival is None:
             wire.close()
             return
         arrival.pulse = wire

@@ -50,7 +50,7 @@ class ThreadsCluster(Cluster):
         self.forget_replica(worker)
         return number
 
-    def revive(self, worker: int) -> None:
+    def revive(self, worker: int, is_wanted: object = None) -> None:
         """Nothing to do: its thread goes on."""
 
     def restart_server(self) -> None:

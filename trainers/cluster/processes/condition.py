@@ -1,9 +1,12 @@
-"""What has become of a process of this machine."""
+"""What has become of a process of this machine, and what it said last."""
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 
@@ -15,6 +18,8 @@ _LIVES = {
     psutil.STATUS_ZOMBIE: Life.DEAD,
     psutil.STATUS_DEAD: Life.DEAD,
 }
+_LINES = 5
+_LONGEST_LINE = 200
 
 
 def condition_of(process_id: int, exit_code: int | None) -> Condition:
@@ -31,6 +36,26 @@ def condition_of(process_id: int, exit_code: int | None) -> Condition:
     except psutil.Error:
         return Condition(Life.DEAD)
     return Condition(_LIVES.get(status, Life.RUNNING))
+
+
+def with_last_words(condition: Condition, log: Path) -> Condition:
+    """The condition of a process that prints into this log."""
+    if condition.life is not Life.DEAD:
+        return condition
+    return replace(condition, report=f"{condition.report or 'died'}; {tail_of_log(log)}")
+
+
+def tail_of_log(log: Path) -> str:
+    """The last lines of a log, shortened; ends with neither line nor full stop."""
+    content = b""
+    with suppress(OSError), log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        # Enough for lines of the longest letters.
+        file.seek(max(0, size - _LINES * _LONGEST_LINE * 4))
+        content = file.read()
+    lines = content.decode(errors="replace").strip().splitlines()
+    tail = " | ".join(line.strip()[:_LONGEST_LINE] for line in lines[-_LINES:]) or "nothing"
+    return f"its last words: {tail}"
 
 
 def _ended(exit_code: int) -> str:

@@ -16,6 +16,7 @@ from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.condition import with_last_words
 from syncswitch.trainers.cluster.processes.placement import GPU, Placement
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 
@@ -52,15 +53,13 @@ class LocalEngine(Engine):
     @override
     def start(self, part: Part, chief: Address) -> None:
         self.signal(part, 9)
-        role, number = part
-        environment = self._environment(part)
         place = Place(part, chief, self._socket(), self.secret)
         try:
             self._process_ids[part] = self._zygote.fork(
                 f"{__name__}:be_part",
                 (place, self._placement.needs_fresh_processes),
-                str(self._folder / f"{role}-{number}.log"),
-                environment,
+                str(self._log(part)),
+                self._environment(part),
             )
         except LostError as error:
             raise RetryableError(str(error)) from error
@@ -68,9 +67,10 @@ class LocalEngine(Engine):
     @override
     def condition(self, part: Part) -> Condition:
         try:
-            return self._zygote.condition(self._process_ids[part])
+            found = self._zygote.condition(self._process_ids[part])
         except LostError as error:
-            return Condition(Life.DEAD, str(error))
+            found = Condition(Life.DEAD, str(error))
+        return with_last_words(found, self._log(part))
 
     @override
     def signal(self, part: Part, number: int) -> None:
@@ -82,6 +82,9 @@ class LocalEngine(Engine):
         for part in list(self._process_ids):
             self.signal(part, 9)
             del self._process_ids[part]
+
+    def _log(self, part: Part) -> Path:
+        return self._folder / "{}-{}.log".format(*part)
 
     def _socket(self) -> str:
         return str(self._folder / f"{secrets.token_hex(6)}.socket")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.chief.trial import LostChief
+from syncswitch.trainers.cluster.chief.clock import LostChief
 
 
 @dataclass(frozen=True)

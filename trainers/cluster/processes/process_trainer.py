@@ -18,10 +18,10 @@ from typing_extensions import override
 from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.chief.trial import LostChief
+from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.processes.chief_plan import LOCAL_ENGINE, ChiefPlan
-from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
+from syncswitch.trainers.cluster.processes.condition import tail_of_log
 from syncswitch.trainers.cluster.processes.messages import (
     Failed,
     Message,

@@ -18,9 +18,8 @@ from pathlib import Path
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, program
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.wire import Address
-from syncswitch.trainers.cluster.members.engine import Condition, Life
-from syncswitch.trainers.cluster.processes.condition import condition_of
-from syncswitch.trainers.cluster.processes.log_tail import tail_of_log
+from syncswitch.trainers.cluster.members.engine import Condition
+from syncswitch.trainers.cluster.processes.condition import condition_of, with_last_words
 
 
 class PartActor:
@@ -55,8 +54,8 @@ class PartActor:
         found = condition_of(self._process.pid, self._process.poll())
         if not self._process.returncode:
             return replace(found, report="")
-        log = Path(f"/proc/self/fd/{self._log.fileno()}")
-        return Condition(Life.DEAD, f"on {self._host} {found.report}; {tail_of_log(log)}")
+        found = with_last_words(found, Path(f"/proc/self/fd/{self._log.fileno()}"))
+        return replace(found, report=f"on {self._host} {found.report}")
 
     def signal(self, number: int) -> None:
         """Sends the process a signal, if it is there; where that kills, it is dead then."""
