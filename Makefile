@@ -49,7 +49,7 @@ notebooks: $(INSTALLED)  ## Strips what the notebooks showed.
 	$(BIN)/jupyter nbconvert --clear-output --inplace notebooks/*.ipynb
 
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
-	$(BIN)/python -m tests.benchmarks.throughput
+	$(BIN)/python -m tests.benchmarks.scale --sizes 14k --rounds 3
 	$(BIN)/python -m tests.benchmarks.simulator
 	$(BIN)/python -m tests.benchmarks.kills
 	$(BIN)/python -m tests.benchmarks.detector

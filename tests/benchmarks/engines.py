@@ -1,9 +1,4 @@
-"""Ways to train the same Keras model; each is a process that measures one round when told to.
-
-    python -m tests.benchmarks.engines NAME
-
-For every line on standard input it trains and prints worker-steps per second.
-"""
+"""TensorFlow's own ways to train the same Keras model."""
 
 from __future__ import annotations
 
@@ -17,46 +12,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.trainer import Trainer
-from tests.benchmarks.workload import WORKER_STEPS, workload
 from tests.private_network import free_ports
 
 WORKERS = 4
 PAUSE_SECONDS = 0.05
-REFERENCE = "TensorFlow ParameterServerStrategy, servers"
-WORKLOAD = "tests.benchmarks.workload:workload"
 
-Round = Callable[[], float]
 Train = Callable[[int], float]
 """Makes so many worker-steps; gives the seconds that they took."""
-
-
-def round_of(train: Train) -> Round:
-    return lambda: WORKER_STEPS / train(WORKER_STEPS)
-
-
-def syncswitch_round(trainer: Trainer, switch_percent: float) -> Round:
-    identity = workload_identity(workload, WORKERS, "bsp", "asp")
-
-    def train() -> float:
-        return WORKER_STEPS / trainer.train(TrialSpec(identity, switch_percent, 0)).training_seconds
-
-    return train
-
-
-def in_process(switch_percent: float) -> Round:
-    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-
-    return syncswitch_round(ClusterTrainer(workload, WORKERS), switch_percent)
-
-
-def processes(switch_percent: float) -> Round:
-    from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-
-    return syncswitch_round(ProcessTrainer(WORKLOAD, WORKERS), switch_percent)
 
 
 def dataset(workload: Workload, seed: int = 0) -> object:
@@ -163,25 +126,3 @@ def single(workload: Workload) -> Train:
         return time.perf_counter() - start
 
     return train
-
-
-ENGINES: dict[str, Callable[[], Round]] = {
-    "syncswitch ASP, servers": lambda: processes(0.0),
-    "syncswitch BSP, servers": lambda: processes(100.0),
-    REFERENCE: lambda: round_of(coordinator(workload)),
-    "syncswitch ASP, in-process": lambda: in_process(0.0),
-    "syncswitch BSP, in-process": lambda: in_process(100.0),
-    "single process": lambda: round_of(single(workload)),
-}
-
-
-def main() -> None:
-    train = ENGINES[sys.argv[1]]()
-    train()
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        print(train(), flush=True)
-
-
-if __name__ == "__main__":
-    main()

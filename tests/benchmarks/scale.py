@@ -1,9 +1,12 @@
 """Worker-steps and bytes per second against the size of the model, side by side in one run.
 
-    python -m tests.benchmarks.scale [--sizes 14k,17m,100m] [--seconds 10] [--rows NAME ...]
+    python -m tests.benchmarks.scale [--sizes 14k,17m,100m] [--seconds 10] [--rounds 1]
+        [--rows NAME ...]
 
 Each row is a process of its own that has the machine for itself; building the model, starting
-servers and the first steps do not count. The largest size needs 12 GB of memory.
+servers and the first steps do not count. With several rounds the rows take turns, so that a machine
+whose speed drifts does so for all of them, and figures are
+medians. The largest size needs 12 GB of memory.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from rich.console import Console
@@ -32,7 +37,11 @@ START_SECONDS = 300.0
 def main() -> None:
     options = _options()
     for size in options.sizes:
-        figures = {name: _measured(name, size, options.seconds) for name in options.rows}
+        rounds = [
+            {name: _measured(name, size, options.seconds) for name in options.rows}
+            for _ in range(options.rounds)
+        ]
+        figures = {name: _median([one[name] for one in rounds]) for name in options.rows}
         # Wide enough for any terminal: lines are not broken.
         Console(width=120).print(_table(size, figures, options.seconds))
         for name, found in figures.items():
@@ -56,6 +65,12 @@ def _measured(name: str, size: str, seconds: float) -> float | str:
     lines = done.stderr.splitlines()
     errors = [line for line in lines if line.startswith("error: ")] or lines
     return errors[-1] if errors else f"error: it ended with status {done.returncode}"
+
+
+def _median(found: Sequence[float | str]) -> float | str:
+    return next((one for one in found if isinstance(one, str)), None) or statistics.median(
+        map(float, found)
+    )
 
 
 def _table(size: str, figures: dict[str, float | str], seconds: float) -> Table:
@@ -84,7 +99,7 @@ def _ratio(rate: float, other: float | str | None) -> str:
 
 
 def _options() -> argparse.Namespace:
-    made = parser(__doc__, sizes=",".join(PARAMETERS), seconds=10.0)
+    made = parser(__doc__, sizes=",".join(PARAMETERS), seconds=10.0, rounds=1)
     made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     options = made.parse_args()
     options.sizes = options.sizes.split(",")
