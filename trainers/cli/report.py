@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.run.event_text import is_remarkable
@@ -111,6 +112,7 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
             for phase in record.phases
         ],
         "conditions": asdict(record.spec.conditions),
+        "guard": {"state": guard_state(record), **asdict(record.guard or GuardOutcome())},
         "events": [asdict(event) for event in record.events],
         "model": str(report.model_path),
         "seed": record.spec.seed,
@@ -152,6 +154,8 @@ def print_report(report: RunReport) -> None:
             f"{record.switch_overhead_seconds * 1000:.1f} ms"
         )
     console.print_text(f"{sentence}.")
+    if record.guard is not None:
+        console.print_text(_guarded(record, record.guard))
     share = None if policy is None else policy.kept_share
     if policy is not None and share is not None and not _reaches_target(policy, record):
         console.print_text(_expected(policy, share))
@@ -174,6 +178,23 @@ def _outcome(report: RunReport) -> str:
     return (
         f"{job} with policy version {policy.version}: {accuracy}, {verdict} {policy.threshold:g} of"
         f" the target {policy.target_accuracy:.4f}; the target itself was {reached}."
+    )
+
+
+def guard_state(record: TrialRecord) -> str:
+    """`off`, `quiet` or `alarmed`."""
+    if record.guard is None:
+        return "off"
+    return "quiet" if record.guard.alarm is None else "alarmed"
+
+
+def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
+    if guard.alarm is None:
+        return "The guard found nothing wrong after the switch."
+    first = record.spec.identity.first_protocol.upper()
+    return (
+        f"The guard went back to the switch after {guard.worker_step or 0:,} worker-steps, and on"
+        f" with {first} alone: {guard.alarm}. That cost {guard.lost_seconds:.1f} s."
     )
 
 

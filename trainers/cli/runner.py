@@ -63,6 +63,14 @@ if TYPE_CHECKING:
     " first protocol alone, 0 = the second alone.",
 )
 @click.option(
+    "--guard/--no-guard",
+    "is_guarded",
+    default=True,
+    show_default=True,
+    help="Go back to the switch, and on with the first protocol alone, when the training fails"
+    " after it: the policy knows how the first protocol did. There is none with --switch-at.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(min=1),
     help=f"Workers in the cluster. Default: as in the policy; with --switch-at {USUAL_WORKERS}.",
@@ -116,6 +124,7 @@ def main(
     reference: str,
     choice: str,
     switch_percent: float | None,
+    is_guarded: bool,
     workers: int | None,
     protocols: str | None,
     launcher: str | None,
@@ -180,7 +189,10 @@ def main(
         identity.workers, switch_percent, identity.first_protocol, cluster.launcher
     )
     cluster.check_capacity(identity.workers)
-    spec = TrialSpec(identity, switch_percent, seed, conditions=conditions, resume=resume)
+    band = policy.band if policy is not None and is_guarded else None
+    spec = TrialSpec(
+        identity, switch_percent, seed, conditions=conditions, resume=resume, band=band
+    )
     folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     try:

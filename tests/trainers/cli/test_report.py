@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
@@ -69,3 +70,33 @@ def test_without_a_policy_it_says_what_was_asked_for(
     told = report_as_json(report)
     assert (told["policy"], told["reaches_target"]) == (None, None)
     assert (told["switch_percent"], told["fingerprint"]) == (percent, IDENTITY.fingerprint)
+
+
+ALARM = "3 tests in a row are below what the first protocol alone reaches"
+
+
+@pytest.mark.parametrize(
+    ("guard", "state", "words"),
+    [
+        (None, "off", ""),
+        (GuardOutcome(), "quiet", "The guard found nothing wrong after the switch."),
+        (
+            GuardOutcome(ALARM, 1750, 2.25),
+            "alarmed",
+            "The guard went back to the switch after 1,750 worker-steps, and on with BSP alone:"
+            f" {ALARM}. That cost 2.2 s.",
+        ),
+    ],
+)
+def test_it_says_what_the_guard_did(
+    guard: GuardOutcome | None, state: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = make_report(POLICY, replace(RECORD, guard=guard), Path("model.keras"))
+    print_report(report)
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said
+    assert ("guard" in said) == (guard is not None)
+    assert report_as_json(report)["guard"] == {
+        "state": state,
+        **asdict(guard or GuardOutcome()),
+    }
