@@ -12,8 +12,12 @@ import keras
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
+from syncswitch.trainers.keras_api.kept_state import KeptState
+from syncswitch.trainers.run.guard import Guard
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,15 +47,20 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     With `steps_per_execution` the switch and the end come with the end of an execution.
 
+    The training is guarded: weights and optimizer are kept at the switch. Where the loss is no
+    number after it, or validations (`monitor`) say that it fails by the policy's `band`, they are
+    put back, and the first protocol does the rest: the count is that of the switch again, the rate
+    is scaled as before it, `is_after_switch` stays False, and `at_alarm` is called. With
+    `stop_at_switch` the `fit` ends then. Give each `fit` epochs enough for that, too.
+
     Example:
         ```
         from syncswitch.trainers import PolicyCallback
 
         switch = PolicyCallback("policy.json", stop_at_switch=True)
-        if not switch.is_after_switch:  # global batches, before the switch
-            model.fit(x, y, batch_size=32 * switch.workers, epochs=1000, callbacks=[switch])
-        if not switch.is_done:
-            model.fit(x, y, batch_size=32, epochs=1000, callbacks=[switch])
+        while not switch.is_done:  # global batches before the switch, and after an alarm
+            batch_size = 32 if switch.is_after_switch else 32 * switch.workers
+            model.fit(x, y, batch_size=batch_size, epochs=1000, callbacks=[switch])
         ```
 
     Args:
@@ -67,12 +76,19 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             middle of a `fit` (a checkpoint, an interrupt), with a rate that is already scaled.
         initial_worker_step: Worker-steps that an earlier training has done.
         stop_at_switch: End the `fit` at the switch, for what cannot be changed inside of one.
+        guard: False to train on after the switch whatever happens. A callback that begins after
+            its switch has nothing to go back to, and no guard.
+        monitor: What the logs of an epoch call the accuracy of the policy's search; without it only
+            the loss is looked at. It has to be measured on the data of the search.
+        at_alarm: Called with the model before its state at the switch is put back, once; undoes
+            what `at_switch` did.
 
     Attributes:
         workers: n.
         total_worker_steps: W.
         switch_worker_step: Where the policy switches: whole rounds, as `syncswitch-run` does it.
         worker_step: Worker-steps done. Batches are not cut, so at the end it may be above W.
+        alarm: Why the training went back to its switch, as a clause; None where it did not.
 
     Raises:
         PolicyError: The policy file cannot be read, or was altered.
@@ -91,6 +107,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         learning_rate: float | None = None,
         initial_worker_step: int = 0,
         stop_at_switch: bool = False,
+        guard: bool = True,
+        monitor: str = "val_accuracy",
+        at_alarm: Callable[[Any], None] | None = None,
     ) -> None:
         super().__init__()
         policy = policy_of(policy)
@@ -120,11 +139,19 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._first_batch = 0
         self._optimizer: Any = None
         self._scale = 1
+        self.alarm: str | None = None
+        band = policy.band or Band(policy.target_accuracy, policy.threshold)
+        self._guard = Guard(band, self.total_worker_steps) if guard else None
+        if initial_worker_step > self.switch_worker_step:
+            self._guard = None
+        self._monitor, self._at_alarm = monitor, at_alarm
+        self._tests: list[Evaluation] = []
+        self._kept: tuple[KeptState, int, int] | None = None
 
     @property
     def is_after_switch(self) -> bool:
-        """Whether the first protocol has had its share."""
-        return self.worker_step >= self.switch_worker_step
+        """Whether the second protocol trains, or is to train next."""
+        return self.worker_step >= self.switch_worker_step and self.alarm is None
 
     @property
     def is_done(self) -> bool:
@@ -160,17 +187,33 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         last = min(batch, (self.params.get("steps") or math.inf) - 1)
         batches = int(last) - self._first_batch + 1
         self.worker_step += batches * self._steps_per_batch[self._has_switched]
+        if not math.isfinite((logs or {}).get("loss", 0.0)):
+            self._note_alarm("the training loss is no finite number")
         if self.is_done:
             self.model.stop_training = True
         elif self.is_after_switch and not self._has_switched:
             self._switch()
             self.model.stop_training = self.model.stop_training or self._stop_at_switch
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Looks at the validation, if there was one."""
+        accuracy = (logs or {}).get(self._monitor)
+        if self._guard is None or accuracy is None:
+            return
+        loss = float(logs.get("loss", math.nan))
+        self._tests.append(Evaluation(self.worker_step, 0.0, float(accuracy), loss))
+        if self._kept is not None:
+            self._note_alarm(self._guard.alarm(self._tests, self._kept[1]))
+
     def on_train_end(self, logs: Any = None) -> None:
         """Gives the optimizer the rate of one worker back."""
         self._scale_rate(1)
+        if self.is_done:
+            self._kept = None
 
     def _switch(self) -> None:
+        if self._guard is not None:
+            self._kept = KeptState(self.model), self.worker_step, self._scale
         self._has_switched = True
         self._scale_rate(self._scales[1])
         _LOG.info(
@@ -183,6 +226,26 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self._at_switch(self.model)
             # There is none after `compile`, and `fit` makes it before its first batch only.
             self.model.make_train_function()
+
+    def _note_alarm(self, alarm: str | None) -> None:
+        """Goes back to the switch; nothing where there is no alarm, or nothing to go back to."""
+        if alarm is None or self._kept is None:
+            return
+        _LOG.warning(
+            "back to the switch from %s worker-steps, and on with %s: %s",
+            f"{self.worker_step:,}",
+            self._protocols[0],
+            alarm,
+        )
+        (state, self.worker_step, scale), self._kept, self.alarm = self._kept, None, alarm
+        self._has_switched = False
+        if self._at_alarm is not None:
+            self._at_alarm(self.model)
+            self.model.make_train_function()
+        self._optimizer = self.model.optimizer
+        self._scale = scale if state.restore(self.model) else 1
+        self._scale_rate(self._scales[0])
+        self.model.stop_training = self._stop_at_switch
 
     def _scale_rate(self, scale: int) -> None:
         if scale != self._scale:

@@ -12,6 +12,9 @@ from typing import Any
 import keras
 
 from syncswitch.storage.errors import FatalError, UserError, WorkloadError
+from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -19,7 +22,6 @@ from syncswitch.trainers.job.data import Array, Data
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.keras_api.callback import policy_of
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer
 
@@ -40,10 +42,12 @@ def fit(
     workers: int | None = None,
     seed: int = 0,
     observer: Observer | None = None,
+    guard: bool = True,
 ) -> TrialRecord:
     """Trains a compiled Keras model with a timing policy, as `syncswitch-run` trains a workload.
 
-    The n workers are threads of this process.
+    The n workers are threads of this process. Where the training fails after its switch by the
+    policy's `band`, it goes back there, and on with the first protocol; the record says so.
 
     The training starts from the model's present values, and the trained ones are put into it. A
     diverged training, or one that the observer stops, leaves it as it was. Loss and optimizer are
@@ -67,6 +71,9 @@ def fit(
         workers: n; None for that of the policy.
         seed: Of the order of the data and of random layers.
         observer: Watches the training.
+        guard: False to train on after the switch whatever happens. There is no guard either where W
+            or n are not the policy's, or the policy file is of a job with another model, batch size
+            or metric: what is known of that says nothing of this one.
 
     Returns:
         What was measured.
@@ -75,7 +82,7 @@ def fit(
         UserError: The model is not compiled, the policy cannot be read, something does not fit, or
             TensorFlow is in use with too few devices.
     """
-    policy = policy_of(policy)
+    policy, known = _policy_and_job(policy)
     workers = policy.workers if workers is None else workers
     if workers < 1:
         raise UserError(f"workers is {workers}: give a whole number of 1 or more")
@@ -102,16 +109,36 @@ def fit(
         metric=metric,
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
-    spec = TrialSpec(identity, policy.switch_percent, seed)
+    band = _band(policy, known or identity, identity) if guard else None
+    spec = TrialSpec(identity, policy.switch_percent, seed, band=band)
     with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
         own = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=Path(folder))
         with ClusterTrainer(workload, workers) as trainer:
             record = trainer.train(own, observer)
         if not (record.diverged or record.stopped_early):
-            if not record.checkpoints:
+            if 100.0 not in record.checkpoints:
                 raise FatalError(f"the trained values are lost: {record.events[-1].reason}")
             model.set_weights(load_model(workload, record.checkpoints[100.0]).get_weights())
     return replace(record, spec=spec, checkpoints={})
+
+
+def _policy_and_job(
+    policy: TimingPolicy | str | Path,
+) -> tuple[TimingPolicy, WorkloadIdentity | None]:
+    """The policy, and the job that it was found for, which only its file says."""
+    if isinstance(policy, TimingPolicy):
+        return policy, None
+    content = read_policy_file(policy)
+    return content.policy, content.workload.identity
+
+
+def _band(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
+    """What a policy's search has seen, where it may be of this job as far as that is known."""
+    of_policy = (policy.total_worker_steps, policy.workers)
+    is_same = of_policy == (mine.total_worker_steps, mine.workers) and all(
+        getattr(known, name) == getattr(mine, name) for name in ("model", "batch_size", "metric")
+    )
+    return policy.band if is_same else None
 
 
 def _copies(model: Any) -> Callable[[], Any]:

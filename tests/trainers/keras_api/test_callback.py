@@ -26,59 +26,14 @@ from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
     dense_model,
     digits_data,
-    linear_model,
     mean_output,
 )
+from tests.trainers.keras_api.conftest import ETA
 from tests.warm_program import run_code
 
-ETA, N, W = 0.25, 4, 40
+N, W = 4, 40
 JOB = replace(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
 SWITCH = 12
-
-
-@pytest.fixture(scope="module")
-def make(keras: Any) -> Callable[..., Any]:
-    from syncswitch.trainers.keras_api.callback import PolicyCallback
-
-    return PolicyCallback
-
-
-@pytest.fixture(scope="module")
-def compiled(keras: Any) -> Any:
-    """Traced once for most tests."""
-    model = linear_model()
-    model.compile(keras.optimizers.SGD(ETA), mean_output)
-    return model
-
-
-@pytest.fixture
-def model(compiled: Any) -> Any:
-    """Its gradient is always `CONSTANT_GRADIENT`, so its parameters tell the sum of the rates."""
-    compiled.set_weights([np.ones((4, 1))])
-    compiled.optimizer.learning_rate = ETA
-    return compiled
-
-
-@pytest.fixture
-def own_model() -> Any:
-    """The same, to be compiled by the test."""
-    return linear_model()
-
-
-@pytest.fixture
-def rates(keras: Any) -> Any:
-    """A callback that notes the learning rate of each batch."""
-
-    class Rates(keras.callbacks.Callback):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.seen: list[float] = []
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            rate = self.model.optimizer.learning_rate
-            self.seen.append(float(keras.ops.convert_to_numpy(rate)))
-
-    return Rates()
 
 
 def fit(model: Any, *callbacks: Any, batches: int = 7, epochs: int = 30) -> None:
@@ -274,6 +229,7 @@ def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
         tf.config.set_logical_device_configuration(cpu, two)
         import keras
         from syncswitch.trainers.keras_api.callback import PolicyCallback
+        from tests.trainers.jobs import linear_model
         from tests.trainers.keras_api.test_callback import *
         with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
             model = linear_model()

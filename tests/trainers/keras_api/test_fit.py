@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.records.guard import Band, BandPoint
+from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.trainers.trainer import SilentObserver, Verdict
 from tests.storage.conftest import POLICY
 from tests.trainers.jobs import (
@@ -124,3 +128,41 @@ def test_a_model_that_cannot_be_trained_is_refused(keras: Any, fit: Callable[...
     model.compile("sgd", "mse")
     with pytest.raises(UserError, match="workers is 0: give a whole number of 1 or more"):
         fit(model, **constant(), policy=JOB, workers=0)
+
+
+BAND = Band(0.9, 0.01, 2, (BandPoint(W, 0.9, 0.0),))
+
+
+def test_it_is_guarded_where_the_policy_may_be_of_this_job(
+    keras: Any, fit: Callable[..., Any], tmp_path: Path
+) -> None:
+    from syncswitch.trainers.job.fingerprint import workload_identity
+    from syncswitch.trainers.job.workload import Workload
+
+    model = linear_model()
+    model.compile(keras.optimizers.SGD(0.01), mean_output)
+    data = constant_data(64)
+    found_for = Workload("lines", linear_model, lambda: data, "lines", 32, 4, 0.02, 8, loss="mse")
+    path = tmp_path / "policy.json"
+
+    def band_of(policy: Any, **values: Any) -> Band | None:
+        given = {"batch_size": 4, "epochs": 2, **values}
+        found: Band | None = fit(model, **constant(64), policy=policy, **given).spec.band
+        return found
+
+    def written(**changes: Any) -> Path:
+        identity = replace(workload_identity(found_for, 4, "bsp", "asp"), **changes)
+        policy = replace(JOB, fingerprint=identity.fingerprint, total_worker_steps=32, band=BAND)
+        write_policy(path, policy, RegisteredWorkload(identity, "lines"))
+        return path
+
+    metric = workload_identity(found_for, 4, "bsp", "asp").metric
+    job = replace(JOB, total_worker_steps=32, band=BAND)
+    assert band_of(job) == BAND
+    assert band_of(job, guard=False) is None
+    assert band_of(job, workers=2) is None
+    assert band_of(job, epochs=3) is None
+    assert band_of(written()) == BAND
+    assert band_of(written(metric=f"not {metric}")) is None
+    assert band_of(written(model="another")) is None
+    assert band_of(written(batch_size=8)) is None
