@@ -92,7 +92,23 @@ def next_segment(
     checkpoints = checkpoint_steps(spec)
     end = min([end, *(step for step in checkpoints if step > done)])
     protocol = identity.first_protocol if is_first else identity.second_protocol
-    return Segment(protocol, done, end, checkpoints.get(end, ()))
+    percents = checkpoints.get(end, ())
+    if is_first and end == done + missing:
+        percents = percents_at_switch(spec, percents)
+    return Segment(protocol, done, end, percents)
+
+
+def keeps_switch(spec: TrialSpec) -> bool:
+    """Whether the state at the switch is among a trial's checkpoints, so that it can go back."""
+    is_written = spec.checkpoint_directory is not None and bool(spec.checkpoint_percents)
+    return spec.band is not None and spec.switch_percent < 100 and is_written
+
+
+def percents_at_switch(spec: TrialSpec, others: tuple[float, ...] = ()) -> tuple[float, ...]:
+    """Percents to which a checkpoint at the switch belongs; the last one names the file."""
+    if not keeps_switch(spec):
+        return others
+    return (*(one for one in others if one != spec.switch_percent), spec.switch_percent)
 
 
 def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
@@ -119,7 +135,7 @@ def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
 
 def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
     """Where a trial writes its checkpoint at `percent` of W."""
-    name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{percent!r}{suffix}"
+    name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{float(percent)!r}{suffix}"
     return (spec.checkpoint_directory or Path.cwd()) / name
 
 

@@ -14,7 +14,12 @@ import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.job.schedule import checkpoint_path, checkpoint_steps
+from syncswitch.trainers.job.schedule import (
+    checkpoint_path,
+    checkpoint_steps,
+    percents_at_switch,
+    switch_worker_step,
+)
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.run.position import Position, run_identity
 
@@ -102,7 +107,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def remove_unfinished(spec: TrialSpec) -> None:
     """Removes what a killed run of this very trial has half written, under temporary names."""
-    for percent in spec.checkpoint_percents:
+    for percent in {*spec.checkpoint_percents, spec.switch_percent}:
         path = checkpoint_path(spec, percent, ".npz")
         for unfinished in path.parent.glob(f".{path.name}.*"):
             unfinished.unlink(missing_ok=True)
@@ -111,34 +116,62 @@ def remove_unfinished(spec: TrialSpec) -> None:
 def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
     """The furthest whole checkpoint that a run of this very trial left; None where there is none.
 
-    A damaged one is passed over, with a warning.
+    A damaged one is passed over, with a warning. Where the run has gone back to its switch, which
+    that checkpoint knows, those of the part that failed are removed.
     """
-    for percent in sorted(spec.checkpoint_percents, reverse=True):
+    at_switch = checkpoint_path(spec, spec.switch_percent, ".npz")
+    kept = own_checkpoint(spec, at_switch)
+    has_gone_back = kept is not None and _has_gone_back(kept)
+    for percent in sorted({*spec.checkpoint_percents, spec.switch_percent}, reverse=True):
         path = checkpoint_path(spec, percent, ".npz")
-        if not path.exists():
+        checkpoint = kept if path == at_switch else own_checkpoint(spec, path)
+        if checkpoint is None:
             continue
-        try:
-            checkpoint = read_checkpoint(path)
-            known = json.loads(checkpoint.history)["run"]
-        except UserError as error:
-            _LOG.warning("%s; passing over it", error)
-            continue
-        except (ValueError, KeyError, TypeError):
-            _LOG.warning("checkpoint %s does not say of which run it is; passing over it", path)
-            continue
-        _check_run(path, known, run_identity(spec))
-        return path, checkpoint
+        if not has_gone_back or _has_gone_back(checkpoint):
+            return path, checkpoint
+        path.unlink(missing_ok=True)
     return None
 
 
+def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
+    """What a run of this very trial has written there; None where it is damaged or not there."""
+    if not path.exists():
+        return None
+    try:
+        checkpoint = read_checkpoint(path)
+        known = json.loads(checkpoint.history)["run"]
+    except UserError as error:
+        _LOG.warning("%s; passing over it", error)
+        return None
+    except (ValueError, KeyError, TypeError):
+        _LOG.warning("checkpoint %s does not say of which run it is; passing over it", path)
+        return None
+    _check_run(path, known, run_identity(spec))
+    return checkpoint
+
+
 def written_checkpoints(
-    spec: TrialSpec, worker_step: int
+    spec: TrialSpec, plan: TrialSpec, worker_step: int
 ) -> Iterator[tuple[tuple[float, ...], Path]]:
-    """Files that a trial has left up to a worker-step, with the percents that each belongs to."""
-    for step, percents in checkpoint_steps(spec).items():
+    """Files that a trial has left up to a worker-step, with the percents that each belongs to.
+
+    Args:
+        spec: The trial.
+        plan: How it is carried out, see `Guarding.plan`.
+        worker_step: Up to there.
+    """
+    steps, switch = checkpoint_steps(plan), switch_worker_step(spec)
+    steps[switch] = percents_at_switch(spec, steps.get(switch, ()))
+    for step, percents in steps.items():
+        if not percents:
+            continue
         path = checkpoint_path(spec, percents[-1], ".npz")
         if step <= worker_step and path.exists():
             yield percents, path
+
+
+def _has_gone_back(checkpoint: Checkpoint) -> bool:
+    return json.loads(checkpoint.history).get("guard") is not None
 
 
 def _check_run(path: Path, known: Mapping[str, Any], own: Mapping[str, Any]) -> None:

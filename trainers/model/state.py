@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.checks import check_position
 from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.schedule import checkpoint_path, keeps_switch, switch_worker_step
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import (
     Checkpoint,
     latest_checkpoint,
+    own_checkpoint,
     read_checkpoint,
     remove_unfinished,
     write_checkpoint,
@@ -25,6 +27,7 @@ from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector, assign
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.trainer import SilentObserver
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,11 +80,9 @@ class StateForm:
             _LOG.warning("%s; the run goes on without it", reason)
             log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
         else:
-            log.add_checkpoint(percents, path)
+            log.files.add(percents, path)
             if spec.kept_checkpoints is not None:
-                for dropped in log.drop_checkpoints(spec.kept_checkpoints):
-                    with contextlib.suppress(OSError):  # one too many does no harm
-                        dropped.unlink()
+                _remove(log.files.drop_all_but(spec.kept_checkpoints))
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """The state with which a trial begins: fresh, of another run, or where it was itself."""
@@ -91,8 +92,8 @@ class StateForm:
         if own is not None:
             path, checkpoint = own
             log.go_back(checkpoint)
-            for percents, written in written_checkpoints(spec, log.done):
-                log.add_checkpoint(percents, written)
+            for percents, written in written_checkpoints(spec, log.guarding.plan, log.done):
+                log.files.add(percents, written)
             reason = f"from {path.name}, after {log.done:,} worker-steps"
             log.add_event(RunEvent("resumed", log.done, log.elapsed_seconds, reason))
             return self.restored(checkpoint, path)
@@ -104,6 +105,37 @@ class StateForm:
             raise self._foreign(spec.fork_from, f"structure {checkpoint.model[:12]}")
         log.fork(checkpoint)
         return self.restored(checkpoint, spec.fork_from)
+
+    def switch_state(self, spec: TrialSpec, log: RunLog) -> ModelState | None:
+        """Of a guarded run that goes on after its switch: the state there. The log then knows it.
+
+        None for any other run, and where its checkpoint is gone: then there is no guard any more.
+        """
+        if not log.guarding.is_on or log.is_before_switch or log.is_at_guarded_switch:
+            return None
+        past = RunLog(spec, SilentObserver(), lambda accuracy: False)
+        if not switch_worker_step(spec):
+            log.keep_switch(past.mark())
+            return self.initial(spec.seed)
+        path = checkpoint_path(spec, spec.switch_percent, ".npz")
+        checkpoint = own_checkpoint(spec, path) if keeps_switch(spec) else None
+        if checkpoint is None:
+            log.guarding.give_up()
+            _LOG.warning("no checkpoint %s of the switch: the run goes on without a guard", path)
+            return None
+        past.go_back(checkpoint)
+        log.keep_switch(past.mark())
+        return self.restored(checkpoint, path)
+
+    def save_return(self, state: ModelState, spec: TrialSpec, log: RunLog) -> None:
+        """Writes where a run is that has just gone back to its switch.
+
+        What is written afterwards, and what a killed run goes on from, is of the first protocol.
+        """
+        if keeps_switch(spec):
+            path = checkpoint_path(spec, spec.switch_percent, ".npz")
+            self.save(path, (spec.switch_percent,), state, spec, log)
+        _remove(log.files.drop_after(spec.switch_percent))
 
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
         """The state that a checkpoint of this workload holds."""
@@ -122,6 +154,12 @@ class StateForm:
             f"checkpoint {path} is of another model or optimizer than workload "
             f"{self._workload.name!r} ({difference}); give one of this workload"
         )
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # one too many does no harm
+            path.unlink()
 
 
 def restored_model(

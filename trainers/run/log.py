@@ -6,12 +6,13 @@ import json
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
+from syncswitch.trainers.run.files import CheckpointFiles
+from syncswitch.trainers.run.guarding import Guarding
 from syncswitch.trainers.run.phases import merge_phases
 from syncswitch.trainers.run.position import LogMark, Position, run_identity
 from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phase_record
@@ -30,10 +31,11 @@ class RunLog:
         elapsed_seconds: Training time then.
         inherited_seconds: What a fork did not pay for itself.
         switch_overhead_seconds: So far.
-        checkpoints: Files written, by percent of W.
+        files: Its checkpoints.
         diverged: Whether the training blew up.
         reached: Worker-steps done at the last report.
         is_detour: An online policy has left the first protocol for now.
+        guarding: What its guard knows.
     """
 
     def __init__(
@@ -42,14 +44,13 @@ class RunLog:
         self._spec = spec
         self._observer = observer
         self._is_chance = is_chance
+        self.guarding = Guarding(spec)
         self._observing = threading.Lock()
-        self.done = self.first_protocol_done = 0
+        self.done = self.first_protocol_done = self.reached = 0
         self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
-        self.checkpoints: dict[float, Path] = {}
+        self.files = CheckpointFiles(spec.switch_percent if spec.band else None)
         self.diverged = self.is_detour = False
-        self.reached = 0
-        self._told_step = -1
-        self._told_to_stop = False
+        self._told_step, self._told_to_stop = -1, False
         self._evaluations: list[Evaluation] = []
         self._phases: tuple[PhaseRecord, ...] = ()
         self._protocol_before: str | None = None
@@ -59,8 +60,13 @@ class RunLog:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the run has diverged or was told to stop."""
-        return self.diverged or self._told_to_stop
+        """Whether the run has diverged, was told to stop, or has to go back to its switch."""
+        return self.diverged or self._told_to_stop or self.guarding.alarm is not None
+
+    @property
+    def has_to_go_back(self) -> bool:
+        """Whether there is an alarm to heed."""
+        return self.guarding.alarm is not None and not self._told_to_stop
 
     @property
     def last_protocol(self) -> str | None:
@@ -75,7 +81,13 @@ class RunLog:
     @property
     def is_before_switch(self) -> bool:
         """Whether the first protocol has not had its share yet."""
-        return self.first_protocol_done < switch_worker_step(self._spec)
+        return self.first_protocol_done < switch_worker_step(self.guarding.plan)
+
+    @property
+    def is_at_guarded_switch(self) -> bool:
+        """Whether the second protocol is about to begin for good, and a guard is there."""
+        is_now = self.last_protocol in (None, self._spec.identity.first_protocol)
+        return self.guarding.is_on and is_now and not self.is_before_switch
 
     def fork(self, start: Position) -> None:
         """Starts from another run's checkpoint."""
@@ -83,7 +95,9 @@ class RunLog:
         self.first_protocol_done = start.first_protocol_worker_steps
         self.elapsed_seconds = self.inherited_seconds = start.elapsed_seconds
         self._next_evaluation = self._evaluation_after(self.done)
-        self._protocol_before = self._protocol_at(self.done)
+        is_first, identity = self.first_protocol_done == self.done, self._spec.identity
+        before = identity.first_protocol if is_first else identity.second_protocol
+        self._protocol_before = before if self.done else None
 
     def go_back(self, start: Position) -> None:
         """Goes back to a checkpoint of this run.
@@ -96,6 +110,7 @@ class RunLog:
         self._events = events + self._events[len(events) :]
         self._evaluations = [Evaluation(**evaluation) for evaluation in known["evaluations"]]
         self._phases = tuple(PhaseRecord(**phase) for phase in known["phases"])
+        self.guarding.remember(known.get("guard"))
         self.fork(start)
         self.inherited_seconds = known["inherited_seconds"]
         self.switch_overhead_seconds = known["switch_overhead_seconds"]
@@ -147,6 +162,18 @@ class RunLog:
         self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
         self._next_evaluation = self._evaluation_after(max(mark.done, self.last_evaluation_step))
 
+    def keep_switch(self, mark: LogMark | None = None) -> None:
+        """The guard takes the run back to here, or to the mark; perhaps at once."""
+        self.guarding.switch = mark or self.mark()
+        self.guarding.look(self._evaluations)
+
+    def heed_alarm(self, now_seconds: float) -> None:
+        """Goes back to the switch; the time since then stays on the clock, tests are told anew."""
+        mark, event = self.guarding.go_back(self.done, now_seconds)
+        self.fall_back(mark)
+        self.elapsed_seconds, self._told_step = now_seconds, mark.done
+        self.add_event(event)
+
     def history(self) -> str:
         """What a run needs besides its state to go on from here, as JSON."""
         content = {
@@ -154,6 +181,7 @@ class RunLog:
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],
             "phases": [asdict(phase) for phase in self._phases],
             "events": [asdict(event) for event in self._events],
+            "guard": self.guarding.history(),
             "inherited_seconds": self.inherited_seconds,
             "switch_overhead_seconds": self.switch_overhead_seconds,
         }
@@ -161,7 +189,8 @@ class RunLog:
 
     def next_segment(self, *, is_detour: bool = False) -> Segment | None:
         """What is to be trained next; see `schedule.next_segment`."""
-        return next_segment(self._spec, self.done, self.first_protocol_done, is_detour=is_detour)
+        plan = self.guarding.plan
+        return next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
 
     def is_switch(self, segment: Segment) -> bool:
         """Whether the run goes on with another protocol than before."""
@@ -202,12 +231,13 @@ class RunLog:
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Records a test and what follows from it: `is_stopping` may have changed."""
         if math.isnan(evaluation.accuracy):
-            self.diverged = True
+            self.diverge("the parameters are not finite")
             return
         self._evaluations.append(evaluation)
         after_decay = is_after_first_decay(self._spec, evaluation.worker_step)
         if after_decay and self._is_chance(evaluation.accuracy):
-            self.diverged = True
+            self.diverge(f"after the first decay the accuracy is {evaluation.accuracy:.4f}: chance")
+        self.guarding.look(self._evaluations)
         # After a loss some tests are made again.
         if evaluation.worker_step <= self._told_step:
             return
@@ -215,6 +245,11 @@ class RunLog:
         with self._observing:
             if self._observer.on_evaluation(evaluation) is Verdict.STOP:
                 self._told_to_stop = True
+
+    def diverge(self, reason: str) -> None:
+        """The training has blown up, which ends the run unless its guard takes it back."""
+        if not self.guarding.catches(reason):
+            self.diverged = True
 
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
@@ -243,23 +278,6 @@ class RunLog:
         self._events.append(event)
         self._untold.append(event)
 
-    def add_checkpoint(self, percents: Sequence[float], path: Path) -> None:
-        """Records a file."""
-        self.checkpoints.update(dict.fromkeys(percents, path))
-
-    def drop_checkpoints(self, kept: int) -> list[Path]:
-        """Forgets all files but those of the most worker-steps, `kept` of them.
-
-        Returns:
-            The others.
-        """
-        files = list(dict.fromkeys(self.checkpoints[one] for one in sorted(self.checkpoints)))
-        dropped = files[: max(0, len(files) - kept)]
-        self.checkpoints = {
-            percent: path for percent, path in self.checkpoints.items() if path not in dropped
-        }
-        return dropped
-
     def result(self) -> RunResult:
         """The result of the run."""
         return RunResult(
@@ -271,16 +289,10 @@ class RunLog:
             training_seconds=self.elapsed_seconds,
             inherited_seconds=self.inherited_seconds,
             switch_overhead_seconds=self.switch_overhead_seconds,
-            checkpoints=self.checkpoints,
+            checkpoints=self.files.paths,
             events=tuple(self._events),
+            guard=self.guarding.outcome,
         )
-
-    def _protocol_at(self, done: int) -> str | None:
-        identity = self._spec.identity
-        if not done:
-            return None
-        is_first = self.first_protocol_done == done
-        return identity.first_protocol if is_first else identity.second_protocol
 
     def _evaluation_after(self, done: int) -> int:
         interval = self._spec.identity.evaluation_interval_worker_steps

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import (
     Evaluation,
     PhaseRecord,
@@ -34,6 +35,7 @@ class RunResult:
     switch_overhead_seconds: float = 0.0
     checkpoints: dict[float, Path] = field(default_factory=dict)
     events: tuple[RunEvent, ...] = ()
+    guard: GuardOutcome | None = None
 
 
 def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> TrialRecord:
@@ -58,6 +60,7 @@ def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> Tr
         software=software_versions(),
         checkpoints=result.checkpoints,
         events=result.events,
+        guard=result.guard,
     )
 
 

@@ -91,6 +91,10 @@ class TrainingLearner(Learner):
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
         self._round: dict[int, Computed] = {}
 
+    def restore(self, state: ModelState) -> None:
+        """Goes on with this state; nobody is at a step."""
+        self.state, self.is_finite, self.loss = state, True, LossMean()
+
     @override
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
         self._exchange, self._second_since = exchange, second_since

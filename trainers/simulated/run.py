@@ -33,24 +33,50 @@ class SimulatedRun:
         self._learner = learner
         self._form = form
         self._tester = tester
+        self._switch_state = form.switch_state(spec, log)
         self._timeline = Timeline(spec, log, times, learner, switch_seconds, self._on_done)
 
     def execute(self) -> RunResult:
         """Runs to the end, to divergence, or until the observer says stop."""
         log = self._log
         log.progress(log.done)
-        for segment in self._timeline.segments():
-            if log.is_stopping:
-                break
-            if segment.checkpoint_percents and log.done == segment.end_worker_step:
-                self._save(segment.checkpoint_percents)
-        self._evaluate(log.done, log.elapsed_seconds)
+        if not log.has_to_go_back:
+            self._train()
+        while log.has_to_go_back:
+            self._go_back()
+            self._train()
         log.progress(log.done)
         return log.result()
 
+    def _train(self) -> None:
+        """Trains until the end, or an alarm."""
+        log = self._log
+        self._keep_switch()
+        for segment in self._timeline.segments():
+            if log.is_stopping:
+                break
+            self._keep_switch()
+            if segment.checkpoint_percents and log.done == segment.end_worker_step:
+                self._save(segment.checkpoint_percents)
+        self._evaluate(log.done, log.elapsed_seconds)
+
+    def _keep_switch(self) -> None:
+        """Keeps the state with which the second protocol begins, if a guard may go back to it."""
+        if self._log.is_at_guarded_switch:
+            self._switch_state = self._learner.state
+            self._log.keep_switch()
+
+    def _go_back(self) -> None:
+        """Heeds an alarm: the first protocol goes on from the switch."""
+        state = self._switch_state
+        assert state is not None
+        self._log.heed_alarm(self._log.elapsed_seconds)
+        self._learner.restore(state)
+        self._form.save_return(state, self._spec, self._log)
+
     def _on_done(self, done: int, seconds: float) -> None:
         if not self._learner.is_finite:
-            self._log.diverged = True
+            self._log.diverge("a training loss is not finite")
         elif self._log.is_due(done):
             self._evaluate(done, seconds)
         if self._log.is_stopping:
@@ -61,7 +87,7 @@ class SimulatedRun:
         self._form.save(path, percents, self._learner.state, self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:
-        if done == self._log.last_evaluation_step or self._log.diverged:
+        if done == self._log.last_evaluation_step or self._log.diverged or self._log.has_to_go_back:
             return
         self._log.progress(done)
         accuracy = self._tester.accuracy(*self._learner.snapshot())

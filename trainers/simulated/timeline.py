@@ -16,7 +16,7 @@ from syncswitch.trainers.simulated.timing import StepTimes
 
 
 class Timeline:
-    """Plays a run from where its log is to the end of the job. Used once.
+    """Plays a run from where its log is to the end of the job.
 
     Args:
         spec: The trial.
@@ -36,7 +36,6 @@ class Timeline:
         switch_seconds: float,
         on_done: Callable[[int, float], None] = lambda done, seconds: None,
     ) -> None:
-        self._spec = spec
         self._log = log
         self._times = times
         self._learner = learner
@@ -46,7 +45,10 @@ class Timeline:
         self._steps: SegmentSteps | None = None
 
     def segments(self) -> Iterator[Segment]:
-        """Plays a segment, and yields it when it is over; online policies may have cut it."""
+        """Plays a segment, and yields it when it is over; online policies may have cut it.
+
+        May be asked for again once the log has gone back.
+        """
         while (segment := self._log.next_segment(is_detour=self._membership.is_detour)) is not None:
             self._play(segment)
             yield segment
@@ -82,7 +84,7 @@ class Timeline:
 
     def _switch_worker_step(self, segment: Segment) -> float:
         """Worker-step of the timing policy's switch, see `Membership.begin`."""
-        missing = switch_worker_step(self._spec) - self._log.first_protocol_done
+        missing = switch_worker_step(self._log.guarding.plan) - self._log.first_protocol_done
         if missing <= 0:
             return 0
         return math.inf if self._membership.is_detour else segment.start_worker_step + missing

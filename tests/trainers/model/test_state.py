@@ -85,8 +85,8 @@ class TestStateForm:
                 path = tmp_path / f"{percent:g}"
                 form.save(path, (percent, percent + 1), some_state(form), spec, log)
             assert sorted((path.name for path in tmp_path.iterdir()), key=float) == names
-            assert {path.name for path in log.checkpoints.values()} == set(names)
-            assert len(log.checkpoints) == 2 * len(names)
+            assert {path.name for path in log.files.paths.values()} == set(names)
+            assert len(log.files.paths) == 2 * len(names)
 
     def test_of_another_model_or_optimizer_it_is_refused(self, keras: Any, tmp_path: Path) -> None:
         form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.running_counts import StalenessCount
@@ -244,3 +245,123 @@ def test_the_switch_of_the_policy_is_an_event_and_has_a_price() -> None:
     (event,) = observer.events
     assert (event.kind, event.worker_step, event.seconds) == ("switched", 500, 0.25)
     assert log.result().switch_overhead_seconds == 0.25
+
+
+def guarded(observer: RecordingObserver | None = None) -> RunLog:
+    """With a guard that wants to see an accuracy that no test has; the switch is at 500."""
+    points = (BandPoint(0, 2.0, 0.0), BandPoint(1000, 2.0, 0.0))
+    identity = replace(spec_of().identity, learning_rate_boundaries=((900, 0.1),))
+    spec = replace(spec_of(), identity=identity, band=Band(0.5, 0.01, 3, points))
+    return RunLog(spec, observer or RecordingObserver(), lambda accuracy: accuracy < 0.2)
+
+
+def fail(log: RunLog) -> None:
+    """Trains to the switch and beyond, until the third test after it."""
+    play(log, 500, 5.0)
+    log.add_evaluation(Evaluation(400, 4.0, 0.5, 0.1))
+    assert log.is_at_guarded_switch
+    log.keep_switch()
+    log.add_switch("asp", 0.25, 5.25)
+    assert not log.is_stopping
+    play(log, 900, 8.0)
+    assert not log.is_at_guarded_switch
+    for step in (600, 700, 800):
+        assert not log.is_stopping
+        log.add_evaluation(Evaluation(step, step / 100, 0.6, 0.1))
+    assert log.is_stopping
+    assert log.has_to_go_back
+
+
+def test_with_an_alarm_it_goes_on_as_if_it_had_never_switched() -> None:
+    observer = RecordingObserver()
+    log = guarded(observer)
+    fail(log)
+    log.heed_alarm(8.5)
+    assert not log.is_stopping
+    assert (log.done, log.first_protocol_done, log.elapsed_seconds) == (500, 500, 8.5)
+    assert log.is_before_switch
+    segment = log.next_segment()
+    assert segment is not None
+    assert (segment.protocol, segment.end_worker_step) == ("bsp", 1000)
+    assert not log.is_switch(segment)
+    assert second_since(log) is None
+    interval = spec_of().identity.evaluation_interval_worker_steps
+    assert interval
+    due = (500 // interval + 1) * interval
+    assert [log.is_due(due - 1), log.is_due(due)] == [False, True]
+    log.add_evaluation(Evaluation(600, 9.0, 0.7, 0.1))
+    play(log, 1000, 13.5)
+    for step in (700, 800, 900, 1000):
+        log.add_evaluation(Evaluation(step, step / 100, 0.4, 0.1))
+    assert not log.is_stopping, "it goes back once"
+    found = log.result()
+    assert found.phases == (replace(found.phases[0], protocol="bsp", seconds=10.0),)
+    assert found.training_seconds == 13.5
+    assert found.switch_overhead_seconds == 0.0
+    assert [one.worker_step for one in found.evaluations] == [400, *range(600, 1001, 100)]
+    assert [one.accuracy for one in found.evaluations][:2] == [0.5, 0.7]
+    told = [(one.worker_step, one.accuracy) for one in observer.evaluations]
+    assert told[:5] == [(400, 0.5), (600, 0.6), (700, 0.6), (800, 0.6), (600, 0.7)]
+    assert found.guard is not None
+    assert (found.guard.worker_step, found.guard.lost_seconds) == (900, 3.5)
+    event = observer.events[-1]
+    assert (event.kind, event.worker_step, event.elapsed_seconds) == ("alarmed", 900, 8.5)
+    assert event.reason.endswith("; bsp goes on from the switch, after 500 worker-steps")
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_what_diverges_before_the_switch_or_after_an_alarm_has_diverged(is_before: bool) -> None:
+    log = guarded()
+    if not is_before:
+        fail(log)
+        log.heed_alarm(8.5)
+    log.diverge("a training loss is not finite")
+    assert log.diverged
+    assert not log.has_to_go_back
+    assert log.is_stopping
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "alarm"),
+    [
+        (math.nan, "the parameters are not finite"),
+        (0.1, "after the first decay the accuracy is 0.1000: chance"),
+    ],
+)
+def test_what_diverges_after_the_switch_goes_back(accuracy: float, alarm: str) -> None:
+    log = guarded()
+    play(log, 500, 5.0)
+    log.keep_switch()
+    play(log, 1000, 8.0)
+    log.add_evaluation(Evaluation(1000, 8.0, accuracy, 0.1))
+    log.diverge("and once more")
+    assert log.has_to_go_back
+    assert not log.diverged
+    log.heed_alarm(8.0)
+    assert log.result().guard == GuardOutcome(alarm, 1000, 3.0)
+
+
+def test_another_process_knows_of_an_alarm() -> None:
+    """Whether it has a guard of its own or not."""
+    log = guarded()
+    fail(log)
+    log.heed_alarm(8.5)
+    play(log, 700, 10.0)
+    for other in (guarded(), log_of()):
+        other.go_back(Checkpoint(700, 700, 10.0, log.history()))
+        assert other.result() == log.result()
+        segment = other.next_segment()
+        assert segment is not None
+        assert segment.protocol == "bsp"
+
+
+def test_another_process_looks_at_the_tests_since_the_switch() -> None:
+    """Those of the process before it were perhaps not looked at any more."""
+    log = guarded()
+    fail(log)
+    for step, has_to in ((900, True), (500, False)):
+        other = guarded()
+        other.go_back(Checkpoint(step, 500, 9.0, log.history()))
+        mark = guarded().mark()
+        other.keep_switch(replace(mark, done=500 if has_to else 700))
+        assert other.has_to_go_back is has_to

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
-from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.job.schedule import Segment
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
@@ -18,25 +19,11 @@ _PAUSE_SECONDS = 2.0
 _SHARE = 20.0
 
 
-@dataclass(frozen=True)
-class Backup:
-    """From where a run goes on when the parameter server is lost.
-
-    Attributes:
-        state: Of the training.
-        mark: Of the log.
-        undone: Worker-steps that are not in the state, though later ones are.
-    """
-
-    state: ModelState
-    mark: LogMark
-    undone: tuple[int, ...] = ()
-
-
 class Backups:
-    """Copies the state and where the run is, now and then, while the training goes on.
+    """Keeps copies of the state of a run in its trial: now and then, and at its switch.
 
     Args:
+        trial: What is trained.
         cluster: That holds the state.
         coordinator: Of the run.
         tasks: Each worker's last step, and the number under which it was asked for.
@@ -44,41 +31,57 @@ class Backups:
 
     def __init__(
         self,
+        trial: ClusterTrial,
         cluster: Cluster,
         coordinator: Coordinator,
         tasks: Mapping[int, tuple[Ticket, int]],
     ) -> None:
+        self._trial = trial
         self._cluster = cluster
         self._coordinator = coordinator
         self._tasks = tasks
         self._last_seconds = time.monotonic()
         self._pause_seconds = _PAUSE_SECONDS
 
-    def take_if_due(self, exchange: Exchange, mark_at: Callable[[int], LogMark]) -> Backup | None:
-        """A copy, where it is time for one.
+    def take_if_due(self, segment: Segment, exchange: Exchange) -> None:
+        """Takes a copy, where it is time for one.
 
         Replicas lie on the workers; what the parameter server has is from before them.
 
         Args:
-            exchange: What becomes of gradients now.
-            mark_at: Where the run is when so many worker-steps are done.
-
-        Raises:
-            ServerLostError: The parameter server is gone.
+            segment: What is trained now.
+            exchange: What becomes of its gradients.
         """
         start = time.monotonic()
         is_due = start - self._last_seconds >= self._pause_seconds
         if not is_due or not self._cluster.has_processes or exchange is Exchange.REPLICA:
-            return None
-        mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, mark_at))
-        backup = Backup(self._cluster.marked(), mark, undone)
+            return
+        try:
+            mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
+            self._trial.backup = Backup(self._cluster.marked(), mark, undone)
+        except ServerLostError as error:
+            self._coordinator.fail(None, error)
         self._last_seconds = time.monotonic()
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
-        return backup
 
-    def _mark(
-        self, steps: SegmentSteps, mark_at: Callable[[int], LogMark]
-    ) -> tuple[LogMark, tuple[int, ...]]:
+    def state(self) -> ModelState:
+        """That of a drained run, which is kept.
+
+        Raises:
+            ServerLostError: The parameter server is gone.
+        """
+        backup, mark = self._trial.backup, self._trial.log.mark()
+        if backup is None or backup.mark != mark or backup.undone:
+            self._trial.backup = backup = Backup(self._cluster.state(), mark)
+        return backup.state
+
+    def keep_switch(self) -> None:
+        """Keeps the state with which the second protocol begins, if a guard may go back to it."""
+        if self._trial.log.is_at_guarded_switch:
+            self._trial.switch_state = self.state()
+            self._trial.log.keep_switch()
+
+    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[LogMark, tuple[int, ...]]:
         """Where the run is; the coordinator is at rest."""
         pushed = self._cluster.mark()
         applied: Collection[Ticket] = ()
@@ -86,4 +89,6 @@ class Backups:
             tasks = list(self._tasks.values())
             applied = [ticket for ticket, number in tasks if pushed[ticket.worker] == number]
         undone = tuple(steps.undone(applied))
-        return mark_at(steps.next_step - len(undone)), undone
+        done, now_seconds = steps.next_step - len(undone), self._trial.clock.last_update_seconds
+        staleness = self._coordinator.staleness
+        return self._trial.log.mark(segment, done, now_seconds, staleness), undone

@@ -65,6 +65,11 @@ class Evaluator:
         """Waits until all requests so far are answered, or an evaluation has failed."""
         self._requests.join()
 
+    def drop(self) -> None:
+        """Waits until no request is left, and answers none any more but that under way."""
+        self._abandoned = True
+        self.catch_up()
+
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
         """Waits until every request is answered.
 

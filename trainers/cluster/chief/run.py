@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.chief.backups import Backup, Backups
+from syncswitch.trainers.cluster.chief.backups import Backups
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
@@ -21,7 +21,6 @@ from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_wo
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
-from syncswitch.trainers.run.position import LogMark
 from syncswitch.trainers.stragglers.online import Decision
 
 _PROGRESS_SECONDS = 0.2
@@ -74,14 +73,14 @@ class TrainingRun:
         self._protocol = ""
         # See `Backups`.
         self._tasks: dict[int, tuple[Ticket, int]] = {}
-        self._backups = Backups(cluster, self._coordinator, self._tasks)
+        self._backups = Backups(trial, cluster, self._coordinator, self._tasks)
         self._recovery = Recovery(cluster, self._coordinator, self._note)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
         self._requested_step = log.last_evaluation_step
 
     def execute(self) -> bool:
-        """Runs to the end, to divergence, or until the observer says stop.
+        """Runs to the end, to divergence or an alarm, or until the observer says stop.
 
         Returns:
             False where the cluster has to be restarted for the switch, before the run goes on.
@@ -98,7 +97,10 @@ class TrainingRun:
             if not self._run_segments():
                 return False
             self._request_evaluation(self._coordinator.done)
-            self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
+            if self._log.has_to_go_back:
+                self._evaluator.drop()
+            else:
+                self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
             self._report_progress()
         except ServerLostError:
             # These tests are of steps that may still count.
@@ -141,6 +143,7 @@ class TrainingRun:
     def _run_segment(self, segment: Segment) -> None:
         choice = choose_protocol(segment.protocol)
         self._protocol = segment.protocol
+        self._backups.keep_switch()
         if not self._log.is_before_switch:
             self._stragglers.at_switch(self._coordinator.done, self._clock.now_seconds)
             self._coordinator.resting.clear()
@@ -154,7 +157,7 @@ class TrainingRun:
         self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
-            self._back_up(segment)
+            self._backups.take_if_due(segment, self._learner.exchange)
         if self._coordinator.error is not None:
             raise self._coordinator.error
         self._learner.finish()
@@ -166,18 +169,6 @@ class TrainingRun:
             start = time.perf_counter()
             self._write_checkpoint(segment.checkpoint_percents)
             self._clock.leave_out(time.perf_counter() - start)
-
-    def _back_up(self, segment: Segment) -> None:
-        def mark_at(done: int) -> LogMark:
-            now_seconds = self._clock.last_update_seconds
-            return self._log.mark(segment, done, now_seconds, self._coordinator.staleness)
-
-        try:
-            backup = self._backups.take_if_due(self._learner.exchange, mark_at)
-        except ServerLostError as error:
-            self._coordinator.fail(None, error)
-        else:
-            self._trial.backup = backup or self._trial.backup
 
     def _switch(self, protocol: str) -> None:
         """Adds the time since the last update to the clock, as the price of the switch."""
@@ -230,7 +221,7 @@ class TrainingRun:
         return True
 
     def _diverge(self) -> None:
-        self._log.diverged = True
+        self._log.diverge("a training loss is not finite")
         self._coordinator.stop()
 
     def _on_done(self, done: int) -> None:
@@ -240,7 +231,7 @@ class TrainingRun:
             self._request_evaluation(done)
 
     def _request_evaluation(self, done: int) -> None:
-        if done == self._requested_step or self._log.diverged:
+        if done == self._requested_step or self._log.diverged or self._log.has_to_go_back:
             return
         self._requested_step = done
         loss = self._coordinator.loss.take()
@@ -278,7 +269,7 @@ class TrainingRun:
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
-        return first < switch_worker_step(self._spec)
+        return first < switch_worker_step(self._log.guarding.plan)
 
     def _disturb(self) -> None:
         """Injects what is due; called in the watchdog's thread."""
@@ -296,5 +287,5 @@ class TrainingRun:
         # What has been tested so far belongs to it.
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        self._trial.backup = backup = Backup(self._cluster.state(), self._log.mark())
-        self._cluster.program.form.save(path, percents, backup.state, self._spec, self._log)
+        form = self._cluster.program.form
+        form.save(path, percents, self._backups.state(), self._spec, self._log)

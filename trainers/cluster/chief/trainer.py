@@ -18,10 +18,9 @@ from syncswitch.storage.errors import (
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.chief.backups import Backup
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
-from syncswitch.trainers.cluster.chief.trial import ClusterTrial, cluster_trial
+from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial, cluster_trial
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
@@ -119,6 +118,7 @@ class ClusterTrainer(Trainer):
         examples = len(self._data.train_inputs)
         configuration = Configuration(self._workload, spec, examples, self._rate_at)
         trial = cluster_trial(spec, log, configuration, self._cluster, lost)
+        trial.switch_state = self._program.form.switch_state(spec, log)
         self._clock = trial.clock
         self._run(state, trial)
 
@@ -126,6 +126,7 @@ class ClusterTrainer(Trainer):
         """Runs to the end, on as many clusters as that takes."""
         losses = 0
         loss: ServerLostError | None = None
+        log = trial.log
         restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
         is_new = True
         undone: tuple[int, ...] = ()
@@ -134,7 +135,9 @@ class ClusterTrainer(Trainer):
                 if loss is not None:
                     state, undone = self._rebuild(trial, loss, losses)
                     loss = None
-                trial.backup = Backup(state, trial.log.mark(), undone)
+                if log.has_to_go_back:
+                    state, undone = self._go_back(trial), ()
+                trial.backup = Backup(state, log.mark(), undone)
                 self._cluster.load(state)
                 if is_new:
                     trial.clock.mark_update()
@@ -145,10 +148,14 @@ class ClusterTrainer(Trainer):
                     restarts_at_switch=restarts_at_switch,
                     undone=undone,
                 )
-                if run.execute():
+                is_over = run.execute()
+                is_new = False
+                if log.has_to_go_back:
+                    continue
+                if is_over:
                     return
-                restarts_at_switch = is_new = False
-                state, undone = self._restart(trial.spec, trial.log), ()
+                restarts_at_switch = False
+                state, undone = self._restart(trial.spec, log), ()
             except ServerLostError as error:
                 losses += 1
                 is_new = False
@@ -174,6 +181,16 @@ class ClusterTrainer(Trainer):
         reason = f"the cluster goes on from worker-step {log.done:,}, after {done:,} were done"
         log.add_event(RunEvent("rebuilt", log.done, clock.now_seconds, reason, None, seconds))
         return backup.state, backup.undone
+
+    def _go_back(self, trial: ClusterTrial) -> ModelState:
+        """Heeds an alarm; the state at the switch, with which the first protocol goes on."""
+        state, log = trial.switch_state, trial.log
+        assert state is not None
+        log.heed_alarm(trial.clock.now_seconds)
+        self._program.form.save_return(state, trial.spec, log)
+        # Tests and files are left out of the time.
+        trial.clock.mark_update()
+        return state
 
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """Starts a new cluster for the second protocol; a checkpoint carries the state."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
-from syncswitch.trainers.cluster.chief.backups import Backup
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
 from syncswitch.trainers.cluster.members.cluster import Cluster
@@ -13,8 +12,25 @@ from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
 from syncswitch.trainers.faults.scenario import check_injections
 from syncswitch.trainers.job.hyperparameters import Configuration
+from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.run.position import LogMark
 from syncswitch.trainers.stragglers.online import OnlineController, controller_of
+
+
+@dataclass(frozen=True)
+class Backup:
+    """From where a run goes on when the parameter server is lost.
+
+    Attributes:
+        state: Of the training.
+        mark: Of the log.
+        undone: Worker-steps that are not in the state, though later ones are.
+    """
+
+    state: ModelState
+    mark: LogMark
+    undone: tuple[int, ...] = ()
 
 
 @dataclass
@@ -29,6 +45,7 @@ class ClusterTrial:
         fault_injector: Made on purpose.
         controller: Decides about stragglers; None for nobody.
         backup: The newest.
+        switch_state: To which its guard goes back; None without one, and before the switch.
     """
 
     spec: TrialSpec
@@ -38,6 +55,7 @@ class ClusterTrial:
     fault_injector: FaultInjector
     controller: OnlineController | None
     backup: Backup | None = None
+    switch_state: ModelState | None = None
 
 
 def cluster_trial(

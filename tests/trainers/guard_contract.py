@@ -1,0 +1,182 @@
+"""What a guarded run keeps to, whatever it trains on; a test of each trainer inherits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.trainers.job.schedule import checkpoint_path
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.trainer import Verdict
+from tests.trainers.final import assert_bitwise_equal, train_to_end
+from tests.trainers.jobs import BRIEF, RecordingObserver, normalized_model
+from tests.trainers.trainer_contract import EXPLOSIVE
+
+W = BRIEF.total_worker_steps
+GUARDED = replace(BRIEF, name="guarded", model=normalized_model)
+EASY = Band(0.2, 0.01, 3, (BandPoint(1, 0.1, 0.0), BandPoint(W, 0.1, 0.0)))
+# No test is as good as that, so the third one after the switch is an alarm.
+STRICT = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(W, 2.0, 0.0)))
+# No run ends as well as that.
+TARGET = Band(2.0, 0.01)
+
+
+def tested(record: TrialRecord) -> list[tuple[int, float]]:
+    return [(one.worker_step, one.accuracy) for one in record.evaluations]
+
+
+class GuardContract:
+    """Args of a subclass: `spec_of` and a fixture `make_trainer`, as in `TrainerContract`."""
+
+    workers: ClassVar[int] = 4
+
+    def spec_of(
+        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
+    ) -> TrialSpec:
+        raise NotImplementedError
+
+    def trained(
+        self,
+        make_trainer: Callable[..., Any],
+        folder: Path,
+        switch_percent: float,
+        band: Band | None,
+        observer: RecordingObserver | None = None,
+        **fields: Any,
+    ) -> tuple[TrialRecord, Any]:
+        spec = self.spec_of(GUARDED, self.workers, switch_percent, band=band, **fields)
+        return train_to_end(make_trainer(GUARDED, self.workers), spec, folder, observer)
+
+    @pytest.mark.parametrize(
+        ("switch_percent", "band", "second"),
+        [(0.0, STRICT, "asp"), (30.0, STRICT, "asp"), (30.0, TARGET, "local-sgd:2")],
+    )
+    def test_after_an_alarm_it_ends_where_the_first_protocol_alone_does(
+        self,
+        make_trainer: Callable[..., Any],
+        tmp_path: Path,
+        switch_percent: float,
+        band: Band,
+        second: str,
+    ) -> None:
+        observer, pair = RecordingObserver(), ("bsp", second)
+        record, state = self.trained(
+            make_trainer, tmp_path, switch_percent, band, observer, protocols=pair
+        )
+        alone, expected = self.trained(make_trainer, tmp_path, 100.0, None, protocols=pair)
+        assert_bitwise_equal(state, expected)
+        assert tested(record) == tested(alone)
+        assert [(p.protocol, p.end_worker_step) for p in record.phases] == [("bsp", W)]
+        assert record.worker_steps == W
+        assert not record.diverged
+        assert record.converged_accuracy == alone.converged_accuracy
+        guard = record.guard
+        assert guard is not None
+        assert guard.alarm is not None
+        assert guard.worker_step is not None
+        switch = round(switch_percent / 100 * W / 4) * 4
+        if band is TARGET:
+            assert guard.worker_step == W
+            assert guard.alarm.startswith("it ends with ")
+        else:
+            assert switch + 3 * 20 - 20 < guard.worker_step <= W
+            assert guard.alarm.startswith("3 tests in a row are below ")
+        self.assert_time_is_kept(record, guard)
+        (alarmed,) = [event for event in record.events if event.kind == "alarmed"]
+        assert alarmed.worker_step == guard.worker_step
+        assert alarmed.seconds == guard.lost_seconds
+        assert alarmed.reason == (
+            f"{guard.alarm}; bsp goes on from the switch, after {switch} worker-steps"
+        )
+        assert alarmed in observer.events
+        # Those of the failed part as well, and then those of the first protocol.
+        told = [(one.worker_step, one.accuracy) for one in observer.evaluations]
+        after = [one for one in tested(record) if one[0] > switch]
+        assert told[-len(after) :] == after
+        assert len(told) >= len(tested(record)) + 3
+
+    def assert_time_is_kept(self, record: TrialRecord, guard: GuardOutcome) -> None:
+        (phase,) = record.phases
+        assert 0 < guard.lost_seconds < record.training_seconds
+        assert record.training_seconds == pytest.approx(phase.seconds + guard.lost_seconds)
+        seconds = [one.elapsed_seconds for one in record.evaluations]
+        assert seconds == sorted(seconds)
+        assert record.switch_overhead_seconds == 0.0
+
+    @pytest.mark.parametrize(
+        ("switch_percent", "band", "outcome"),
+        [(30.0, EASY, GuardOutcome()), (30.0, None, None), (100.0, STRICT, None)],
+    )
+    def test_without_an_alarm_nothing_is_different(
+        self,
+        make_trainer: Callable[..., Any],
+        tmp_path: Path,
+        switch_percent: float,
+        band: Band | None,
+        outcome: GuardOutcome | None,
+    ) -> None:
+        record, _ = self.trained(make_trainer, tmp_path, switch_percent, band)
+        assert record.guard == outcome
+        assert [p.protocol for p in record.phases] == ["bsp", "asp"][: 2 - (switch_percent == 100)]
+        assert record.worker_steps == W
+        assert [event.kind for event in record.events] == ["switched"] * (switch_percent < 100)
+
+    def test_what_explodes_goes_back_as_well(self, make_trainer: Callable[..., Any]) -> None:
+        """Here to its start, and explodes again."""
+        spec = self.spec_of(EXPLOSIVE, self.workers, 0.0, band=TARGET)
+        record = make_trainer(EXPLOSIVE, self.workers).train(spec)
+        assert record.diverged
+        assert [phase.protocol for phase in record.phases] == ["bsp"]
+        assert record.guard is not None
+        assert record.guard.alarm in (
+            "a training loss is not finite",
+            "the parameters are not finite",
+        )
+
+    def test_a_stop_with_the_alarm_is_obeyed(self, make_trainer: Callable[..., Any]) -> None:
+        observer = RecordingObserver(
+            lambda one: Verdict.STOP if one.worker_step >= 100 else Verdict.CONTINUE
+        )
+        spec = self.spec_of(GUARDED, self.workers, 30.0, band=STRICT)
+        record = make_trainer(GUARDED, self.workers).train(spec, observer)
+        assert record.guard == GuardOutcome()
+
+    def test_the_state_at_the_switch_is_among_the_checkpoints(
+        self, make_trainer: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        percents = (10.0, 20.0, 50.0, 60.0, 80.0)
+        record, _ = self.trained(
+            make_trainer, tmp_path, 30.0, EASY, checkpoint_percents=percents, kept_checkpoints=2
+        )
+        assert sorted(record.checkpoints) == [30.0, 80.0, 100.0]
+        assert set(tmp_path.iterdir()) == set(record.checkpoints.values())
+
+    def test_after_an_alarm_no_checkpoint_of_the_failed_part_is_left(
+        self, make_trainer: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        seen: list[set[Path]] = []
+
+        class Looking(RecordingObserver):
+            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+                if any(event.kind == "alarmed" for event in self.events):
+                    seen.append(set(tmp_path.iterdir()))
+                return super().on_evaluation(evaluation)
+
+        percents = (20.0, 40.0, 50.0)
+        spec = self.spec_of(
+            GUARDED,
+            self.workers,
+            30.0,
+            band=STRICT,
+            checkpoint_percents=percents,
+            checkpoint_directory=tmp_path,
+        )
+        record = make_trainer(GUARDED, self.workers).train(spec, Looking())
+        assert sorted(record.checkpoints) == [20.0, 30.0, 40.0, 50.0]
+        assert seen[0] == {checkpoint_path(spec, one, ".npz") for one in (20.0, 30.0)}
