@@ -83,13 +83,15 @@ def unsaved_problems(case: Case, record: TrialRecord, percents: Sequence[float])
     return [] if is_named else ["the disk was full, and no event says so"]
 
 
-def file_problems(folder: Path) -> list[str]:
+def file_problems(case: Case, folder: Path) -> list[str]:
     """What is wrong with the files that a run left."""
+    # A damaged checkpoint is passed over, and only a disk that is not full has another one then.
+    may_be_damaged = case.truncated_percent is not None and case.disk_full_percents is not None
     problems = []
     for path in sorted(folder.iterdir()):
         if not (path.name.startswith("seed-") and path.suffix == ".npz"):
             problems.append(f"left {path.name}")
-        elif not _is_whole(path):
+        elif not (may_be_damaged or _is_whole(path)):
             problems.append(f"{path.name} is not whole")
     return problems
 
@@ -179,10 +181,23 @@ def _loss_problems(injected: RunEvent, events: Sequence[RunEvent]) -> Iterator[s
     if injected.worker is not None:
         # What else happens at the same time may hide it: all servers are new then.
         found = [one for one in found if one.worker in (injected.worker, None)]
+    if not found and injected.worker in _resting(events[:position]):
+        return
     if not found and "resumed" not in [event.kind for event in later]:
         yield f"{injected.reason} was not found"
     elif not back and found and found[0].worker_step < _LATE_WORKER_STEPS:
         yield f"{injected.reason}: nothing came back"
+
+
+def _resting(events: Sequence[RunEvent]) -> set[int | None]:
+    """Workers that an online policy lets rest: one without a process dies with its next step."""
+    resting: set[int | None] = set()
+    for event in events:
+        if event.kind == "removed":
+            resting.add(event.worker)
+        elif event.kind == "restored":
+            resting.discard(event.worker)
+    return resting
 
 
 def _is_whole(path: Path) -> bool:

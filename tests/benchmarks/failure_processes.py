@@ -86,10 +86,16 @@ class LaneProcess:
             raise LaneDiedError from error
 
     def set_disk_full(self, is_full: bool) -> None:
-        """Lets no process of it write to a file, or lets them again."""
+        """Lets whoever writes checkpoints write to no file, or lets them again.
+
+        The others may: their limit would be one on shared memory as well.
+        """
         limit = 0 if is_full else resource.RLIM_INFINITY
         for process in self._processes():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                log = Path(f"/proc/{process.pid}/fd/2").readlink().name
+                if self.lane[0] != "in-process" and log != "chief.log":
+                    continue
                 resource.prlimit(
                     process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
                 )

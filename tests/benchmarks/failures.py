@@ -139,6 +139,7 @@ class Campaign:
 
     def _train(self, run: _Run, outcome: Outcome) -> TrialRecord | None:
         case = run.case
+        answer: object = None
         for turn in range(_MOST_STARTS):
             outcome.starts = turn + 1
             lane = self._lane_of(case, outcome)
@@ -165,7 +166,7 @@ class Campaign:
         outcome.record = record
         outcome.problems += record_problems(run.case, record)
         outcome.problems += unsaved_problems(run.case, record, run.full_percents)
-        outcome.problems += file_problems(run.folder)
+        outcome.problems += file_problems(run.case, run.folder)
         outcome.seconds_to_continue = seconds_to_continue(record)
         if run.case.is_often_killed:
             outcome.seconds_to_continue.append(run.longest_gap_seconds)
