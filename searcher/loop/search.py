@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.loop.trial_guard import curves_of
 from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.results.result import (
     SearchResult,
@@ -26,8 +27,6 @@ from syncswitch.storage.policies.nearest import related_switches
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import Evaluation, TrialState
-from syncswitch.trainers.replay.recording import whole_runs
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -115,21 +114,9 @@ class Search:
             decided,
             state.course.runs,
             state.rows,
-            self._curves(state),
+            curves_of(self._loop.store, self.study_name, state.rows),
         )
         return self._registry.publish(draft)
-
-    def _curves(self, state: SearchState) -> dict[int, tuple[Evaluation, ...]]:
-        """All tests of each complete run, by its number."""
-        loop = self._loop
-        complete = [row for row in state.rows.values() if row.state == TrialState.COMPLETE]
-        curves = loop.store.curves(self._identity.fingerprint, study=self.study_name)
-        whole = whole_runs(complete, curves)
-        return {
-            number: whole[row.trial_id].evaluations
-            for number, row in state.rows.items()
-            if row.trial_id in whole
-        }
 
     def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
         """Clears up, and says what the search found and cost."""

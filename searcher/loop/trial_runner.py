@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from syncswitch.searcher.loop.observer import TrialObserver
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
+from syncswitch.searcher.loop.trial_guard import alarmed, trial_guard
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.study.state import SearchState
 from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -99,8 +100,10 @@ class TrialRunner:
                 raise RetryableError(f"trial {claim.number} was taken for stale before it began")
             try:
                 # What else is measured would not be known to a search without company.
-                observer = self._observer(trial, spec, prefix, claim.state.course.runs)
+                observer = self._observer(trial, spec, prefix, claim.state)
                 record = trainer.train(spec, observer)
+                if observer.alarm is not None:
+                    record = alarmed(record, observer.alarm)
             except UserError as error:
                 if spec.fork_from is None:
                     raise
@@ -124,9 +127,10 @@ class TrialRunner:
         )
 
     def _observer(
-        self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, known: Sequence[Observation]
+        self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, state: SearchState
     ) -> TrialObserver:
-        """Watches a run of a search that knew these results when it was planned."""
+        """Watches a run of a search that was at this state when it was planned."""
+        known = state.course.runs
 
         def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
@@ -150,6 +154,7 @@ class TrialRunner:
             stop=stop,
             inherited=prefix.evaluations,
             switch_worker_step=_planned_switch_worker_step(spec),
+            guard=trial_guard(self.store, self.study.name, state, spec),
             is_decided=self.is_decided,
         )
 

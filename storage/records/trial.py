@@ -118,7 +118,8 @@ class RunEvent:
             `injected` (a disturbance on purpose begins), `lost` (a worker or the parameter server
             died or hung), `returned` (it is back), `rebuilt` (the state comes from a checkpoint),
             `resumed` (the chief itself was gone), `unsaved` (a checkpoint could not be written),
-            `alarmed` (the guard found that it fails: it goes back to its switch).
+            `alarmed` (the guard found that it fails: it goes back to its switch, or ends where a
+            search made it).
         worker_step: Worker-steps done at that moment.
         elapsed_seconds: Training time at that moment.
         reason: Why, with figures, for people.
