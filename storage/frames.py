@@ -1,4 +1,4 @@
-"""Tables for pandas: trials, evaluations, events, switch points, policies, costs, times.
+"""Tables for pandas: trials, evaluations, events, switch points, policies, uses, costs, times.
 
 ```
 from syncswitch.storage import frames
@@ -13,8 +13,8 @@ that is missing is NaN, software is JSON text.
 
 Trials are chosen by keywords, in the database: `workload` (name, normal reference, or 8 or more
 digits of the fingerprint), `fingerprint`, `study`, `since` and `until` (when they began; with a
-time zone); also, except in `switch_points`, by `trial_number`, `state`, `candidate_percent` and
-`trial_ids`.
+time zone); also, except in `switch_points`, by `kinds`, `trial_number`, `state`,
+`candidate_percent` and `trial_ids`. Later runs with a policy are trials of the kind `use`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_facts
 from syncswitch.storage.queries.trial_filter import RunChoice, TrialChoice
+from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ __all__ = [
     "switch_points",
     "time_to_accuracy",
     "trials",
+    "uses",
 ]
 
 FrameName = Literal[
@@ -66,6 +68,7 @@ FrameName = Literal[
     "events",
     "switch_points",
     "policies",
+    "uses",
     "search_costs",
     "time_to_accuracy",
 ]
@@ -77,6 +80,7 @@ COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
     "events": columns_of_record(run_rows.EventFacts),
     "switch_points": columns_of_record(SwitchPointStatistics),
     "policies": columns_of_record(PolicyVersion),
+    "uses": columns_of_record(PolicyUseFacts),
     "search_costs": columns_of_record(StudyCost),
     "time_to_accuracy": columns_of_record(run_rows.AccuracyTime),
 }
@@ -97,8 +101,8 @@ def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
 
     Args:
         database: Open, or its URL.
-        **choice: `workload`, `fingerprint`, `study`, `trial_number`, `state`, `candidate_percent`,
-            `since`, `until`, `trial_ids` (see the top of this module).
+        **choice: `workload`, `fingerprint`, `study`, `kinds`, `trial_number`, `state`,
+            `candidate_percent`, `since`, `until`, `trial_ids` (see the top of this module).
 
     Raises:
         UserError: A value is impossible, or the database cannot be opened.
@@ -197,6 +201,24 @@ def policies(
         rows = policy_versions(read, workload=workload, fingerprint=fingerprint)
     names = [column.name for column in COLUMNS["policies"]]
     return frame_of("policies", ([row[name] for name in names] for row in rows))
+
+
+def uses(
+    database: Database | str, *, workload: str | None = None, fingerprint: str | None = None
+) -> pandas.DataFrame:
+    """One row per later run with a policy, in the order in which they were recorded.
+
+    Args:
+        database: Open, or its URL.
+        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
+        fingerprint: The whole of it.
+
+    Raises:
+        UserError: As in `trials`.
+    """
+    with opened(database) as read:
+        rows = use_facts(read, workload=workload, fingerprint=fingerprint)
+    return frame_of("uses", map(astuple, rows))
 
 
 def search_costs(

@@ -182,7 +182,7 @@ def new_postgresql(administrator: Engine) -> Iterator[Callable[..., str]]:
     yield make
     with administrator.connect() as connection:
         for name in names:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+            connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
 
 
 @pytest.fixture

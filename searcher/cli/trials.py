@@ -83,7 +83,7 @@ def trials(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Lists the training runs, of WORKLOAD or of all.
+    """Lists the training runs of searches and imported ones, of WORKLOAD or of all.
 
     A complete run was trained to its end, was stopped early, or diverged; a cancelled one was
     stopped when the search no longer needed it. A speculative one began before the search was known
@@ -98,6 +98,7 @@ def trials(
         raise UserError("--evaluations and --events are two tables; give one of them")
     kind = _format(format_name, output, wants_evaluations, as_json)
     choice: TrialChoice = {
+        "kinds": ("search", "import"),
         "workload": selector_of(reference),
         "study": study,
         "trial_number": number,

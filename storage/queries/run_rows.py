@@ -104,7 +104,8 @@ def _rows(
 ) -> Select[Any]:
     """Rows of a table with what is known of their trials, in the order of the trials."""
     columns = [
-        _FACTS[name] if name in _FACTS else getattr(table, name) for name in get_type_hints(keys)
+        table.__table__.c[name] if name in table.__table__.c else _FACTS[name]  # both have a kind
+        for name in get_type_hints(keys)
     ]
     return (
         select(*columns)

@@ -89,7 +89,7 @@ def switch_point_statistics(
         raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
     counting = [
         _FACTS.state == TrialState.COMPLETE,
-        _FACTS.candidate_percent.is_not(None),
+        _FACTS.candidate_percent.is_not(None),  # also leaves out the uses of policies
         *conditions(choice, RunChoice),
     ]
     with database.session(read_only=True) as session:

@@ -19,6 +19,9 @@ from syncswitch.storage.trials.selection import is_workload
 STATES = tuple(str(state) for state in TrialState if state != TrialState.STALE)
 """Of a trial, as stored."""
 
+KINDS = ("search", "import", "use")
+"""Who made a trial: a search, somebody elsewhere, or a user with a policy."""
+
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -44,12 +47,14 @@ class TrialChoice(RunChoice, total=False):
     """A choice of trials, running and failed ones included.
 
     Attributes:
+        kinds: One of these: `search`, `import`, `use`.
         trial_number: Number in its search; of several searches there may be several.
         state: As stored: `running`, `complete` or `failed`.
         candidate_percent: Switch point that the run counts for.
         trial_ids: One of these.
     """
 
+    kinds: Iterable[str] | None
     trial_number: int | None
     state: str | None
     candidate_percent: float | None
@@ -82,6 +87,9 @@ def conditions(
         wanted.append(facts.started_at >= given["since"])
     if "until" in given:
         wanted.append(facts.started_at < given["until"])
+    kinds = given.get("kinds")
+    if kinds is not None:
+        wanted.append(facts.kind.in_(_known(tuple(kinds))))
     numbers = given.get("trial_ids")
     if numbers is not None:
         wanted.append(facts.trial_id.in_(_written(numbers)))
@@ -92,6 +100,13 @@ def _written(numbers: Iterable[int]) -> BindParameter[int]:
     """Numbers as text of the statement: databases bind some ten thousand values at most."""
     plain = [operator.index(number) for number in numbers]
     return bindparam(None, plain, expanding=True, literal_execute=True)
+
+
+def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UserError(f"{kind!r} is no kind of trial; allowed: {', '.join(KINDS)}")
+    return kinds
 
 
 def _check(given: TrialChoice) -> None:

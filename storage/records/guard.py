@@ -57,3 +57,8 @@ class GuardOutcome:
     alarm: str | None = None
     worker_step: int | None = None
     lost_seconds: float = 0.0
+
+    @property
+    def state(self) -> str:
+        """`quiet`, or `alarmed`."""
+        return "quiet" if self.alarm is None else "alarmed"

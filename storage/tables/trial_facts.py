@@ -32,9 +32,17 @@ TRIAL_FACTS = Table(
     Column("first_protocol", String, nullable=False, comment="before the switch"),
     Column("second_protocol", String, nullable=False, comment="after the switch"),
     Column("total_worker_steps", BigInteger, nullable=False, comment="W, length of the job"),
-    Column("study", String, comment="search it belongs to; null if imported"),
-    Column("trial_number", Integer, comment="number in its search; null if imported"),
-    Column("source", String, comment="what it was imported from; null if of a search"),
+    Column(
+        "kind",
+        String,
+        nullable=False,
+        comment="search, import, or use: a later run with a policy, which no search made",
+    ),
+    Column("study", String, comment="search it belongs to; null if of none"),
+    Column("trial_number", Integer, comment="number in its search; null if of none"),
+    Column("source", String, comment="what it was imported from; null if it was not"),
+    Column("use_id", String, comment="of a use, the same in every database; null if it is none"),
+    Column("policy_version", Integer, comment="that a use trained with; null if it is none"),
     Column(
         "candidate_percent",
         Double,
@@ -100,7 +108,19 @@ TRIAL_FACTS = Table(
         "second_phase_seconds", Double, comment="the part of paid_seconds in the second protocol"
     ),
     Column("second_phase_worker_steps_per_second", Double, comment="throughput in it"),
-    Column("target_accuracy", Double, comment="that the search wants; null while unknown"),
+    Column(
+        "guard",
+        String,
+        comment="off, quiet, or alarmed: it sent the run back to its switch; null if unknown",
+    ),
+    Column("guard_alarm", Text, comment="why; null without an alarm"),
+    Column("guard_worker_step", BigInteger, comment="worker-steps done at the alarm"),
+    Column(
+        "guard_lost_seconds",
+        Double,
+        comment="training time from the switch to the alarm, in vain; null if unknown",
+    ),
+    Column("target_accuracy", Double, comment="of the search or the policy; null while unknown"),
     Column(
         "time_to_accuracy_seconds",
         Double,
@@ -148,6 +168,8 @@ _MISSING_SECONDS = (
 )
 _COMPUTED = {
     "workload": "w.name",
+    "kind": "CASE WHEN t.study IS NOT NULL THEN 'search' WHEN t.source IS NOT NULL THEN 'import'"
+    " ELSE 'use' END",
     "paid_seconds": "t.training_seconds - t.inherited_seconds",
     "whole_run_seconds": "CASE WHEN t.state <> 'complete' OR t.diverged THEN NULL"
     " WHEN t.stopped_early AND t.worker_steps < w.total_worker_steps"

@@ -20,11 +20,16 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import Base
+
+# Few trials are uses; an index of all would be taken for "is no use", which chooses nothing.
+_IS_USE = text("use_id IS NOT NULL")
+_OF_USES: dict[str, Any] = {"sqlite_where": _IS_USE, "postgresql_where": _IS_USE}
 
 
 class WorkloadRow(Base):
@@ -91,10 +96,10 @@ class SearchRow(Base):
 class TrialRow(Base):
     """One training run: what was asked for, who runs it, what it measured.
 
-    A trial belongs to a search, or was imported and then names its `source`. The measured columns
-    are null until the run is complete, and in an imported run of which only its divergence is
-    known. Imported runs ran under the conditions that are the default; `injections` are joined.
-    A failed run has times only where it was stopped because nobody needed it any more.
+    A trial belongs to a search, or was imported and then names its `source`, or it used a policy:
+    then it has a `use_id`, and counts for no switch point. The measured columns are null until the
+    run is complete, and in an imported run of which only its divergence is known; imported runs ran
+    under the conditions that are the default. A failed run has times only where nobody needed it.
     """
 
     __tablename__ = "syncswitch_trials"
@@ -106,11 +111,26 @@ class TrialRow(Base):
             [SearchRow.study, SearchRow.fingerprint],
             name="fk_syncswitch_trials_study",
         ),
+        ForeignKeyConstraint(
+            ["fingerprint", "policy_version"],
+            ["syncswitch_policies.fingerprint", "syncswitch_policies.version"],
+            name="fk_syncswitch_trials_policy",
+        ),
         Index(None, "fingerprint", "candidate_percent", "state"),
         Index(None, "parent_trial_id"),
+        Index("ix_syncswitch_trials_uses", "fingerprint", "policy_version", **_OF_USES),
+        Index("uq_syncswitch_trials_use_id", "use_id", unique=True, **_OF_USES),
         CheckConstraint("state IN ('running', 'complete', 'failed')", name="state"),
         CheckConstraint("(study IS NULL) = (trial_number IS NULL)", name="numbered_in_search"),
-        CheckConstraint("(study IS NULL) <> (source IS NULL)", name="searched_or_imported"),
+        CheckConstraint(
+            "(study IS NOT NULL AND source IS NULL AND use_id IS NULL)"
+            " OR (study IS NULL AND (source IS NULL) <> (use_id IS NULL))",
+            name="searched_imported_or_used",
+        ),
+        CheckConstraint("(use_id IS NULL) = (policy_version IS NULL)", name="used_a_policy"),
+        CheckConstraint("guard IN ('off', 'quiet', 'alarmed')", name="guard"),
+        CheckConstraint("guard_worker_step >= 0", name="guard_worker_step"),
+        CheckConstraint("guard_lost_seconds >= 0", name="guard_lost_seconds"),
         CheckConstraint("trial_number >= 0", name="trial_number"),
         CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
         CheckConstraint("candidate_percent BETWEEN 0 AND 100", name="candidate_percent"),
@@ -153,6 +173,8 @@ class TrialRow(Base):
     study: Mapped[str | None] = mapped_column(String(512))
     trial_number: Mapped[int | None]
     source: Mapped[str | None] = mapped_column(String(1024))
+    use_id: Mapped[str | None] = mapped_column(String(64))
+    policy_version: Mapped[int | None]
     candidate_percent: Mapped[float | None]
     switch_percent: Mapped[float]
     replicate: Mapped[int]
@@ -186,6 +208,10 @@ class TrialRow(Base):
     speculative: Mapped[bool] = mapped_column(server_default=false())
     converged_evaluations: Mapped[int | None]
     plateau_accuracy: Mapped[float | None]
+    guard: Mapped[str | None] = mapped_column(String(16))
+    guard_alarm: Mapped[str | None] = mapped_column(Text)
+    guard_worker_step: Mapped[int | None] = mapped_column(BigInteger)
+    guard_lost_seconds: Mapped[float | None]
 
     workload: Mapped[WorkloadRow] = relationship()
 

@@ -67,11 +67,15 @@ def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list
 def read_curves(
     session: Session, fingerprint: str, study: str | None = None
 ) -> dict[int, tuple[Evaluation, ...]]:
-    """Evaluations of the complete trials of a workload, or of one search, by their `trial_id`."""
+    """Evaluations of complete trials of a workload or one search, uses aside, by `trial_id`."""
     query = (
         select(TrialRow.trial_id, *_COLUMNS)
         .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
-        .where(TrialRow.fingerprint == fingerprint, TrialRow.state == TrialState.COMPLETE)
+        .where(
+            TrialRow.fingerprint == fingerprint,
+            TrialRow.state == TrialState.COMPLETE,
+            TrialRow.use_id.is_(None),
+        )
         .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
     )
     if study is not None:

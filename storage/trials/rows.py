@@ -10,10 +10,11 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import FatalError
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
-from syncswitch.storage.trials.events import condition_values, conditions_of
+from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.values import Fork, Owner, StoredTrial
 
 _OF_WORKLOAD = {
@@ -132,11 +133,22 @@ def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
     row.converged = record.converged
     row.diverged = record.diverged
     row.stopped_early = record.stopped_early
+    _fill_guard(row, record.guard)
     session.flush()  # phases refer to this row
     session.add_all(
         PhaseRow(trial_id=row.trial_id, position=position, **asdict(phase))
         for position, phase in enumerate(record.phases)
     )
+
+
+def _fill_guard(row: TrialRow, guard: GuardOutcome | None) -> None:
+    if guard is None:
+        row.guard = "off"
+        return
+    row.guard = guard.state
+    row.guard_alarm = None if guard.alarm is None else storable_text(guard.alarm)
+    row.guard_worker_step = guard.worker_step
+    row.guard_lost_seconds = guard.lost_seconds
 
 
 def read_trials(session: Session, *conditions: ColumnElement[bool]) -> list[StoredTrial]:

@@ -203,7 +203,7 @@ class TrialStore:
         fingerprint: str | None = None,
         workload: str | None = None,
     ) -> list[StoredTrial]:
-        """Trials in the order in which they began.
+        """Trials of searches and imported ones, in the order in which they began.
 
         Args:
             study: Only of this search.
@@ -211,7 +211,7 @@ class TrialStore:
             workload: Only of workloads with this name, normal reference, or start of the
                 fingerprint (8 digits or more).
         """
-        wanted: list[ColumnElement[bool]] = []
+        wanted: list[ColumnElement[bool]] = [TrialRow.use_id.is_(None)]
         if study is not None:
             wanted.append(TrialRow.study == study)
         if fingerprint is not None:

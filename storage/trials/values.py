@@ -101,15 +101,19 @@ class StoredTrial:
     What is measured at the end is None until the trial is complete; of a cancelled one its times
     are known, too. `worker_steps` is the progress so far, and `heartbeat_at` when the owner last
     reported it. A trial of a search has a study and a number in it; an imported one has a source
-    instead, and no owner. `candidate_percent` is the switch point that the run counts for: of a
-    search's run its switch point, of an imported run what was declared, None for a run that counts
-    for none. A `speculative` run began in advance, before the search was known to need it.
+    instead, and no owner; a use has its identifier and the version of its policy.
+    `candidate_percent` is the switch point that the run counts for: of a search's run its switch
+    point, of an imported run what was declared, None for a run that counts for none. A
+    `speculative` run began in advance, before the search was known to need it. `guard` is `off`,
+    `quiet` or `alarmed`; the other three say why, when and at what cost.
     """
 
     trial_id: int
     study: str | None
     trial_number: int | None
     source: str | None
+    use_id: str | None
+    policy_version: int | None
     workload: str
     fingerprint: str
     workers: int
@@ -132,6 +136,10 @@ class StoredTrial:
     diverged: bool | None
     stopped_early: bool | None
     plateau_accuracy: float | None
+    guard: str | None
+    guard_alarm: str | None
+    guard_worker_step: int | None
+    guard_lost_seconds: float | None
     training_seconds: float | None
     inherited_seconds: float | None
     switch_overhead_seconds: float | None
@@ -147,6 +155,13 @@ class StoredTrial:
     process_id: int | None
     process_started_at: float | None
     failure: str | None
+
+    @property
+    def kind(self) -> str:
+        """`search`, `import`, or `use`."""
+        if self.study is not None:
+            return "search"
+        return "use" if self.source is None else "import"
 
     @property
     def owner(self) -> Owner | None:
@@ -202,6 +217,7 @@ def check_times(record: TrialRecord) -> None:
         *(evaluation.elapsed_seconds for evaluation in record.evaluations),
         *(event.elapsed_seconds for event in record.events),
         *(event.seconds for event in record.events if event.seconds is not None),
+        *([record.guard.lost_seconds] if record.guard else []),
     ]
     wrong = [seconds for seconds in times if not math.isfinite(seconds)]
     if wrong:

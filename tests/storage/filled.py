@@ -21,6 +21,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -28,10 +29,12 @@ from syncswitch.storage.records.trial import (
     TrialRecord,
     TrialSpec,
 )
+from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.tables.base import Base
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
+from syncswitch.storage.uses.store import record_use
 from syncswitch.trainers.trainer import Observer
 from tests.recordings import COLUMNS, write_manifest, write_run
 
@@ -89,6 +92,7 @@ def fill_all(
     add_simulated(database.url)
     add_disturbed(database.url)
     add_ahead(database.url)
+    add_uses(database)
 
 
 def complete(
@@ -199,6 +203,19 @@ def add_ahead(url: str) -> None:
         for number in (3, 4):
             store.begin("under-way", number, spec, owner, speculative=True)
         store.cancel("under-way", 3, stopped(GeneratedTrainer().train(spec)), CANCELLED)
+
+
+def add_uses(database: Database) -> None:
+    """Runs with a policy: without a guard, with a quiet one, and one that it sent back."""
+    policy = PolicyRegistry(database).get(identity().fingerprint, 1)
+    assert policy is not None
+    alarm = GuardOutcome("three tests in a row below the first protocol's", 800, 12.5)
+    for number, guard in enumerate((None, GuardOutcome(), alarm)):
+        spec = TrialSpec(identity(), policy.switch_percent, number)
+        record = replace(GeneratedTrainer().train(spec), guard=guard)
+        use = whole_use(policy, f"use-{number}", record)
+        assert use is not None
+        assert record_use(database, use)
 
 
 def content(database: Database) -> dict[str, list[str]]:

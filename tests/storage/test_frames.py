@@ -35,6 +35,7 @@ MAKERS: dict[frames.FrameName, Callable[..., pd.DataFrame]] = {
     "events": frames.events,
     "switch_points": frames.switch_points,
     "policies": frames.policies,
+    "uses": frames.uses,
     "search_costs": frames.search_costs,
     "time_to_accuracy": lambda *args, **choice: frames.time_to_accuracy(
         *args, target_accuracy=0.9, **choice
@@ -103,6 +104,8 @@ Keep = Callable[[pd.DataFrame], Any]
         ({"study": "digits-1"}, lambda f: f["study"] == "digits-1"),
         ({"trial_number": 1}, lambda f: f["trial_number"] == 1),
         ({"state": "failed"}, lambda f: f["state"] == "failed"),
+        ({"kinds": ["use"]}, lambda f: f["use_id"].notna()),
+        ({"kinds": ("search", "import")}, lambda f: f["use_id"].isna()),
         ({"candidate_percent": 50}, lambda f: f["candidate_percent"] == 50),
         ({"trial_ids": pd.Series([3, 1])}, lambda f: f["trial_id"].isin([1, 3])),
         ({"trial_ids": []}, lambda f: f["trial_id"] < 0),
@@ -335,6 +338,7 @@ for frame in (
     frames.events(url),
     frames.switch_points(url),
     frames.policies(url),
+    frames.uses(url),
     frames.search_costs(url),
     frames.time_to_accuracy(url, target_accuracy=0.5),
     frames.describe("trials"),

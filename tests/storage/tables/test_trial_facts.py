@@ -12,7 +12,9 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.storage.uses.store import uses
 from tests.storage.conftest import both_databases
+from tests.storage.filled import identity
 
 
 def facts(database: Database) -> list[dict[str, Any]]:
@@ -61,11 +63,14 @@ def test_every_value_of_the_view_is_what_the_store_says(any_filled: Database) ->
         software = {row.trial_id: row.software for row in session.execute(query)}
     trials = TrialStore(any_filled).trials()
     assert len(trials) > 20
+    trials += uses(any_filled, identity().fingerprint)
     assert facts(any_filled) == [expected(trial, software[trial.trial_id]) for trial in trials]
 
 
 def test_runs_of_every_kind_were_compared(filled: Database) -> None:
     rows = facts(filled)
+    assert {row["kind"] for row in rows} == {"search", "import", "use"}
+    assert {row["guard"] for row in rows} == {"off", "quiet", "alarmed", None}
     assert {row["state"] for row in rows} == {"complete", "failed", "running"}
     for column in columns_of_table(TRIAL_FACTS):
         missing = [row[column.name] is None for row in rows]

@@ -1,0 +1,97 @@
+"""The later runs with policies, one row each, with what their policy asks of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from sqlalchemy import RowMapping, select
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.queries.columns import JobColumns
+from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
+from syncswitch.storage.tables.policies import PolicyRow
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.uses.summary import is_kept
+
+_FACTS = TRIAL_FACTS.c
+
+
+@dataclass(frozen=True)
+class PolicyUseFacts(JobColumns):
+    """The columns of `uses`."""
+
+    use_id: Annotated[str, "the same in every database"]
+    policy_version: Annotated[int, "that it trained with"]
+    switch_percent: Annotated[float, "percent of W in the first protocol"]
+    seed: Annotated[int, "of parameters and order of data"]
+    accuracy: Annotated[float, "converged accuracy, 0 to 1"]
+    target_accuracy: Annotated[float, "of the policy"]
+    threshold: Annotated[float, "beta, the accuracy that may be lost"]
+    diverged: Annotated[bool, "whether it diverged"]
+    kept: Annotated[bool, "it lost at most beta, and did not diverge"]
+    guard: Annotated[str, "off, quiet, or alarmed: it sent the run back to its switch"]
+    guard_alarm: Annotated[str | None, "why; null without an alarm"]
+    guard_worker_step: Annotated[int | None, "worker-steps done at the alarm"]
+    guard_lost_seconds: Annotated[
+        float | None, "training time from the switch to the alarm, in vain"
+    ]
+    training_seconds: Annotated[float, "training time, what an alarm cost included"]
+    baseline_seconds: Annotated[
+        float | None, "of the first protocol alone, as the policy has it; null where unknown"
+    ]
+    speed_up: Annotated[float | None, "baseline seconds over training seconds"]
+    online: Annotated[str, "online policy: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "how it switched: hot or restart"]
+    injections: Annotated[
+        str | None, "disturbances on purpose, joined by '; '; such a use is not counted"
+    ]
+    started_at: Annotated[datetime, "UTC"]
+    ended_at: Annotated[datetime, "UTC"]
+    host: Annotated[str, "of the chief"]
+
+
+def use_facts(
+    database: Database,
+    *,
+    workload: str | None = None,
+    fingerprint: str | None = None,
+) -> list[PolicyUseFacts]:
+    """The uses in the order in which they were recorded; chosen as by `frames`."""
+    choice: TrialChoice = {
+        "workload": workload,
+        "fingerprint": fingerprint,
+        "kinds": ("use",),
+    }
+    own = [name for name in PolicyUseFacts.__dataclass_fields__ if name in _FACTS]
+    query = (
+        select(
+            *(_FACTS[name] for name in own if name != "target_accuracy"),
+            _FACTS.converged_accuracy.label("accuracy"),
+            PolicyRow.target_accuracy,
+            PolicyRow.threshold,
+            PolicyRow.baseline_seconds,
+        )
+        .join(
+            PolicyRow,
+            (PolicyRow.fingerprint == _FACTS.fingerprint)
+            & (PolicyRow.version == _FACTS.policy_version),
+        )
+        .where(*conditions(choice))
+        .order_by(_FACTS.trial_id)
+    )
+    with database.session(read_only=True) as session:
+        return [_facts(row) for row in session.execute(query).mappings()]
+
+
+def _facts(row: RowMapping) -> PolicyUseFacts:
+    values: dict[str, Any] = dict(row)
+    baseline, seconds = values["baseline_seconds"], values["training_seconds"]
+    return PolicyUseFacts(
+        kept=is_kept(
+            values["accuracy"], values["diverged"], values["target_accuracy"], values["threshold"]
+        ),
+        speed_up=baseline / seconds if baseline and seconds else None,
+        **values,
+    )

@@ -1,0 +1,54 @@
+"""A later run with a policy, which tells how well the policy does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyUse:
+    """A whole run with a policy. Study and time of creation name the policy in every database.
+
+    Attributes:
+        use_id: Drawn at random before the run began; the same where the run was interrupted and
+            went on.
+        study: Name of the study that found the policy.
+        created_at: Of the policy, ISO 8601, UTC.
+        version: Of the policy in the registry that it was taken from.
+        record: What the run measured.
+    """
+
+    use_id: str
+    study: str
+    created_at: str
+    version: int
+    record: TrialRecord
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the job, and so of the policy."""
+        return self.record.spec.identity.fingerprint
+
+
+def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:
+    """A run as a use of its policy; None of a run that came to no end of its own.
+
+    What only the run itself needed is left out.
+    """
+    is_at_end = record.worker_steps >= policy.total_worker_steps
+    if record.stopped_early or not (is_at_end or record.diverged):
+        return None
+    spec = replace(
+        record.spec,
+        fork_from=None,
+        checkpoint_percents=(),
+        checkpoint_directory=None,
+        resume=False,
+        kept_checkpoints=None,
+        band=None,
+    )
+    measured = replace(record, spec=spec, checkpoints={})
+    return PolicyUse(use_id, policy.study, policy.created_at, policy.version, measured)

@@ -1,0 +1,188 @@
+"""Uses that wait in a file for a database: JSON lines, one for each use.
+
+A line is on the disk before anybody is told of it, and is removed after the database has it. Who is
+killed in between leaves both, and the identifier of the use keeps it from being counted twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from pydantic import TypeAdapter
+
+from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.errors import (
+    FatalError,
+    PolicyError,
+    SyncSwitchError,
+    UserError,
+    one_line,
+)
+from syncswitch.storage.files import check_plain_file
+from syncswitch.storage.records.use import PolicyUse
+from syncswitch.storage.uses.store import record_use
+
+SUFFIX = ".uses.jsonl"
+
+_MOST_BYTES = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """What became of the lines of a spool file.
+
+    Attributes:
+        recorded: Uses that are in the database now.
+        known: Uses that were there already.
+        kept: Why a line stays in the file, for each that does.
+    """
+
+    recorded: int = 0
+    known: int = 0
+    kept: tuple[str, ...] = ()
+
+
+def spool_beside(path: Path) -> Path:
+    """Where the uses of a policy file wait: `job.json` has `job.uses.jsonl`."""
+    return path.with_name(f"{path.stem}{SUFFIX}")
+
+
+def spool_use(path: Path, use: PolicyUse) -> None:
+    """Adds a use to a spool file, which is made if need be. It is on the disk then.
+
+    Raises UserError where the file cannot be written.
+    """
+    text = json.dumps(asdict(use), default=datetime.isoformat, ensure_ascii=False)
+    line = text.encode(errors="replace") + b"\n"
+    try:
+        with _locked(path, create=True) as file:
+            torn = _ends_amid_a_line(file)  # of somebody who was killed
+            file.write(b"\n" + line if torn else line)
+            _to_disk(file, path)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the file {path}: {error.strerror or error}; name a file in a directory"
+            f" that exists and is writable"
+        ) from error
+
+
+def take_in(
+    database: Database, path: Path, *, patience_seconds: float = RESTART_SECONDS
+) -> TakenIn:
+    """Records the uses of a spool file, and removes from it what the database has.
+
+    A line that cannot be read, or whose policy the database lacks, stays; a file without lines is
+    removed. Where there is no file, there is nothing to do.
+
+    Raises:
+        UserError: The file cannot be read or written.
+        RetryableError: The database is away; what it does not have is still in the file.
+    """
+    try:
+        check_plain_file(path, _MOST_BYTES)
+        with _locked(path, create=False) as file:
+            lines = file.read().splitlines(keepends=True)
+            return _take_in(database, path, lines, patience_seconds)
+    except FileNotFoundError:
+        return TakenIn()
+    except OSError as error:
+        raise UserError(
+            f"cannot take in the uses of {path}: {error.strerror or error}; they stay in it"
+        ) from error
+
+
+def _take_in(
+    database: Database, path: Path, lines: Sequence[bytes], patience_seconds: float
+) -> TakenIn:
+    recorded = known = 0
+    left: list[bytes] = []
+    reasons: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            if record_use(database, _parsed(line), patience_seconds=patience_seconds):
+                recorded += 1
+            else:
+                known += 1
+        except (PolicyError, FatalError, ValueError) as error:
+            left.append(line)
+            is_read = isinstance(error, SyncSwitchError)
+            why = str(error) if is_read else "it is torn or altered"
+            reasons.append(f"line {number} of {path} stays there: {why}")
+    _replace(path, left)
+    return TakenIn(recorded, known, tuple(reasons))
+
+
+def _parsed(line: bytes) -> PolicyUse:
+    """Raises ValueError where this is no use."""
+    try:
+        return _adapter().validate_python(json.loads(line))
+    except RecursionError as error:
+        raise ValueError(one_line(error)) from error
+
+
+@cache
+def _adapter() -> TypeAdapter[PolicyUse]:
+    return TypeAdapter(PolicyUse)
+
+
+def _replace(path: Path, lines: Sequence[bytes]) -> None:
+    """Leaves these lines; whoever reads the path sees the old file or the new one."""
+    if not lines:
+        path.unlink()
+        return
+    temporary = path.with_name(f".{path.name}.tmp")  # one at a time: the file is locked
+    with temporary.open("wb") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+@contextmanager
+def _locked(path: Path, *, create: bool) -> Iterator[IO[bytes]]:
+    """The file, open to be read and added to, and nobody else's meanwhile."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    while True:
+        with open(os.open(path, flags, 0o666), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Another one may have replaced or removed it while we waited.
+            if _is_at(path, file):
+                yield file
+                return
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _ends_amid_a_line(file: IO[bytes]) -> bool:
+    end = file.seek(0, os.SEEK_END)
+    if end == 0:
+        return False
+    file.seek(end - 1)
+    return file.read(1) != b"\n"
+
+
+def _to_disk(file: IO[bytes], path: Path) -> None:
+    """The line, and the file's name in its folder."""
+    file.flush()
+    os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,113 @@
+"""Uses of policies in the database, beside the trials of searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session
+
+from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.use import PolicyUse
+from syncswitch.storage.tables.policies import PolicyRow
+from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.trials.evaluations import add_evaluations, record_target
+from syncswitch.storage.trials.events import add_events, condition_values
+from syncswitch.storage.trials.rows import fill_result, read_trials
+from syncswitch.storage.trials.values import StoredTrial, check_times
+from syncswitch.storage.uses.summary import (
+    UseObservation,
+    UseSummary,
+    is_counted,
+    use_observation,
+    use_summary,
+)
+
+
+def record_use(
+    database: Database, use: PolicyUse, *, patience_seconds: float = RESTART_SECONDS
+) -> bool:
+    """Records a use with all that it measured; False where it is there already.
+
+    Args:
+        database: Has its policy.
+        use: Of a whole run.
+        patience_seconds: How long to wait for a database that is busy or lost.
+
+    Raises:
+        PolicyError: The policy is not in this database.
+        FatalError: A value is impossible.
+        RetryableError: The database is away.
+    """
+    check_times(use.record)
+    return database.write(lambda session: _add(session, use), patience_seconds=patience_seconds)
+
+
+def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
+    """The uses of all versions of a job's policy, in the order in which they were recorded."""
+    with database.session(read_only=True) as session:
+        return read_trials(session, *_uses_of(fingerprint))
+
+
+def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
+    """How well a version of a policy of this database does."""
+    version = TrialRow.policy_version == policy.version
+    with database.session(read_only=True) as session:
+        found = read_trials(session, *_uses_of(policy.fingerprint), version)
+    return use_summary(policy, found)
+
+
+def use_observations(database: Database, fingerprint: str) -> list[UseObservation]:
+    """What the uses of all versions show, in the order in which they were recorded.
+
+    Those under disturbances on purpose are left out.
+    """
+    return [use_observation(use) for use in uses(database, fingerprint) if is_counted(use)]
+
+
+def _uses_of(fingerprint: str) -> Sequence[ColumnElement[bool]]:
+    return (TrialRow.fingerprint == fingerprint, TrialRow.use_id.is_not(None))
+
+
+def _add(session: Session, use: PolicyUse) -> bool:
+    if session.scalar(select(TrialRow.trial_id).where(TrialRow.use_id == use.use_id)):
+        return False
+    policy = _policy_row(session, use)
+    spec = use.record.spec
+    row = TrialRow(
+        use_id=use.use_id,
+        policy_version=policy.version,
+        fingerprint=use.fingerprint,
+        switch_percent=spec.switch_percent,
+        replicate=0,
+        seed=spec.seed,
+        speculative=False,
+        **condition_values(spec.conditions),
+    )
+    session.add(row)
+    fill_result(session, row, use.record)
+    add_events(session, row.trial_id, use.record)
+    add_evaluations(session, [(row.trial_id, use.record.evaluations)])
+    session.flush()
+    record_target(session, TrialRow.trial_id == row.trial_id, policy.target_accuracy)
+    return True
+
+
+def _policy_row(session: Session, use: PolicyUse) -> PolicyRow:
+    """The policy in this database, where it may have another version than where it comes from."""
+    query = select(PolicyRow).where(
+        PolicyRow.fingerprint == use.fingerprint,
+        PolicyRow.study == use.study,
+        PolicyRow.created_at == datetime.fromisoformat(use.created_at).astimezone(timezone.utc),
+    )
+    found = session.scalars(query).one_or_none()
+    if found is None:
+        raise PolicyError(
+            f"the policy of {use.record.spec.identity.name!r} that study {use.study!r} found at"
+            f" {use.created_at} is not in this database; take it in first, with:"
+            f" syncswitch-search policy import FILE"
+        )
+    return found

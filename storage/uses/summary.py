@@ -1,0 +1,112 @@
+"""How well a policy does in the runs that used it; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.values import StoredTrial
+
+
+@dataclass(frozen=True, slots=True)
+class UseSummary:
+    """The uses of one version of a policy, those under disturbances on purpose aside.
+
+    Attributes:
+        uses: So many runs.
+        kept: Of these, those that did not diverge and lost at most beta.
+        alarms: Of all, those that the guard sent back to the switch: the policy's own switch failed
+            there, though the run may be kept.
+        kept_after_alarm: How many of those are kept.
+        mean_training_seconds: Of the runs that did not diverge; None where there is none.
+        speed_up: The policy's baseline over that mean; None where either is unknown.
+        last_ended_at: End of the last use; None without one.
+    """
+
+    uses: int
+    kept: int
+    alarms: int
+    kept_after_alarm: int
+    mean_training_seconds: float | None
+    speed_up: float | None
+    last_ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class UseObservation:
+    """What a use shows of its switch point.
+
+    Attributes:
+        policy_version: That it trained with.
+        alarm: Why the guard sent it back; then its switch failed, whatever `accuracy` the run
+            reached by going on without. None where it did not.
+        seconds: Training time, what an alarm cost included.
+    """
+
+    policy_version: int
+    switch_percent: float
+    seed: int | None
+    accuracy: float
+    diverged: bool
+    seconds: float
+    alarm: str | None
+    ended_at: datetime
+
+
+def is_kept(accuracy: float, diverged: bool, target_accuracy: float, threshold: float) -> bool:
+    """Whether a run that ended with this accuracy lost no more than it may."""
+    return not diverged and accuracy >= target_accuracy - threshold
+
+
+def is_counted(use: StoredTrial) -> bool:
+    """Whether it tells of its policy: what was disturbed on purpose does not."""
+    return not use.conditions.injections
+
+
+def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary:
+    """How well a version does; other versions' uses are left out."""
+    counted = [use for use in uses if use.policy_version == policy.version and is_counted(use)]
+    kept = [use for use in counted if _is_kept(policy, use)]
+    seconds = [
+        use.training_seconds
+        for use in counted
+        if not use.diverged and use.training_seconds is not None
+    ]
+    mean = statistics.fmean(seconds) if seconds else None
+    return UseSummary(
+        uses=len(counted),
+        kept=len(kept),
+        alarms=sum(use.guard_alarm is not None for use in counted),
+        kept_after_alarm=sum(use.guard_alarm is not None for use in kept),
+        mean_training_seconds=mean,
+        speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
+        last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
+    )
+
+
+def use_observation(use: StoredTrial) -> UseObservation:
+    """What a use, which is complete, shows."""
+    assert use.policy_version is not None
+    assert use.converged_accuracy is not None
+    assert use.training_seconds is not None
+    assert use.ended_at is not None
+    return UseObservation(
+        use.policy_version,
+        use.switch_percent,
+        use.seed,
+        use.converged_accuracy,
+        bool(use.diverged),
+        use.training_seconds,
+        use.guard_alarm,
+        use.ended_at,
+    )
+
+
+def _is_kept(policy: TimingPolicy, use: StoredTrial) -> bool:
+    accuracy = use.converged_accuracy
+    return accuracy is not None and is_kept(
+        accuracy, bool(use.diverged), policy.target_accuracy, policy.threshold
+    )

@@ -1,0 +1,168 @@
+"""Uses in the database: recorded once, told apart from trials, summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.storage import frames
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import FatalError, PolicyError
+from syncswitch.storage.policies.file import PolicyFile
+from syncswitch.storage.policies.importing import import_policies
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.queries.search_costs import study_costs
+from syncswitch.storage.queries.summaries import switch_point_statistics
+from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, RunEvent
+from syncswitch.storage.records.use import whole_use
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.store import record_use, use_observations, uses, uses_of
+from syncswitch.storage.uses.summary import UseObservation, UseSummary
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, STARTED_AT, both_databases
+from tests.storage.uses.conftest import use_of
+
+ALARM = GuardOutcome("the loss is not finite", 700, 1.25)
+
+
+@both_databases
+def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
+    database: Database, used_policy: TimingPolicy
+) -> None:
+    event = RunEvent("alarmed", 700, 2.5, "the loss is not finite")
+    assert record_use(database, use_of(used_policy, 3, guard=ALARM, events=(event,)))
+    (row,) = frames.trials(database).to_dict("records")
+    measured = {name: row[name] for name in ("kind", "use_id", "policy_version", "seed", "guard")}
+    assert measured == {
+        "kind": "use",
+        "use_id": "use-3",
+        "policy_version": 1,
+        "seed": 3,
+        "guard": "alarmed",
+    }
+    assert (row["guard_alarm"], row["guard_worker_step"]) == ("the loss is not finite", 700)
+    assert (row["guard_lost_seconds"], row["converged_accuracy"]) == (1.25, 0.89)
+    # When it reached the accuracy that its policy wants.
+    assert (row["target_accuracy"], row["time_to_accuracy_seconds"]) == (0.9, 2.5)
+    (stored,) = uses(database, IDENTITY.fingerprint)
+    assert (stored.kind, stored.phases) == ("use", RECORD.phases)
+    curve = frames.evaluations(database, kinds=["use"])
+    assert list(curve["accuracy"]) == [0.8, 0.9]
+    assert list(frames.events(database, kinds=["use"])["kind"]) == ["alarmed"]
+
+
+@both_databases
+def test_a_use_is_recorded_once(
+    database: Database,
+    used_policy: TimingPolicy,
+    at_once: Callable[[Callable[[int], Any], int], list[Any]],
+) -> None:
+    use, url = use_of(used_policy), database.url
+    database.close()
+
+    def record(_: int) -> bool:
+        with open_database(url, create=False) as own:
+            return record_use(own, use)
+
+    assert sorted(at_once(record, 4)) == [False, False, False, True]
+    assert not record_use(database, use)
+    assert uses_of(database, used_policy).uses == 1
+
+
+def test_no_trial_of_a_search_is_counted_with_them(
+    database: Database, store: TrialStore, used_policy: TimingPolicy
+) -> None:
+    record_use(database, use_of(used_policy))
+    assert store.trials() == store.trials(fingerprint=IDENTITY.fingerprint) == []
+    assert store.curves(IDENTITY.fingerprint) == {}
+    assert switch_point_statistics(database) == []
+    (cost,) = study_costs(database)
+    assert (cost.completed_runs, cost.paid_seconds) == (0, 0.0)
+
+
+def test_a_policy_may_have_another_version_in_another_database(
+    database: Database, used_policy: TimingPolicy, other_url: str
+) -> None:
+    with open_database(other_url, create=True) as other:
+        TrialStore(other).register(IDENTITY, "digits", SEARCH)
+        PolicyRegistry(other).publish(replace(POLICY, study="other"))
+        with pytest.raises(PolicyError, match="not in this database; take it in first"):
+            record_use(other, use_of(used_policy))
+        earlier = replace(POLICY, created_at=(STARTED_AT - timedelta(days=1)).isoformat())
+        file = PolicyFile(Path("policy.json"), earlier, RegisteredWorkload(IDENTITY, "digits"))
+        (imported,) = import_policies(other, [file])
+        assert imported.policy.version == 2
+        assert record_use(other, use_of(earlier))
+        assert uses_of(other, imported.policy).uses == 1
+        assert frames.uses(other)["policy_version"].tolist() == [2]
+
+
+def test_how_a_policy_does(database: Database, used_policy: TimingPolicy) -> None:
+    later = RECORD.ended_at + timedelta(hours=1)
+    kept, lost = use_of(used_policy, 0), use_of(used_policy, 1, converged_accuracy=0.88)
+    sent_back = use_of(used_policy, 2, guard=ALARM, training_seconds=6.0, ended_at=later)
+    diverged = use_of(used_policy, 3, diverged=True, converged_accuracy=0.95, training_seconds=0.5)
+    injected = replace(RECORD.spec.conditions, injections=("kill:ps,at=60%",))
+    disturbed = use_of(used_policy, 4, spec=replace(RECORD.spec, conditions=injected))
+    for use in (kept, lost, sent_back, diverged, disturbed):
+        assert record_use(database, use)
+    assert uses_of(database, used_policy) == UseSummary(
+        uses=4,
+        kept=2,
+        alarms=1,
+        kept_after_alarm=1,
+        mean_training_seconds=4.0,
+        speed_up=1.5,
+        last_ended_at=later,
+    )
+    table = frames.uses(database, workload="digits")
+    assert list(table["kept"]) == [True, False, True, False, True]
+    assert list(table["speed_up"]) == [2.0, 2.0, 1.0, 12.0, 2.0]
+    observed = use_observations(database, IDENTITY.fingerprint)
+    assert [one.seed for one in observed] == [0, 1, 2, 3]
+    assert observed[2] == UseObservation(
+        1, 12.5, 2, 0.89, False, 6.0, "the loss is not finite", later
+    )
+
+
+def test_what_nobody_used_has_no_speed_up(database: Database, used_policy: TimingPolicy) -> None:
+    assert uses_of(database, used_policy) == UseSummary(0, 0, 0, 0, None, None, None)
+
+
+@pytest.mark.parametrize("accuracy", [0.89, 0.9])
+def test_a_run_that_loses_just_the_threshold_is_kept(
+    database: Database, used_policy: TimingPolicy, accuracy: float
+) -> None:
+    record_use(database, use_of(used_policy, converged_accuracy=accuracy))
+    assert uses_of(database, used_policy).kept == 1
+
+
+def test_only_a_whole_run_is_a_use() -> None:
+    record = replace(RECORD, stopped_early=False)
+    assert whole_use(POLICY, "a", record) is not None
+    assert whole_use(POLICY, "a", replace(record, stopped_early=True)) is None
+    assert whole_use(POLICY, "a", replace(record, worker_steps=999)) is None
+    assert whole_use(POLICY, "a", replace(record, worker_steps=999, diverged=True)) is not None
+
+
+def test_an_impossible_time_is_refused(database: Database, used_policy: TimingPolicy) -> None:
+    wrong = use_of(used_policy, guard=GuardOutcome("slow", 1, float("inf")))
+    with pytest.raises(FatalError, match="a time of inf seconds"):
+        record_use(database, wrong)
+    assert uses_of(database, used_policy).uses == 0
+
+
+def test_conditions_of_a_use_are_known(database: Database, used_policy: TimingPolicy) -> None:
+    conditions = RunConditions("greedy", "restart")
+    spec = replace(RECORD.spec, conditions=conditions)
+    curve = (Evaluation(1000, 2.5, 0.9, float("nan")),)
+    record_use(database, use_of(used_policy, spec=spec, evaluations=curve))
+    (stored,) = uses(database, IDENTITY.fingerprint)
+    assert stored.conditions == conditions
