@@ -16,7 +16,7 @@ import time
 from dataclasses import replace
 
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.plans import Push, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from tests.trainers.jobs import DENSE, spec_of
 from tests.trainers.stragglers.traces import TRACE

@@ -7,8 +7,7 @@ import signal
 import threading
 from typing import Protocol
 
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
-from syncswitch.trainers.cluster.exchange.tasks import Hold
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hold
 from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
 from syncswitch.trainers.faults.active import ActiveInjections, Started
 from syncswitch.trainers.faults.grammar import Injection

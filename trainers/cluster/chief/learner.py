@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Task
+from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector

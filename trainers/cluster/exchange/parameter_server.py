@@ -42,12 +42,14 @@ class Pulled(NamedTuple):
 
     Attributes:
         updates: Applied so far.
-        buffer: Number of the buffer that holds the parameters and then the statistics; as it is
-            until the worker pulls again, or pushes.
+        buffer: Number of the buffer that holds them.
+        model: The parameters and then the statistics; as they are until the worker pulls again, or
+            pushes.
     """
 
     updates: int
     buffer: int
+    model: Vector
 
 
 class ParameterServer:
@@ -132,7 +134,7 @@ class ParameterServer:
         with self._changing:
             self._check(caller)
             self._leases[caller.worker] = self._current
-            return Pulled(self._updates, self._current)
+            return Pulled(self._updates, self._current, self.buffers[self._current])
 
     def push_update(
         self, caller: Caller, step: int, computed: Vector, rate: float, momentum: float
@@ -210,7 +212,7 @@ class ParameterServer:
         size = self._sizes.parameters
         before, after = self.buffers[self._current], self.buffers[target]
         gradients = [one[:size] for one in computed]
-        self._update.apply(
+        self._update(
             before[:size], after[:size], self._slots, self._updates, gradients, rate, momentum
         )
         if self._sizes.statistics:

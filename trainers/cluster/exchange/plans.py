@@ -1,24 +1,29 @@
-"""What the parts of a cluster are told to be."""
+"""What the parts of a cluster are told, and what they answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.job.data import Array
 from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.protocols import Exchange
 
 if TYPE_CHECKING:
     from syncswitch.trainers.model.steps import ShippedFunction
 
-CHIEF, SERVER, WORKER = "chief", "ps", "worker"
+SERVER, WORKER = "ps", "worker"
 
 Part = tuple[str, int]
 """Role and number, such as `("worker", 2)`."""
 
 PARAMETER_SERVER: Part = (SERVER, 0)
+
+
+class StepError(Exception):
+    """A step cannot be computed: model, data and loss do not fit, or the memory is too small."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +79,59 @@ class WorkerPlan:
     decay: Vector
     update: ShippedFunction | None
     compiled: ShippedFunction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How a worker is slowed on purpose.
+
+    Attributes:
+        seconds: Added between its gradient and its push.
+        slowdown: Factor on the time of its gradient.
+        message_seconds: Added to each message between it and the parameter server, one way.
+    """
+
+    seconds: float = 0.0
+    slowdown: float = 1.0
+    message_seconds: float = 0.0
+
+
+NO_HOLD = Hold()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One worker-step.
+
+    Attributes:
+        number: By which the worker's steps are told apart; each one's is higher.
+        worker_step: Which one of the job; also of its batch.
+        seed: Of the run.
+        exchange: What becomes of the gradient.
+        rate: Learning rate, where the worker's gradient alone is an update.
+        momentum: Likewise.
+        hold: Slows it.
+    """
+
+    number: int
+    worker_step: int
+    seed: int
+    exchange: Exchange
+    rate: float = 0.0
+    momentum: float = 0.0
+    hold: Hold = NO_HOLD
+
+
+class Push(NamedTuple):
+    """Acknowledgement of one worker-step, after the parameter server has taken it in.
+
+    Attributes:
+        loss: Of the batch, before the update.
+        pulled_updates: Updates applied when the worker read the parameters.
+        pushed_updates: Updates applied when its gradient had arrived; for a protocol that applies
+            each push, this one included.
+    """
+
+    loss: float
+    pulled_updates: int
+    pushed_updates: int

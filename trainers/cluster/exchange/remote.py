@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
-from syncswitch.trainers.cluster.exchange.tasks import StepError
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
+from syncswitch.trainers.cluster.exchange.plans import StepError
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.model.layout import Vector
 
@@ -25,17 +26,22 @@ Methods = Mapping[str, Callable[..., Any]]
 
 
 class Remote:
-    """What is served at the other end of a wire; any thread may call it.
+    """What is served at the other end of a wire: its methods are here as well, for any thread.
 
     Args:
         wire: To it.
         name: Of it, for people.
+        lost: Raised where it is gone.
     """
 
-    def __init__(self, wire: Wire, name: str) -> None:
+    def __init__(self, wire: Wire, name: str, lost: type[Exception] = LostError) -> None:
         self.wire = wire
         self.name = name
+        self._lost = lost
         self._calling = threading.Lock()
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(self.call, method)
 
     def call(self, method: str, *arguments: Any, into: Vector | None = None) -> Any:
         """Calls a method and waits for what it returns.
@@ -57,7 +63,7 @@ class Remote:
                 failure, result = self.wire.receive(into)
             except (OSError, EOFError) as error:
                 self.wire.close()
-                raise LostError(f"{self.name} is gone") from error
+                raise self._lost(f"{self.name} is gone") from error
         if failure is not None:
             raise _ERRORS.get(failure, RemoteError)(result)
         return result
@@ -72,17 +78,17 @@ _ERRORS: Mapping[str, type[Exception]] = {
 }
 
 
-def serve(wire: Wire, methods: Methods, into: Callable[[], Vector | None] = lambda: None) -> None:
+def serve(wire: Wire, methods: Methods, into: Vector | None = None) -> None:
     """Answers calls until the other end is gone.
 
     Args:
         wire: To whoever calls.
         methods: What may be called.
-        into: Vector that takes the array of a call, if it is as long.
+        into: Takes the array of a call, if it is as long.
     """
     while True:
         try:
-            method, arguments = wire.receive(into())
+            method, arguments = wire.receive(into)
         except (OSError, EOFError):
             wire.close()
             return
@@ -90,53 +96,10 @@ def serve(wire: Wire, methods: Methods, into: Callable[[], Vector | None] = lamb
         try:
             result = methods[method](*arguments)
         except Exception as error:
-            failure, result = type(error).__name__, _told(error)
+            failure = type(error).__name__
+            result = str(error) if failure in _ERRORS else one_line(error)
         try:
             wire.send((failure, result))
         except OSError:
             wire.close()
             return
-
-
-def _told(error: Exception) -> str:
-    return str(error) if type(error).__name__ in _ERRORS else one_line(error)
-
-
-class RemoteServer:
-    """A parameter server over a wire, as one worker sees it; see `ServerPort`.
-
-    Args:
-        remote: To it.
-        pulled: Takes what is pulled; None where memory is shared.
-        buffers: Of the parameter server, where memory is shared.
-    """
-
-    def __init__(
-        self, remote: Remote, pulled: Vector | None, buffers: list[Vector] | None = None
-    ) -> None:
-        self._remote = remote
-        self._pulled = pulled
-        self._buffers = buffers
-
-    def pull(self, caller: Caller) -> tuple[int, Vector]:
-        """See `ServerPort`."""
-        updates, found = self._remote.call("pull", caller, into=self._pulled)
-        return updates, found if self._buffers is None else self._buffers[found]
-
-    def push_update(
-        self, caller: Caller, number: int, computed: Vector, rate: float, momentum: float
-    ) -> int:
-        """See `ServerPort`."""
-        content = computed if self._buffers is None else None
-        updates: int = self._remote.call("push_update", caller, number, content, rate, momentum)
-        return updates
-
-    def push_gradient(self, caller: Caller, number: int, computed: Vector) -> int:
-        """See `ServerPort`."""
-        content = computed if self._buffers is None else None
-        updates: int = self._remote.call("push_gradient", caller, number, content)
-        return updates
-
-    def close(self) -> None:
-        """Ends the wire."""
-        self._remote.close()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from syncswitch.trainers.model.layout import Vector
 
@@ -18,118 +16,87 @@ from syncswitch.trainers.model.layout import Vector
 _PIECE = 1 << 16
 # Below this a second thread costs more than it saves.
 _LEAST_OF_A_THREAD = 1 << 20
+_THREADS = os.cpu_count() or 1
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
 """`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
 
+Update = Callable[[Vector, Vector, Vector, int, Sequence[Vector], float, float], None]
+"""`(parameters, moved, slots, updates, gradients, rate, momentum)`: applies a mean of gradients.
 
-class Update(ABC):
-    """Applies gradients to parameters and slots."""
+They are summed up in their order; `updates` were applied before. `moved`, which may be `parameters`
+itself, is filled with those after the update; slots change in place. An optimizer without momentum
+ignores it.
+"""
 
-    @abstractmethod
-    def apply(
-        self,
+
+def momentum_update(
+    parameters: Vector,
+    moved: Vector,
+    slots: Vector,
+    updates: int,
+    gradients: Sequence[Vector],
+    rate: float,
+    momentum: float,
+) -> None:
+    """SGD with momentum, see `MomentumSGD`: the same operations, piece by piece; see `Update`."""
+
+    def update(piece: slice) -> None:
+        gradient = mean_of([one[piece] for one in gradients])
+        accumulator = slots[piece]
+        # What diverges becomes infinite, and is noticed by its loss.
+        with np.errstate(over="ignore", invalid="ignore"):
+            accumulator *= np.float32(momentum)
+            accumulator += gradient
+            step = accumulator * np.float32(rate)
+            np.subtract(parameters[piece], step, out=moved[piece])
+
+    each_piece(len(parameters), update)
+
+
+def traced_update(traced: FlatUpdate) -> Update:
+    """Any optimizer, from a traced function of whole vectors."""
+
+    def update(
         parameters: Vector,
         moved: Vector,
         slots: Vector,
         updates: int,
         gradients: Sequence[Vector],
-        rate: float,
-        momentum: float,
+        *rates: float,
     ) -> None:
-        """Applies the mean of gradients as one update.
+        moved[:], slots[:] = traced(parameters, slots, updates, mean_of(gradients), *rates)
 
-        Args:
-            parameters: As they are, shape [P].
-            moved: Is filled with those after the update; may be `parameters` itself.
-            slots: Of the optimizer; changed in place.
-            updates: Applied before.
-            gradients: Each of shape [P]; summed up in this order.
-            rate: Learning rate.
-            momentum: An optimizer without momentum ignores it.
-        """
-
-
-class MomentumUpdate(Update):
-    """SGD with momentum, see `MomentumSGD`: the same operations, piece by piece."""
-
-    @override
-    def apply(
-        self,
-        parameters: Vector,
-        moved: Vector,
-        slots: Vector,
-        updates: int,
-        gradients: Sequence[Vector],
-        rate: float,
-        momentum: float,
-    ) -> None:
-        def update(piece: slice) -> None:
-            gradient = mean_of([one[piece] for one in gradients])
-            accumulator = slots[piece]
-            # What diverges becomes infinite, and is noticed by its loss.
-            with np.errstate(over="ignore", invalid="ignore"):
-                accumulator *= np.float32(momentum)
-                accumulator += gradient
-                step = accumulator * np.float32(rate)
-                np.subtract(parameters[piece], step, out=moved[piece])
-
-        self._pieces.each(len(parameters), update)
-
-    @cached_property
-    def _pieces(self) -> Pieces:
-        return Pieces()
-
-
-class TracedUpdate(Update):
-    """Any optimizer, as a traced function of whole vectors."""
-
-    def __init__(self, traced: FlatUpdate) -> None:
-        self._traced = traced
-
-    @override
-    def apply(
-        self,
-        parameters: Vector,
-        moved: Vector,
-        slots: Vector,
-        updates: int,
-        gradients: Sequence[Vector],
-        rate: float,
-        momentum: float,
-    ) -> None:
-        gradient = mean_of(gradients)
-        found = self._traced(parameters, slots, updates, gradient, rate, momentum)
-        moved[:], slots[:] = found
+    return update
 
 
 def update_of(shipped: Any) -> Update:
     """The optimizer that a plan names; None for SGD with momentum."""
     if shipped is None:
-        return MomentumUpdate()
+        return momentum_update
     from syncswitch.trainers.model.steps import flat_update
 
-    return TracedUpdate(flat_update(shipped.restored()))
+    return traced_update(flat_update(shipped.restored()))
 
 
-class Pieces:
-    """Goes through long vectors piece by piece, with as many threads as pay."""
+def each_piece(size: int, do: Callable[[slice], None]) -> None:
+    """Calls `do` with each piece of a vector of this size, in as many threads as pay."""
 
-    def __init__(self) -> None:
-        self._threads = os.cpu_count() or 1
+    def go_through(start: int, stop: int) -> None:
+        for first in range(start, stop, _PIECE):
+            do(slice(first, min(stop, first + _PIECE)))
 
-    def each(self, size: int, do: Callable[[slice], None]) -> None:
-        """Calls `do` with each piece of a vector of this size."""
-        threads = min(self._threads, max(1, size // _LEAST_OF_A_THREAD))
-        if threads == 1:
-            _go_through(do, 0, size)
-            return
-        cuts = [size * part // threads for part in range(threads + 1)]
-        list(self._pool.map(partial(_go_through, do), cuts[:-1], cuts[1:]))
+    threads = min(_THREADS, max(1, size // _LEAST_OF_A_THREAD))
+    if threads == 1:
+        go_through(0, size)
+        return
+    cuts = [size * part // threads for part in range(threads + 1)]
+    list(_pool().map(go_through, cuts[:-1], cuts[1:]))
 
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._threads, thread_name_prefix="update")
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="update")
 
 
 def mean_of(vectors: Sequence[Vector]) -> Vector:
@@ -143,13 +110,3 @@ def mean_of(vectors: Sequence[Vector]) -> Vector:
             total += one
         total /= np.float32(len(vectors))
     return total
-
-
-def _go_through(do: Callable[[slice], None], start: int, stop: int) -> None:
-    for piece in _pieces(start, stop):
-        do(piece)
-
-
-def _pieces(start: int, stop: int) -> Iterator[slice]:
-    for first in range(start, stop, _PIECE):
-        yield slice(first, min(stop, first + _PIECE))

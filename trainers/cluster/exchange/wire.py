@@ -208,6 +208,10 @@ class Door:
             self._on_wire(wire)
         except (OSError, EOFError):
             wire.close()
+        except BaseException:
+            # Or whoever is at the other end would wait for ever.
+            wire.close()
+            raise
 
 
 def dial(address: Address, secret: bytes) -> Wire:

@@ -12,15 +12,9 @@ from typing import Any
 import numpy as np
 
 from syncswitch.trainers.cluster.exchange.memory import aligned
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Sizes
-from syncswitch.trainers.cluster.exchange.tasks import (
-    Hold,
-    Peers,
-    Push,
-    ServerPort,
-    StepError,
-    Task,
-)
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
+from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task
+from syncswitch.trainers.cluster.exchange.server_part import RemoteServer
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
@@ -57,7 +51,7 @@ class Worker:
         new_update: Callable[[], Update],
         computing: AbstractContextManager[object] = _NO_LIMIT,
     ) -> None:
-        self._server: tuple[Caller, ServerPort] | None = None
+        self._server: tuple[Caller, ParameterServer | RemoteServer] | None = None
         self._sizes = sizes
         self._step = step
         # On the CPU, also where there is a GPU: it gets batches.
@@ -72,7 +66,7 @@ class Worker:
         self._updates = 0
         self._model = self._mean = self._slots = np.zeros(0, np.float32)
 
-    def join(self, caller: Caller, server: ServerPort) -> None:
+    def join(self, caller: Caller, server: ParameterServer | RemoteServer) -> None:
         """Trains what this parameter server holds from now on, as the one who it is there."""
         self._server = caller, server
 
@@ -85,8 +79,8 @@ class Worker:
         if hold.message_seconds:
             time.sleep(2 * hold.message_seconds)
         with self._computing:
-            updates, model = server.pull(caller)
-            loss, busy_seconds = self._compute(model, task)
+            pulled = server.pull(caller)
+            loss, busy_seconds = self._compute(pulled.model, task)
         _wait(hold, busy_seconds)
         if hold.message_seconds:
             time.sleep(hold.message_seconds)
@@ -96,7 +90,7 @@ class Worker:
             pushed = server.push_update(
                 caller, task.number, self._computed, task.rate, task.momentum
             )
-        return Push(loss, updates, pushed)
+        return Push(loss, pulled.updates, pushed)
 
     def take(self, state: ModelState) -> None:
         """Makes a replica of the worker's own of this state."""
@@ -110,17 +104,17 @@ class Worker:
             self._slots[:] = state.slots
             self._updates = state.updates
 
-    def reduce(self, position: int, peers: Peers) -> None:
+    def reduce(self, position: int, peers: Sequence[Any]) -> None:
         """Computes this worker's piece of the mean of a group's replicas.
 
         Args:
             position: Of this worker in the group.
-            peers: The group, in ascending order.
+            peers: The group, in ascending order: workers, or `RemotePeer`s.
         """
         start, stop = self._piece(position, len(peers))
         self._mean[start:stop] = mean_of([peer.fetch("model", start, stop) for peer in peers])
 
-    def gather(self, position: int, peers: Peers) -> None:
+    def gather(self, position: int, peers: Sequence[Any]) -> None:
         """Fetches the pieces of the mean that the others of a group have computed.
 
         Args:
@@ -138,7 +132,13 @@ class Worker:
             self._model, self._mean = self._mean, self._model
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
-        """A copy of a piece of what it holds, for others; see `PeerPort`."""
+        """A copy of a piece of what it holds, for others.
+
+        Args:
+            what: `model`, `mean` or `slots`.
+            start: Of the piece.
+            stop: Of the piece.
+        """
         with self._moving:
             held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]
             return held[start:stop].copy()
@@ -155,7 +155,7 @@ class Worker:
         size, computed = self._sizes.parameters, self._computed
         with self._moving:
             parameters, statistics = self._model[:size], self._model[size:]
-            self._update.apply(
+            self._update(
                 parameters,
                 parameters,
                 self._slots,

@@ -1,24 +1,19 @@
-"""A worker as a process."""
+"""A worker as a process, and as others see it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from syncswitch.trainers.cluster.exchange.memory import Block, aligned
+from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import WorkerPlan
-from syncswitch.trainers.cluster.exchange.remote import (
-    LostError,
-    Methods,
-    Remote,
-    RemoteServer,
-    serve,
-)
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.remote import LostError, Remote, serve
+from syncswitch.trainers.cluster.exchange.server_part import RemoteServer
 from syncswitch.trainers.cluster.exchange.update import update_of
 from syncswitch.trainers.cluster.exchange.wire import Address, Wire, dial
-from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.layout import Vector
 
 
 class WorkerPart:
@@ -28,26 +23,12 @@ class WorkerPart:
         self._secret = secret
         self._worker: Any = None  # imports TensorFlow
         self._server: RemoteServer | None = None
-        self._computed = Block(1, 0)
-        self._peers: dict[Address, _RemotePeer] = {}
-        self.methods: Methods = {
-            "build": self._build,
-            "connect": self._connect,
-            "step": self._step,
-            "take": self._take,
-            "reduce": lambda position, addresses: self._worker.reduce(
-                position, self._found(addresses, position)
-            ),
-            "gather": lambda position, addresses: self._worker.gather(
-                position, self._found(addresses, position)
-            ),
-            "commit": lambda: self._worker.commit(),
-        }
+        self._peers = Peers(secret)
+        self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
 
     def on_wire(self, wire: Wire) -> None:
         """Serves another worker, or the chief."""
-        methods: Methods = {"fetch": self._worker.fetch}
-        serve(wire, methods)
+        serve(wire, {"fetch": self._worker.fetch})
 
     def close(self) -> None:
         """Waits for nobody any more."""
@@ -59,9 +40,9 @@ class WorkerPart:
         from syncswitch.trainers.cluster.exchange.gpu import step_of
         from syncswitch.trainers.cluster.exchange.worker import Worker
 
-        self._sizes = plan.sizes
-        self._computed = Block(1, plan.sizes.model)
-        self._worker = Worker(
+        self._size = plan.sizes.model
+        self._computed = Block(1, self._size)
+        self._worker = worker = Worker(
             plan.sizes,
             step_of(plan),
             (plan.inputs, plan.labels),
@@ -69,45 +50,37 @@ class WorkerPart:
             plan.decay,
             lambda: update_of(plan.update),
         )
+        self.methods |= {
+            "connect": self._connect,
+            "step": worker.step,
+            "take": worker.take,
+            "reduce": lambda *group: worker.reduce(group[0], self._members(*group)),
+            "gather": lambda *group: worker.gather(group[0], self._members(*group)),
+            "commit": worker.commit,
+        }
 
     def _connect(self, caller: Caller, address: Address) -> None:
         """Joins a parameter server, new or the same."""
         if self._server is not None:
             self._server.close()
-        wire = dial(address, self._secret)
-        size = self._sizes.model
-        rows = wire.receive()
-        remote = Remote(wire, "the parameter server")
-        if rows is None:
-            self._server = RemoteServer(remote, aligned(size))
-        else:
-            buffers = Block(rows, size, wire.receive_descriptor())
-            wire.send_descriptor(self._computed.descriptor)
-            self._server = RemoteServer(remote, None, buffers.rows)
+        self._server = RemoteServer(dial(address, self._secret), self._size, self._computed)
         self._worker.join(caller, self._server)
 
-    def _step(self, task: Task) -> Push:
-        found: Push = self._worker.step(task)
-        return found
-
-    def _take(self, state: ModelState) -> None:
-        self._worker.take(state)
-
-    def _found(self, addresses: Sequence[Address], position: int) -> list[Any]:
-        """The members of a group; this one itself at its position."""
-        found: list[Any] = []
-        for number, address in enumerate(addresses):
-            if number == position:
-                found.append(self._worker)
-                continue
-            if address not in self._peers:
-                self._peers[address] = _RemotePeer(address, self._secret)
-            found.append(self._peers[address])
-        return found
+    def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
+        """Of a group; this one itself at its position."""
+        return [
+            self._worker if number == position else self._peers[address]
+            for number, address in enumerate(addresses)
+        ]
 
 
-class _RemotePeer:
-    """Another worker; connected to when it is first asked, and again after a loss."""
+class RemotePeer:
+    """A worker in another process, as far as others need it; connected to when it is first asked.
+
+    Args:
+        address: Where it lets others in.
+        secret: Of the cluster.
+    """
 
     def __init__(self, address: Address, secret: bytes) -> None:
         self._address = address
@@ -115,21 +88,34 @@ class _RemotePeer:
         self._remote: Remote | None = None
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
-        """See `PeerPort`."""
-        if self._remote is None:
-            try:
-                self._remote = Remote(dial(self._address, self._secret), "another worker")
-            except OSError as error:
-                raise LostError(f"another worker at {self._address} is gone") from error
+        """See `Worker`."""
+        if self._remote is not None:
+            # Another process may be there by now.
+            with suppress(LostError):
+                return self._fetched(self._remote, what, start, stop)
+        name = f"the worker at {self._address}"
         try:
-            found: Vector = self._remote.call("fetch", what, start, stop)
-        except LostError:
-            self.close()
-            raise
-        return found
+            self._remote = Remote(dial(self._address, self._secret), name)
+        except OSError as error:
+            raise LostError(f"{name} is gone") from error
+        return self._fetched(self._remote, what, start, stop)
 
     def close(self) -> None:
         """Ends the wire."""
-        remote, self._remote = self._remote, None
-        if remote is not None:
-            remote.close()
+        if self._remote is not None:
+            self._remote.close()
+
+    def _fetched(self, remote: Remote, what: str, start: int, stop: int) -> Vector:
+        found: Vector = remote.fetch(what, start, stop)
+        return found
+
+
+class Peers(dict[Address, RemotePeer]):
+    """Workers in other processes by their addresses."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__()
+        self._secret = secret
+
+    def __missing__(self, address: Address) -> RemotePeer:
+        return self.setdefault(address, RemotePeer(address, self._secret))

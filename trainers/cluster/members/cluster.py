@@ -7,21 +7,19 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
 from syncswitch.storage.errors import FatalError, WorkloadError
-from syncswitch.trainers.cluster.exchange.handles import ServerHandle, WorkerHandle
-from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
-from syncswitch.trainers.cluster.exchange.plans import Part
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
+from syncswitch.trainers.cluster.exchange.plans import Part, Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.exchange.tasks import Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.update import mean_of
+from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import ModelState, Vector
-
-_Answer = TypeVar("_Answer")
 
 
 class ServerLostError(Exception):
@@ -47,12 +45,12 @@ class Cluster(ABC):
 
     kind: str
     has_processes: bool
-    server: ServerHandle
+    server: ParameterServer
 
     def __init__(self, program: Program, workers: int) -> None:
         self.program = program
         self.numbers = itertools.count()
-        self.members: list[WorkerHandle | None] = [None] * workers
+        self.members: list[Worker | None] = [None] * workers
         # Updates of each worker's replica; none for a worker without one.
         self._replicas: dict[int, int] = {}
         self._committing = threading.Lock()
@@ -60,7 +58,7 @@ class Cluster(ABC):
 
     def load(self, state: ModelState) -> None:
         """Puts a state onto the parameter server."""
-        self._ask_server(lambda: self.server.load(state))
+        self.server.load(state)
 
     def state(self) -> ModelState:
         """A copy of the state."""
@@ -73,15 +71,15 @@ class Cluster(ABC):
         Returns:
             The number of each worker's last task that is in it.
         """
-        return self._ask_server(lambda: self.server.mark())
+        return self.server.mark()
 
     def marked(self) -> ModelState:
         """The state at the last `mark`; may take a while, in which the training goes on."""
-        return self._ask_server(lambda: self.server.marked())
+        return self.server.marked()
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """Copies of parameters and statistics; no later update is in them."""
-        return self._ask_server(lambda: self.server.snapshot())
+        return self.server.snapshot()
 
     def step(self, worker: int, task: Task) -> Push:
         """Has a worker do a step; returns when that is done.
@@ -104,7 +102,7 @@ class Cluster(ABC):
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
         """Applies the mean of what these workers have pushed as one update."""
-        self._ask_server(lambda: self.server.apply_round(workers, rate, momentum))
+        self.server.apply_round(workers, rate, momentum)
 
     @abstractmethod
     def fence(self, worker: int) -> int:
@@ -173,7 +171,7 @@ class Cluster(ABC):
             Those that could not be reached.
         """
         workers = list(workers)
-        lost = self._each(workers, lambda _, member: member.take(state))
+        lost = self._each(workers, lambda _, worker: self._member(worker).take(state))
         self._replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
         return lost
 
@@ -192,20 +190,21 @@ class Cluster(ABC):
             if not gone:
                 # Nobody reads some of them before and some after.
                 with self._committing:
-                    return lost + self._each(left, lambda _, member: member.commit())
+                    return lost + self._each(left, lambda _, worker: self._member(worker).commit())
             # Who could not be reached, or could not reach them: ask each.
-            gone = self._each(left, lambda _, member: member.fetch("model", 0, 0)) or gone
+            gone = self._each(left, lambda _, one: self._peer(one).fetch("model", 0, 0)) or gone
             lost += gone
             left = [worker for worker in left if worker not in gone]
         return lost
 
     def _exchange_means(self, workers: Sequence[int]) -> list[int]:
         """Has each of these workers get the mean of all of them; those that failed."""
-        group = [self.members[worker] for worker in workers]
-        if None in group:
-            return [worker for worker in workers if self.members[worker] is None]
-        gone = self._each(workers, lambda position, member: member.reduce(position, group))
-        return gone or self._each(workers, lambda position, member: member.gather(position, group))
+        if gone := [worker for worker in workers if self.members[worker] is None]:
+            return gone
+        group = [self._found_by(worker) for worker in workers]
+        return self._each(
+            workers, lambda place, worker: self._member(worker).reduce(place, group)
+        ) or self._each(workers, lambda place, worker: self._member(worker).gather(place, group))
 
     def mean_replica(self, workers: Iterable[int]) -> ModelState:
         """The mean of these replicas, slots included; the workers keep what they have.
@@ -239,20 +238,20 @@ class Cluster(ABC):
         with self._committing:
             for worker in workers:
                 try:
-                    member = self._member(worker)
-                    found[worker] = tuple(member.fetch(what, 0, size) for what, size in wanted)
+                    peer = self._peer(worker)
+                    found[worker] = tuple(peer.fetch(what, 0, size) for what, size in wanted)
                 except LostError:
                     continue
         if not found:
             raise ServerLostError("all replicas are lost")
         return found
 
-    def _each(self, workers: Sequence[int], do: Callable[[int, WorkerHandle], object]) -> list[int]:
+    def _each(self, workers: Sequence[int], do: Callable[[int, int], object]) -> list[int]:
         """Has all these workers do something at the same time; those that could not."""
 
         def attempt(position: int) -> bool:
             try:
-                do(position, self._member(workers[position]))
+                do(position, workers[position])
             except LostError:
                 return False
             return True
@@ -260,14 +259,16 @@ class Cluster(ABC):
         done = list(self._pool.map(attempt, range(len(workers))))
         return [worker for worker, is_done in zip(workers, done, strict=True) if not is_done]
 
-    def _member(self, worker: int) -> WorkerHandle:
+    def _member(self, worker: int) -> Worker:
         member = self.members[worker]
         if member is None:
             raise LostError(f"worker {worker} is gone")
         return member
 
-    def _ask_server(self, ask: Callable[[], _Answer]) -> _Answer:
-        try:
-            return ask()
-        except LostError as error:
-            raise ServerLostError(str(error)) from error
+    def _peer(self, worker: int) -> Worker | RemotePeer:
+        """Of whom pieces of a replica can be had, also while it does a step."""
+        return self._member(worker)
+
+    def _found_by(self, worker: int) -> Any:
+        """By what others in its group find a worker."""
+        return self._member(worker)

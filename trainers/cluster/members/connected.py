@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller
+from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
 from syncswitch.trainers.cluster.exchange.remote import LostError, Remote, RemoteError
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
-from syncswitch.trainers.cluster.exchange.wire import Address, dial
+from syncswitch.trainers.cluster.exchange.worker import Worker
+from syncswitch.trainers.cluster.exchange.worker_part import Peers, RemotePeer
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
 from syncswitch.trainers.cluster.members.hub import Arrival, Hub
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.layout import ModelState, Vector
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,83 +29,6 @@ _SILENT_SECONDS = 15.0
 _LOOK_SECONDS = 0.5
 _WAIT_SECONDS = 0.2
 _SLOW_SECONDS = 5.0
-
-
-class _Server:
-    """A parameter server in another process; see `ServerHandle`."""
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
-
-    def load(self, state: ModelState) -> None:
-        """See `ServerHandle`."""
-        self._remote.call("load", state)
-
-    def mark(self) -> Sequence[int]:
-        """See `ServerHandle`."""
-        pushed: Sequence[int] = self._remote.call("mark")
-        return pushed
-
-    def marked(self) -> ModelState:
-        """See `ServerHandle`."""
-        state: ModelState = self._remote.call("marked")
-        return state
-
-    def snapshot(self) -> tuple[Vector, Vector]:
-        """See `ServerHandle`."""
-        parameters, statistics = self._remote.call("snapshot")
-        return parameters, statistics
-
-    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
-        """See `ServerHandle`."""
-        updates: int = self._remote.call("apply_round", workers, rate, momentum)
-        return updates
-
-    def fence(self, worker: int) -> tuple[int, int]:
-        """See `ServerHandle`."""
-        incarnation, number = self._remote.call("fence", worker)
-        return incarnation, number
-
-
-class _Worker:
-    """A worker in another process; see `WorkerHandle`."""
-
-    def __init__(self, remote: Remote, address: Address, secret: bytes) -> None:
-        self._remote = remote
-        self._secret = secret
-        self._peer: Remote | None = None
-        self.address = address
-
-    def step(self, task: Task) -> Push:
-        """See `WorkerHandle`."""
-        push: Push = self._remote.call("step", task)
-        return push
-
-    def take(self, state: ModelState) -> None:
-        """See `WorkerHandle`."""
-        self._remote.call("take", state)
-
-    def reduce(self, position: int, peers: Sequence[Any]) -> None:
-        """See `WorkerHandle`."""
-        self._remote.call("reduce", position, [peer.address for peer in peers])
-
-    def gather(self, position: int, peers: Sequence[Any]) -> None:
-        """See `WorkerHandle`."""
-        self._remote.call("gather", position, [peer.address for peer in peers])
-
-    def commit(self) -> None:
-        """See `WorkerHandle`."""
-        self._remote.call("commit")
-
-    def fetch(self, what: str, start: int, stop: int) -> Vector:
-        """See `WorkerHandle`; also while it does a step."""
-        if self._peer is None:
-            try:
-                self._peer = Remote(dial(self.address, self._secret), self._remote.name)
-            except OSError as error:
-                raise LostError(f"{self._remote.name} is gone ({one_line(error)})") from error
-        found: Vector = self._peer.call("fetch", what, start, stop)
-        return found
 
 
 class ConnectedCluster(Cluster):
@@ -130,7 +52,7 @@ class ConnectedCluster(Cluster):
         self._hub = Hub(engine.listen, engine.secret)
         self._look_seconds = time.monotonic()
         self._arrivals: dict[Part, Arrival] = {}
-        self._remotes: dict[int, Remote] = {}
+        self._peers = Peers(engine.secret)
         self._incarnations = [0] * workers
         try:
             self.renew()
@@ -141,7 +63,7 @@ class ConnectedCluster(Cluster):
     @override
     def fence(self, worker: int) -> int:
         # Where the parameter server is gone, this one may be well.
-        incarnation, number = self._ask_server(lambda: self.server.fence(worker))
+        incarnation, number = self.server.fence(worker)
         self._incarnations[worker] = incarnation
         self.members[worker] = None
         self.forget_replica(worker)
@@ -169,7 +91,7 @@ class ConnectedCluster(Cluster):
     def renew(self) -> None:
         self._start([PARAMETER_SERVER, *((WORKER, worker) for worker in self._workers)])
         self._build_server()
-        self._all(self._build_worker, self._workers)
+        list(self._pool.map(self._build_worker, self._workers))
         for worker in self._workers:
             self._connect(worker)
 
@@ -254,28 +176,26 @@ class ConnectedCluster(Cluster):
                 _LOG.warning("waiting for %s", _name(part))
 
     def _build_server(self) -> None:
-        remote = Remote(self._arrivals[PARAMETER_SERVER].wire, "the parameter server")
-        self._ask_server(lambda: remote.call("build", self.program.server_plan(len(self.members))))
-        self.server = _Server(remote)
+        wire = self._arrivals[PARAMETER_SERVER].wire
+        remote = Remote(wire, _name(PARAMETER_SERVER), ServerLostError)
+        remote.build(self.program.server_plan(len(self.members)))
+        self.server = cast(ParameterServer, remote)
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:
-        arrival = self._arrivals[WORKER, worker]
-        remote = Remote(arrival.wire, _name((WORKER, worker)))
-        assert arrival.hello.address is not None
+        remote = Remote(self._arrivals[WORKER, worker].wire, _name((WORKER, worker)))
         try:
-            remote.call("build", self.program.worker_plan)
+            remote.build(self.program.worker_plan)
         except (LostError, RemoteError) as error:
             raise RetryableError(f"{remote.name} does not get ready ({error})") from error
-        self._remotes[worker] = remote
-        self.members[worker] = _Worker(remote, arrival.hello.address, self._engine.secret)
+        self.members[worker] = cast(Worker, remote)
 
     def _connect(self, worker: int) -> None:
         """Has a worker join the parameter server."""
         address = self._arrivals[PARAMETER_SERVER].hello.address
         caller = Caller(worker, self._incarnations[worker])
         try:
-            self._remotes[worker].call("connect", caller, address)
+            cast(Remote, self._member(worker)).connect(caller, address)
         except (LostError, RemoteError) as error:
             if not self._is_there(PARAMETER_SERVER):
                 raise ServerLostError("the parameter server is gone") from error
@@ -283,8 +203,14 @@ class ConnectedCluster(Cluster):
                 f"{_name((WORKER, worker))} cannot join the parameter server ({error})"
             ) from error
 
-    def _all(self, do: Any, workers: Iterable[int]) -> None:
-        list(self._pool.map(do, workers))
+    @override
+    def _peer(self, worker: int) -> RemotePeer:
+        return self._peers[self._found_by(worker)]
+
+    @override
+    def _found_by(self, worker: int) -> Any:
+        self._member(worker)
+        return self._arrivals[WORKER, worker].hello.address
 
 
 def _name(part: Part) -> str:

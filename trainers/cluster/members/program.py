@@ -8,7 +8,7 @@ from typing import Any
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.cluster.exchange.plans import ServerPlan, WorkerPlan
-from syncswitch.trainers.cluster.exchange.update import MomentumUpdate, TracedUpdate, Update
+from syncswitch.trainers.cluster.exchange.update import Update, momentum_update, traced_update
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
@@ -73,10 +73,10 @@ class Program:
     def new_update(self) -> Update:
         """The optimizer, for one holder of parameters in this process."""
         if isinstance(self._optimizer, MomentumSGD):
-            return MomentumUpdate()
+            return momentum_update
         # Each with variables of its own.
         optimizer = make_optimizer(self._workload, self.function.parameters)
-        return TracedUpdate(flat_update(trace_update(optimizer, self.sizes.parameters)))
+        return traced_update(flat_update(trace_update(optimizer, self.sizes.parameters)))
 
     def server_plan(self, workers: int) -> ServerPlan:
         """For a parameter server in another process."""

@@ -12,22 +12,7 @@ from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Parame
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tensorflow_api import for_threads, tf
-
-
-class _Port:
-    """A parameter server of this process as a worker sees it; see `ServerPort`."""
-
-    def __init__(self, server: ParameterServer) -> None:
-        self._server = server
-        self.push_update = server.push_update
-        self.push_gradient = server.push_gradient
-
-    def pull(self, caller: Caller) -> tuple[int, Vector]:
-        """See `ServerPort`."""
-        updates, buffer = self._server.pull(caller)
-        return updates, self._server.buffers[buffer]
 
 
 class ThreadsCluster(Cluster):
@@ -45,7 +30,7 @@ class ThreadsCluster(Cluster):
 
     @override
     def fence(self, worker: int) -> int:
-        incarnation, number = self._server.fence(worker)
+        incarnation, number = self.server.fence(worker)
         self._join(worker, incarnation)
         self.forget_replica(worker)
         return number
@@ -64,7 +49,7 @@ class ThreadsCluster(Cluster):
         data = tuple(
             map(tf.convert_to_tensor, (program.data.train_inputs, program.data.train_labels))
         )
-        self.server = self._server = ParameterServer(
+        self.server = ParameterServer(
             sizes,
             len(self.members),
             program.new_update(),
@@ -95,6 +80,4 @@ class ThreadsCluster(Cluster):
         self._pool.shutdown(wait=False)
 
     def _join(self, worker: int, incarnation: int) -> None:
-        member = self.members[worker]
-        assert isinstance(member, Worker)
-        member.join(Caller(worker, incarnation), _Port(self._server))
+        self._member(worker).join(Caller(worker, incarnation), self.server)

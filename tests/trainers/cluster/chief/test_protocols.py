@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.plans import Push, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload

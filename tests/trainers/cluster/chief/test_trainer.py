@@ -14,7 +14,7 @@ import pytest
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.tasks import Task
+from syncswitch.trainers.cluster.exchange.plans import Task
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import (
     Cluster,

@@ -18,7 +18,7 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
     ParameterServer,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.update import MomentumUpdate, Update
+from syncswitch.trainers.cluster.exchange.update import Update, momentum_update
 from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
 from tests.properties import more_examples
@@ -43,7 +43,7 @@ def new_server(
     return ParameterServer(
         sizes,
         workers,
-        update or MomentumUpdate(),
+        update or momentum_update,
         np.full(statistics, decay, np.float32),
         lambda: aligned(sizes.model),
     )

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
     Remote,
     RemoteError,
-    RemoteServer,
     serve,
 )
 from syncswitch.trainers.cluster.exchange.wire import Wire
@@ -32,7 +30,6 @@ class Served:
         ours, theirs = socket.socketpair()
         self.remote = Remote(Wire(ours), "worker 3")
         self.wire = Wire(theirs)
-        self.inbox = np.zeros(3, np.float32)
         self.is_asked = threading.Event()
         methods = {
             "double": lambda value: 2 * value,
@@ -41,13 +38,8 @@ class Served:
             "lose": lambda: fail(LostError("worker 5 is gone")),
             "break": lambda: fail(ZeroDivisionError("by\nzero")),
             "wait": self._wait,
-            "push_update": lambda *arguments: arguments[2:],
-            "push_gradient": lambda *arguments: arguments[2],
-            "pull": lambda caller: (7, np.full(3, caller.worker, np.float32)),
         }
-        self.thread = threading.Thread(
-            target=serve, args=(self.wire, methods, lambda: self.inbox), daemon=True
-        )
+        self.thread = threading.Thread(target=serve, args=(self.wire, methods), daemon=True)
         self.thread.start()
 
     def _slowly(self, value: Any) -> Any:
@@ -101,31 +93,3 @@ def test_the_end_is_a_loss_for_whoever_waits_and_for_all_later(served: Served, w
     for _ in range(2):
         with pytest.raises(LostError, match=r"^worker 3 is gone"):
             served.remote.call("double", 1)
-
-
-def test_a_parameter_server_elsewhere_is_sent_what_was_computed(served: Served) -> None:
-    pulled = np.zeros(3, np.float32)
-    server = RemoteServer(served.remote, pulled)
-    updates, found = server.pull(Caller(5, 0))
-    assert updates == 7
-    assert found.tolist() == pulled.tolist() == [5.0] * 3
-    assert np.shares_memory(found, pulled)
-    computed = np.array([1, 2, 3], np.float32)
-    content, rate, momentum = server.push_update(Caller(5, 0), 1, computed, 0.1, 0.9)
-    assert content.tolist() == served.inbox.tolist() == computed.tolist()
-    assert (rate, momentum) == (0.1, 0.9)
-    assert server.push_gradient(Caller(5, 0), 2, computed + 1).tolist() == [2, 3, 4]
-    assert served.inbox.tolist() == [2, 3, 4]
-
-
-def test_one_on_this_machine_shares_memory_with_it() -> None:
-    made = Served()
-    buffers = [np.zeros(3, np.float32) for _ in range(9)]
-    remote = made.remote
-    server = RemoteServer(remote, None, buffers)
-    assert server.push_gradient(Caller(5, 0), 1, buffers[0]) is None
-    assert server.push_update(Caller(5, 0), 1, buffers[0], 0.1, 0.9) == (None, 0.1, 0.9)
-    assert made.inbox.tolist() == [0, 0, 0]
-    server.close()
-    with pytest.raises(LostError):
-        server.pull(Caller(5, 0))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import update
 from syncswitch.trainers.cluster.exchange.update import (
-    MomentumUpdate,
-    Pieces,
-    TracedUpdate,
     Update,
+    each_piece,
     mean_of,
+    momentum_update,
+    traced_update,
 )
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
@@ -44,9 +44,8 @@ def test_momentum_is_to_the_last_bit_that_of_the_optimizer(
     size: int, gradients: int, rate: float, momentum: float, in_place: bool, threads: int
 ) -> None:
     parameters, slots, moved, *computed = vectors(size, 3 + gradients, size)
-    with patch.object(update, "_LEAST_OF_A_THREAD", max(1, size // threads)):
-        applied = MomentumUpdate()
-        applied._pieces._threads = threads
+    least = max(1, size // threads)
+    with patch.multiple(update, _LEAST_OF_A_THREAD=least, _THREADS=threads):
         mean = np.mean(computed, axis=0)
         for _ in range(3):
             expected, accumulator = SGD.apply(
@@ -58,7 +57,7 @@ def test_momentum_is_to_the_last_bit_that_of_the_optimizer(
                 momentum,
             )
             before, target = parameters.copy(), parameters if in_place else moved
-            applied.apply(parameters, target, slots, 0, computed, rate, momentum)
+            momentum_update(parameters, target, slots, 0, computed, rate, momentum)
             np.testing.assert_array_equal(target, expected)
             np.testing.assert_array_equal(slots, accumulator)
             if not in_place:
@@ -70,16 +69,15 @@ def test_momentum_is_to_the_last_bit_that_of_the_optimizer(
 @given(st.integers(0, 3 * PIECE), st.integers(1, 4))
 @example(PIECE + 1, 4)
 def test_each_value_is_in_one_piece(size: int, threads: int) -> None:
-    pieces, seen, lock = Pieces(), np.zeros(size, np.int64), threading.Lock()
-    pieces._threads = threads
+    seen, lock = np.zeros(size, np.int64), threading.Lock()
 
     def note(piece: slice) -> None:
         with lock:
             seen[piece] += 1
         assert piece.stop - piece.start <= PIECE
 
-    with patch.object(update, "_LEAST_OF_A_THREAD", 100):
-        pieces.each(size, note)
+    with patch.multiple(update, _LEAST_OF_A_THREAD=100, _THREADS=threads):
+        each_piece(size, note)
     assert (seen == 1).all()
 
 
@@ -87,11 +85,9 @@ def test_what_a_piece_raises_is_raised() -> None:
     def broken(piece: slice) -> None:
         raise ZeroDivisionError
 
-    pieces = Pieces()
-    pieces._threads = 2
     for size in (1, 3 * update._LEAST_OF_A_THREAD):
-        with pytest.raises(ZeroDivisionError):
-            pieces.each(size, broken)
+        with patch.object(update, "_THREADS", 2), pytest.raises(ZeroDivisionError):
+            each_piece(size, broken)
 
 
 @given(st.integers(1, 6), st.integers(0, 9))
@@ -109,10 +105,10 @@ def test_the_mean_is_numpys_and_of_a_single_vector_itself(count: int, size: int)
 def test_what_explodes_is_infinite_without_a_word() -> None:
     huge = np.full(3, 3e38, np.float32)
     parameters, slots = np.zeros(3, np.float32), huge.copy()
-    MomentumUpdate().apply(parameters, parameters, slots, 0, [huge, huge], 1.0, 1.0)
+    momentum_update(parameters, parameters, slots, 0, [huge, huge], 1.0, 1.0)
     assert np.isinf(slots).all()
     assert np.isinf(parameters).all()
-    MomentumUpdate().apply(parameters, parameters, slots, 0, [-huge, -huge], 1.0, 1.0)
+    momentum_update(parameters, parameters, slots, 0, [-huge, -huge], 1.0, 1.0)
     assert not np.isfinite(parameters).any()
 
 
@@ -123,10 +119,10 @@ def test_a_traced_one_is_given_the_mean_and_fills_what_it_is_told_to() -> None:
         given_arguments.append(arguments)
         return arguments[0] + 1, arguments[1] + 2
 
-    applied: Update = TracedUpdate(traced)
+    applied: Update = traced_update(traced)
     parameters, moved, slots = (np.full(2, value, np.float32) for value in (1.0, 9.0, 3.0))
     gradients = [np.array([2.0, 4.0], np.float32), np.array([4.0, 0.0], np.float32)]
-    applied.apply(parameters, moved, slots, 7, gradients, 0.5, 0.25)
+    applied(parameters, moved, slots, 7, gradients, 0.5, 0.25)
     ((_, _, updates, gradient, rate, momentum),) = given_arguments
     assert (updates, gradient.tolist(), rate, momentum) == (7, [3.0, 2.0], 0.5, 0.25)
     assert (parameters.tolist(), moved.tolist(), slots.tolist()) == ([1, 1], [2, 2], [5, 5])

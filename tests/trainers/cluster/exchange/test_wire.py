@@ -266,9 +266,14 @@ class TestDoor:
         for one in house.connected():
             assert one.is_local == isinstance(house.door.address, str)
 
-    def test_one_that_raises_ends_the_wire(self, folder: Path) -> None:
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    @pytest.mark.parametrize("error", [EOFError, ZeroDivisionError])
+    def test_one_that_raises_ends_the_wire(self, folder: Path, error: type[BaseException]) -> None:
+        kept = list[Wire]()
+
         def broken(wire: Wire) -> None:
-            raise EOFError
+            kept.append(wire)
+            raise error
 
         door = Door(str(folder / "broken"), SECRET, broken)
         with pytest.raises(EOFError):

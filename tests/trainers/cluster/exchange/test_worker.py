@@ -14,10 +14,11 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
     ParameterServer,
+    Pulled,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.tasks import Hold, Push, Task
-from syncswitch.trainers.cluster.exchange.update import MomentumUpdate
+from syncswitch.trainers.cluster.exchange.plans import Hold, Push, Task
+from syncswitch.trainers.cluster.exchange.update import momentum_update
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -35,10 +36,9 @@ class Port:
         self.server = server
         self.calls: list[str] = []
 
-    def pull(self, caller: Caller) -> tuple[int, Vector]:
+    def pull(self, caller: Caller) -> Pulled:
         self.calls.append("pull")
-        updates, buffer = self.server.pull(caller)
-        return updates, self.server.buffers[buffer]
+        return self.server.pull(caller)
 
     def push_update(self, *arguments: Any) -> int:
         self.calls.append("push_update")
@@ -202,7 +202,7 @@ def plain_workers(models: Sequence[Vector], statistics: int) -> list[Worker]:
     size = models[0].size
     sizes = Sizes(size - statistics, statistics, 1)
     made = [
-        Worker(sizes, _no_step, ([], []), aligned(size), np.zeros(0), MomentumUpdate)
+        Worker(sizes, _no_step, ([], []), aligned(size), np.zeros(0), lambda: momentum_update)
         for _ in models
     ]
     for worker, model in zip(made, models, strict=True):

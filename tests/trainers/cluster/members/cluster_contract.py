@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.exchange.tasks import NO_HOLD, Hold, Push, Task
+from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Push, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
-from syncswitch.trainers.cluster.exchange.tasks import Hold
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hold, Part
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import ServerLostError, WorkerLostError

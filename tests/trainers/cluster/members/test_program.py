@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.exchange.tasks import Push, Task
+from syncswitch.trainers.cluster.exchange.plans import Push, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster

@@ -1,0 +1,110 @@
+"""Parameter servers and workers as others see them over wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.cluster.exchange.memory import Block
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError, Sizes
+from syncswitch.trainers.cluster.exchange.plans import ServerPlan
+from syncswitch.trainers.cluster.exchange.remote import LostError, serve
+from syncswitch.trainers.cluster.exchange.server_part import RemoteServer, ServerPart
+from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.worker_part import Peers
+from syncswitch.trainers.model.layout import ModelState, Vector
+
+SECRET = b"of this cluster"
+SIZES = Sizes(3, 1, 3)
+
+
+def vector(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def address(request: pytest.FixtureRequest, folder: Path) -> Address:
+    return str(folder / "door") if request.param == "unix" else ("127.0.0.1", 0)
+
+
+@pytest.fixture
+def part(address: Address) -> Iterator[tuple[ServerPart, Door]]:
+    made = ServerPart(SECRET)
+    door = Door(address, SECRET, made.on_wire)
+    yield made, door
+    door.close()
+
+
+def test_a_parameter_server_elsewhere_takes_what_was_computed(
+    part: tuple[ServerPart, Door],
+) -> None:
+    served, door = part
+    served.methods["build"](ServerPlan(SIZES, 2, vector(0.5), None))
+    served.methods["load"](ModelState(vector(1, 2, 3), vector(0, 0, 0), vector(8), 0))
+    wire, computed = dial(door.address, SECRET), Block(1, SIZES.model)
+    server = RemoteServer(wire, SIZES.model, computed)
+    caller = Caller(1, 0)
+    updates, _, model = server.pull(caller)
+    assert (updates, model.tolist()) == (0, [1, 2, 3, 8])
+    computed.rows[0][:] = 1, 2, 4, 2
+    assert server.push_update(caller, 1, computed.rows[0], 0.5, 0.0) == 1
+    updates, _, model = server.pull(caller)
+    assert (updates, model.tolist()) == (1, [0.5, 1, 1, 6])
+    computed.rows[0][:] = 2, 0, 0, 0
+    assert server.push_gradient(caller, 2, computed.rows[0]) == 1
+    assert served.methods["apply_round"]([1], 0.25, 0.0) == 2
+    parameters, statistics = served.methods["snapshot"]()
+    assert (parameters.tolist(), statistics.tolist()) == ([0, 1, 1], [3])
+    assert served.methods["fence"](1) == (1, 2)
+    with pytest.raises(FencedError, match="worker 1 was replaced"):
+        server.pull(caller)
+    server.close()
+    with pytest.raises(LostError, match="the parameter server is gone"):
+        server.pull(caller)
+
+
+def test_a_new_one_takes_nobody_in(part: tuple[ServerPart, Door]) -> None:
+    wire = dial(part[1].address, SECRET)
+    with pytest.raises((EOFError, OSError)):
+        RemoteServer(wire, SIZES.model, Block(1, SIZES.model))
+
+
+class Shop:
+    """Serves pieces of what it holds, at a door of its own."""
+
+    def __init__(self, address: Address, content: Vector) -> None:
+        self._content = content
+        self._wires: list[Wire] = []
+        self._door = Door(address, SECRET, self._on_wire)
+        self.address = self._door.address
+
+    def _on_wire(self, wire: Wire) -> None:
+        self._wires.append(wire)
+        serve(wire, {"fetch": lambda what, start, stop: self._content[start:stop]})
+
+    def close(self) -> None:
+        for one in (self._door, *self._wires):
+            one.close()
+
+
+def test_a_worker_is_connected_to_when_it_is_asked_and_again_where_another_one_is(
+    address: Address, folder: Path
+) -> None:
+    peers, shop = Peers(SECRET), Shop(address, vector(0, 1, 2, 3))
+    peer = peers[shop.address]
+    assert peers[shop.address] is peer
+    for _ in range(2):
+        assert peer.fetch("model", 1, 3).tolist() == [1, 2]
+    assert len(shop._wires) == 1
+    shop.close()
+    with pytest.raises(LostError, match=r"the worker at .* is gone"):
+        peer.fetch("model", 1, 3)
+    if isinstance(shop.address, str):
+        Path(shop.address).unlink()
+    shop = Shop(shop.address, vector(4, 5, 6, 7))
+    assert peer.fetch("model", 1, 3).tolist() == [5, 6]
+    peer.close()
+    shop.close()
