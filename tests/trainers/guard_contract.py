@@ -180,3 +180,55 @@ class GuardContract:
         record = make_trainer(GUARDED, self.workers).train(spec, Looking())
         assert sorted(record.checkpoints) == [20.0, 30.0, 40.0, 50.0]
         assert seen[0] == {checkpoint_path(spec, one, ".npz") for one in (20.0, 30.0)}
+
+    @pytest.mark.parametrize("switch_percent", [0.0, 30.0])
+    def test_resumed_after_its_switch_it_can_still_go_back(
+        self,
+        make_trainer: Callable[..., Any],
+        tmp_path: Path,
+        switch_percent: float,
+    ) -> None:
+        """From the start it needs no checkpoint for that."""
+
+        def interrupt(evaluation: Evaluation) -> Verdict:
+            if evaluation.worker_step >= 100:
+                raise KeyboardInterrupt
+            return Verdict.CONTINUE
+
+        fields: dict[str, Any] = {"checkpoint_percents": (40.0, 60.0)}
+        with pytest.raises(KeyboardInterrupt):
+            self.trained(
+                make_trainer,
+                tmp_path,
+                switch_percent,
+                TARGET,
+                RecordingObserver(interrupt),
+                **fields,
+            )
+        kept = checkpoint_path(
+            self.spec_of(GUARDED, 4, switch_percent, checkpoint_directory=tmp_path),
+            switch_percent,
+            ".npz",
+        )
+        assert kept.exists() is (switch_percent > 0)
+        record, state = self.trained(
+            make_trainer, tmp_path, switch_percent, TARGET, resume=True, **fields
+        )
+        assert [event.kind for event in record.events][-2:] == ["resumed", "alarmed"]
+        _, expected = self.trained(make_trainer, tmp_path / "alone", 100.0, None)
+        assert_bitwise_equal(state, expected)
+
+    def test_resumed_without_the_state_at_its_switch_it_has_no_guard(
+        self,
+        make_trainer: Callable[..., Any],
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        fields: dict[str, Any] = {"checkpoint_percents": (60.0,), "checkpoint_directory": tmp_path}
+        spec = self.spec_of(GUARDED, self.workers, 30.0, **fields)
+        make_trainer(GUARDED, self.workers).train(spec)
+        spec = replace(spec, band=STRICT, resume=True)
+        record = make_trainer(GUARDED, self.workers).train(spec)
+        assert record.guard is None
+        assert [phase.protocol for phase in record.phases] == ["bsp", "asp"]
+        assert "the run goes on without a guard" in caplog.text

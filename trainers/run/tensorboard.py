@@ -12,6 +12,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.event_file import EventFile
 from syncswitch.trainers.run.event_text import event_line
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
@@ -113,6 +114,7 @@ class _RunLog:
         self._file = EventFile(folder)
         self._has_begun = False
         self._away: set[int] = set()
+        self._switch_step = switch_worker_step(spec)
         # Worker-step and training time of the last evaluation. Where a fork began nobody tells: its
         # first throughput would be the mean over what it inherited.
         self._last = None if spec.fork_from else (0, 0.0)
@@ -140,10 +142,15 @@ class _RunLog:
             self._begin(step + 1 if event.kind == "resumed" else 0)
         if event.kind in {"resumed", "rebuilt"}:
             self._last = (step, event.elapsed_seconds)
+        if event.kind == "alarmed":
+            self._begin(self._switch_step + 1)
+            self._last = (self._switch_step, event.elapsed_seconds)
         # Of several texts with the same name at one step, only the last would be shown.
         name = event.kind if event.worker is None else f"{event.kind} (worker {event.worker})"
         self._file.text(step, f"events/{name}", event_line(event))
         if event.kind == "switched":
+            # A detour puts the switch off; the last one counts.
+            self._switch_step = step
             self._file.text(step, "cluster/protocol", event.reason)
         if event.worker is not None and event.kind in _AWAY | _BACK:
             (self._away.add if event.kind in _AWAY else self._away.discard)(event.worker)

@@ -196,6 +196,26 @@ def test_the_throughput_of_a_fork_is_its_own(tmp_path: Path, read: Callable[[Pat
     assert scalars(found, "throughput/worker_steps_per_second") == [(200, 100)]
 
 
+def test_a_part_that_failed_is_replaced_by_what_follows(
+    tmp_path: Path, read: Callable[[Path], Any]
+) -> None:
+    told = (
+        measured(100),
+        RunEvent("switched", 150, 1.5, "the switch", seconds=0.0),
+        measured(200, 0.1),
+        measured(300, 0.1),
+        RunEvent("alarmed", 300, 4.0, "it fails; bsp goes on", seconds=2.5),
+        Evaluation(200, 4.5, 0.7, 1.0),
+    )
+    TensorBoardTrainer(ScriptedTrainer(*told), tmp_path).train(SPEC)
+    found = read(tmp_path / run_folder_name(SPEC))
+    assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.7)]
+    assert scalars(found, "throughput/worker_steps_per_second") == [(100, 100), (200, 100)]
+    assert texts(found, "events/alarmed") == [
+        (300, "alarmed at worker-step 300: it fails; bsp goes on")
+    ]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

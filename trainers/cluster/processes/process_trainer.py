@@ -65,6 +65,8 @@ class _OnceObserver:
         return self._observer.on_evaluation(evaluation)
 
     def on_event(self, event: RunEvent) -> None:
+        if event.kind == "alarmed":  # what follows are other tests
+            self._tested_step = -1
         self.events.append(event)
         self._observer.on_event(event)
 

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.trainers.cluster.chief import backups, recovery, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
@@ -25,7 +26,14 @@ from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.trainers.cluster.engines import new_engine, processes_of
 from tests.trainers.final import train_to_end
-from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, phases_answer, spec_of
+from tests.trainers.jobs import (
+    BRIEF,
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    RecordingObserver,
+    phases_answer,
+    spec_of,
+)
 
 W = 400
 # Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
@@ -61,6 +69,8 @@ class Trained:
         pair: tuple[str, str] = ("bsp", "asp"),
         mechanism: str = "hot",
         percents: tuple[float, ...] = (),
+        band: Band | None = None,
+        observer: RecordingObserver | None = None,
     ) -> TrialRecord:
         """A run in which each gradient has to be applied once, whatever is injected."""
         record, state = train_to_end(
@@ -73,8 +83,10 @@ class Trained:
                 conditions=RunConditions(switch_mechanism=mechanism, injections=injections),
                 checkpoint_percents=percents,
                 checkpoint_directory=folder,
+                band=band,
             ),
             folder,
+            observer,
         )
         assert record.worker_steps == W
         steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
@@ -235,6 +247,38 @@ class TestTheParameterServer:
         injections = ("kill:ps,at=20%",) if pair[1] == "bsp" else ("kill:ps,at=70%",)
         record = trained.train(tmp_path, *injections, pair=pair)
         assert kinds(record) == {"injected": 1, "lost": 1, "rebuilt": 1, "switched": 1}
+
+    @pytest.mark.parametrize("when", ["before the switch", "before the alarm", "after it"])
+    def test_is_replaced_in_a_run_that_goes_back_to_its_switch(
+        self, trained: Trained, tmp_path: Path, when: str
+    ) -> None:
+        class Killing(RecordingObserver):
+            def on_event(self, event: RunEvent) -> None:
+                super().on_event(event)
+                if event.kind == "alarmed" and when == "after it":
+                    trained.processes[PARAMETER_SERVER].kill()
+
+        injections = {
+            "before the switch": ["kill:ps,at=20%"],
+            "before the alarm": ["kill:ps,at=70%"],
+        }
+        record = trained.train(
+            tmp_path,
+            *injections.get(when, []),
+            mechanism="restart" if when == "before the alarm" else "hot",
+            band=Band(2.0, 0.01),
+            observer=Killing(),
+        )
+        # What it goes on from may be from before the switch, which is then made again.
+        found = [event.kind for event in record.events if event.kind != "switched"]
+        lost = ["lost", "rebuilt"] if when == "after it" else ["injected", "lost", "rebuilt"]
+        assert sorted(found) == sorted(["alarmed", *lost]), record.events
+        assert (found.index("alarmed") < found.index("rebuilt")) is (when == "after it")
+        assert [phase.protocol for phase in record.phases] == ["bsp"]
+        assert record.guard is not None
+        assert record.guard.worker_step == W
+        seconds = [one.elapsed_seconds for one in record.evaluations]
+        assert seconds == sorted(seconds)
 
     def test_with_momentum_nothing_is_lost_either(
         self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,8 +18,9 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import Evaluation, TrialRecord
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
@@ -199,6 +200,39 @@ class TestALostChief:
         assert all_gone(list(before.values()))
         assert "the cluster of 2 workers hangs: it has said nothing for 2 s" in caplog.text
         assert [event.kind for event in record.events if event.worker is None][:1] == ["lost"]
+
+    def test_is_replaced_while_a_run_goes_back_to_its_switch(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        trainer = trained(make_trainer, COUNTING)
+        strikes = [family(trainer)["chief"].kill]
+
+        class Killing(RecordingObserver):
+            def on_event(self, event: RunEvent) -> None:
+                super().on_event(event)
+                if event.kind == "alarmed" and strikes:
+                    strikes.pop()()
+
+        spec = spec_of(
+            COUNTING,
+            2,
+            50.0,
+            band=Band(2.0, 0.01),
+            checkpoint_percents=tuple(range(20, 101, 20)),
+        )
+        observer = Killing()
+        record, state = train_to_end(trainer, spec, tmp_path, observer)
+        expected = 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT  # type: ignore[operator]
+        np.testing.assert_array_equal(state.parameters, expected)
+        assert [phase.protocol for phase in record.phases] == ["bsp"]
+        assert record.spec == replace(spec, checkpoint_directory=tmp_path)
+        assert record.guard is not None
+        assert record.guard.worker_step == W
+        assert Counter(event.kind for event in record.events)["lost"] == 1
+        # It is told of the tests of the first protocol too, which are others.
+        after = [one for one in record.evaluations if one.worker_step > W / 2]
+        assert tuple(observer.evaluations[-len(after) :]) == tuple(after)
+        assert len(observer.evaluations) >= len(record.evaluations) + len(after)
 
     def test_fails_a_run_without_checkpoints_but_not_the_trainer(
         self, make_trainer: MakeTrainer
