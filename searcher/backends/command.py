@@ -32,8 +32,8 @@ class UsersCommand(TrainerChoice):
             "--command",
             metavar="TEXT",
             help="A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
-            " {replicate}, {output_dir}, {total_steps}, {workers}; also in its environment, as"
-            " SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
+            " {replicate}, {output_dir}, {resume_from}, {total_steps}, {workers}; also in its"
+            " environment, as SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
         ),
         OwnOption(
             "--total-steps",

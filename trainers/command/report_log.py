@@ -21,13 +21,20 @@ class ReportLog:
     Attributes:
         evaluations: So far.
         diverged: Whether the command said so, or its loss or accuracy is no number.
+        diverged_step: Of the report that said so; None where it named none.
+
+    Args:
+        spec: The trial.
+        start_step: From which the command goes on; what it reports of steps before is passed over.
     """
 
-    def __init__(self, spec: TrialSpec) -> None:
+    def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
         self._spec = spec
+        self._start_step = start_step
         self.evaluations: list[Evaluation] = []
         self.diverged = False
-        self._steps, self._seconds = [0], [0.0]
+        self.diverged_step: int | None = None
+        self._steps, self._seconds = [start_step], [0.0]
         self._has_own_clock: bool | None = None
         self._began_seconds = 0.0
 
@@ -47,7 +54,7 @@ class ReportLog:
         Args:
             report: What the command said.
             now_seconds: Since its start; counts where it does not say the time itself. A report
-                of step 0 begins the training then, and what came before was start-up.
+                of the step it starts from begins the training then; before that was start-up.
 
         Returns:
             The evaluation in it, if there is one.
@@ -56,7 +63,7 @@ class ReportLog:
             ValueError: It does not fit the job, or what was said before.
         """
         if report.diverged:
-            self.diverged = True
+            self.diverged, self.diverged_step = True, report.step
             if report.step is None:
                 return None
         assert report.step is not None
@@ -80,7 +87,7 @@ class ReportLog:
         if self._has_own_clock not in (None, has_own_clock):
             raise ValueError("some lines have seconds and others have none; give all, or none")
         self._has_own_clock = has_own_clock
-        if report.step == 0:
+        if report.step == self._start_step:
             self._began_seconds = now_seconds
         since_begin = now_seconds - self._began_seconds
         seconds = since_begin if report.seconds is None else report.seconds

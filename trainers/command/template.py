@@ -20,6 +20,7 @@ PLACEHOLDERS = (
     "seed",
     "replicate",
     "output_dir",
+    "resume_from",
 )
 """What a run of a command differs in. As environment variables: SYNCSWITCH_SWITCH_PERCENT, ..."""
 
@@ -93,12 +94,16 @@ class CommandTemplate:
         return tuple(fill(word, values) for word in self.words)
 
 
-def run_values(spec: TrialSpec, output_folder: Path) -> dict[str, str]:
+def run_values(
+    spec: TrialSpec, output_folder: Path, resume_from: Path | None = None
+) -> dict[str, str]:
     """The values of the placeholders in one run.
 
     Args:
         spec: The trial. Its worker-steps are the steps of the command.
         output_folder: Of this run alone.
+        resume_from: Folder of the run that it goes on with, from the switch of that one; None for a
+            run from the start.
     """
     return {
         "switch_percent": f"{spec.switch_percent:.12g}",
@@ -108,6 +113,7 @@ def run_values(spec: TrialSpec, output_folder: Path) -> dict[str, str]:
         "seed": str(spec.seed),
         "replicate": str(spec.replicate),
         "output_dir": str(output_folder),
+        "resume_from": "" if resume_from is None else str(resume_from),
     }
 
 

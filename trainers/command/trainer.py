@@ -14,7 +14,9 @@ from pathlib import Path
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.command.going_back import CommandGuard, alarm_event, whole_result
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.process import GuardedCommand
@@ -27,8 +29,9 @@ from syncswitch.trainers.command.results import (
 )
 from syncswitch.trainers.command.template import environment_of, fill, run_values
 from syncswitch.trainers.job.checks import check_job
+from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import RunResult, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 _LOOK_SECONDS = 0.05
@@ -58,8 +61,25 @@ class CommandTrainer(Trainer):
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         self._check(spec)
-        folder = make_run_folder(self._job.runs_folder, spec)
-        return _CommandRun(self._job, spec, folder, observer or SilentObserver()).to_its_end()
+        observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
+        run = _CommandRun(self._job, spec, observer)
+        result = run.to_its_end()
+        if run.alarm is not None:
+            result = self._without_switch(run, result, run.alarm, observer)
+        elif run.guard is not None:
+            result = replace(result, guard=GuardOutcome())
+        return trial_record(spec, result, started_at)
+
+    def _without_switch(
+        self, failed: _CommandRun, result: RunResult, alarm: str, observer: Observer
+    ) -> RunResult:
+        """Runs the command again with the first protocol alone, and makes one run of both."""
+        spec = failed.spec
+        is_resumed = "resume_from" in self._job.template.names and switch_worker_step(spec) > 0
+        observer.on_event(alarm_event(spec, result, alarm, is_resumed=is_resumed))
+        alone = replace(spec, switch_percent=100.0, band=None)
+        rest = _CommandRun(self._job, alone, observer, failed if is_resumed else None)
+        return whole_result(spec, result, alarm, rest.to_its_end(), is_resumed=is_resumed)
 
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
@@ -80,12 +100,26 @@ class CommandTrainer(Trainer):
 
 
 class _CommandRun:
-    """One run of a command. Used once."""
+    """One run of a command, perhaps from the switch of another one. Used once.
 
-    def __init__(self, job: CommandJob, spec: TrialSpec, folder: Path, observer: Observer) -> None:
-        self._job, self._spec, self._observer = job, spec, observer
-        self._values = run_values(spec, folder)
-        self._log = folder / "output.log"
+    Attributes:
+        guard: What looks at its results; None for none.
+        alarm: Why it was ended as a failure.
+    """
+
+    def __init__(
+        self,
+        job: CommandJob,
+        spec: TrialSpec,
+        observer: Observer,
+        origin: _CommandRun | None = None,
+    ) -> None:
+        self._job, self.spec, self._observer = job, spec, observer
+        self.guard = CommandGuard.of(spec)
+        self.alarm: str | None = None
+        self._folder = make_run_folder(job.runs_folder, spec)
+        self._values = run_values(spec, self._folder, origin._folder if origin else None)
+        self._log = self._folder / "output.log"
         self._source = self._log
         self._parse: ParseLine = parse_json
         if job.metric_pattern is None:
@@ -95,14 +129,13 @@ class _CommandRun:
             self._parse = parse_pattern(compile_pattern(job.metric_pattern))
             self._results = GrowingFile(self._source, rb"[\r\n]")
         self._heard_bytes = 0
-        self._reports = ReportLog(spec)
+        self._reports = ReportLog(spec, switch_worker_step(origin.spec) if origin else 0)
         self._is_told_to_stop = False
         self._lines = 0
         self._has_warned = False
 
-    def to_its_end(self) -> TrialRecord:
+    def to_its_end(self) -> RunResult:
         """Runs it; see `Trainer.train`."""
-        started_at = datetime.now(timezone.utc)
         # A Python program that writes into a file keeps its lines back otherwise.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ, **environment_of(self._values)}
         words = self._job.template.filled(self._values)
@@ -117,14 +150,15 @@ class _CommandRun:
         if not self._is_over:
             assert status is not None
             self._check_end(status)
-            self._observer.on_progress(self._spec.identity.total_worker_steps)
-        result = self._reports.result(stopped_early=self._is_told_to_stop)
-        return trial_record(self._spec, result, started_at)
+            self._look_for_alarm(is_over=True)
+            self._observer.on_progress(self.spec.identity.total_worker_steps)
+        is_cut = self._is_told_to_stop or (self.alarm is not None and not self._reports.diverged)
+        return self._reports.result(stopped_early=is_cut)
 
     @property
     def _is_over(self) -> bool:
         """Whether the rest of the run does not matter."""
-        return self._reports.diverged or self._is_told_to_stop
+        return self._reports.diverged or self._is_told_to_stop or self.alarm is not None
 
     def _look(self, *, is_over: bool) -> None:
         """Reads new reports, and tells the observer."""
@@ -143,10 +177,19 @@ class _CommandRun:
                 self._observer.on_progress(self._reports.step)
                 is_stop = self._observer.on_evaluation(evaluation) is Verdict.STOP
                 self._is_told_to_stop = is_stop and not self._reports.is_at_end
+            self._look_for_alarm()
             if self._is_over:
                 return
         self._warn_of_nothing()
         self._observer.on_progress(self._reports.step)
+
+    def _look_for_alarm(self, *, is_over: bool = False) -> None:
+        if self.guard is None or self._is_told_to_stop:
+            return
+        if self._reports.diverged:
+            self.alarm = self.guard.diverged(self._reports.diverged_step)
+        else:
+            self.alarm = self.guard.alarm(self._reports.evaluations, is_over=is_over)
 
     def _warn_of_nothing(self) -> None:
         """Warns early that no report was understood; a training may take hours."""
@@ -204,7 +247,7 @@ class _CommandRun:
         )
 
     def _failure(self, what: str) -> RetryableError:
-        at = f"at step {self._reports.step:,} of {self._spec.identity.total_worker_steps:,}"
+        at = f"at step {self._reports.step:,} of {self.spec.identity.total_worker_steps:,}"
         return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
 
 

@@ -1,0 +1,161 @@
+"""Commands that fail after their switch, in real processes, and what is done then."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.trainers.command.job import CommandJob
+from syncswitch.trainers.command.trainer import CommandTrainer
+from syncswitch.trainers.trainer import Verdict
+from tests.trainers.command.programs import command, job_of, trial
+from tests.trainers.jobs import RecordingObserver
+
+# A second for each step before the switch, half of one after it; its accuracy is that of the step,
+# in percent, unless it fails. It goes on from the switch of another run where it can.
+TRAINS = """
+import json, sys, time
+folder, switch, origin, behaviour = sys.argv[1:]
+switch = int(switch)
+open(folder + "/given", "w").write(json.dumps([switch, origin]))
+start = json.load(open(origin + "/checkpoint")) if origin and behaviour != "forgets" else 0
+json.dump(switch, open(folder + "/checkpoint", "w"))
+seconds = 0.0
+with open(folder + "/metrics.jsonl", "w") as results:
+    for step in range(start, 101, 10):
+        fails = switch < 100 and step > switch or behaviour == "always"
+        line = {"step": step, "seconds": seconds, "accuracy": step / 100, "loss": 1.0}
+        if fails and behaviour in ("low", "forgets", "always"):
+            line["accuracy"] /= 2
+        elif fails and behaviour == "diverges":
+            line["loss"] = float("nan")
+        elif fails and behaviour == "ends low" and step == 100:
+            line["accuracy"] = 0.7
+        elif fails and behaviour == "says so":
+            line = {"diverged": True}
+        print(json.dumps(line), file=results, flush=True)
+        seconds += 10.0 if step < switch else 5.0
+time.sleep(600 if switch < 100 and behaviour in ("low", "diverges", "says so") else 0)
+"""
+
+BAND = Band(0.8, 0.01, 3, tuple(BandPoint(step, step / 100, 0.0) for step in range(10, 101, 10)))
+
+
+def job_that(folder: Path, behaviour: str, *, resumes: bool = False, **fields: Any) -> CommandJob:
+    words = ("{output_dir}", "{switch_step}", "{resume_from}" if resumes else "", behaviour)
+    return job_of(folder, command(folder, TRAINS, *words), **fields)
+
+
+def trained(
+    job: CommandJob, switch_percent: float = 40.0, band: Band | None = BAND
+) -> tuple[TrialRecord, RecordingObserver]:
+    observer = RecordingObserver()
+    spec = trial(job, switch_percent, band=band)
+    return CommandTrainer(job).train(spec, observer), observer
+
+
+def given(job: CommandJob) -> list[list[Any]]:
+    """Switch and origin of each run."""
+    found = sorted(job.runs_folder.glob("*/given"), key=lambda path: path.stat().st_mtime_ns)
+    return [json.loads(path.read_text()) for path in found]
+
+
+def usual(*steps: int, offset: float) -> list[Evaluation]:
+    return [Evaluation(step, offset + step, step / 100, 1.0) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "alarm", "step", "seconds"),
+    [
+        ("low", "3 tests in a row are below what the first protocol alone reaches: ", 70, 55.0),
+        ("diverges", "it diverged", 50, 45.0),
+        ("says so", "it diverged", 40, 40.0),
+        ("ends low", "it ends with 0.7", 100, 70.0),
+    ],
+)
+def test_it_is_run_again_without_its_switch(
+    tmp_path: Path, behaviour: str, alarm: str, step: int, seconds: float
+) -> None:
+    band = Band(0.8, 0.01) if behaviour == "ends low" else BAND
+    job = job_that(tmp_path, behaviour)
+    record, observer = trained(job, band=band)
+    assert given(job) == [[40, ""], [100, ""]]
+    assert record.guard is not None
+    assert record.guard.alarm is not None
+    assert record.guard.alarm.startswith(alarm)
+    assert record.guard == GuardOutcome(record.guard.alarm, step, seconds)
+    # As if it had never switched, but later.
+    assert list(record.evaluations) == usual(*range(0, 101, 10), offset=seconds)
+    assert record.phases == (PhaseRecord("first", 0, 100, 100.0, None, None),)
+    assert (record.training_seconds, record.worker_steps) == (seconds + 100, 100)
+    assert (record.diverged, record.stopped_early) == (False, False)
+    assert record.spec.switch_percent == 40.0
+    (event,) = record.events
+    assert (event.kind, event.worker_step, event.seconds) == ("alarmed", step, seconds)
+    assert event.reason == f"{record.guard.alarm}; it goes on with first alone, from its start"
+    assert observer.events == [event]
+
+
+@pytest.mark.parametrize("behaviour", ["low", "forgets"])
+def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> None:
+    """One that begins anew all the same has its first results counted once."""
+    job = job_that(tmp_path, behaviour, resumes=True)
+    record, _ = trained(job)
+    (_, origin), (switch, resumed_from) = given(job)
+    assert (origin, switch) == ("", 100)
+    assert Path(resumed_from) == job.runs_folder / "switch-40-replicate-0-seed-1"
+    assert record.guard is not None
+    assert record.guard.lost_seconds == 15.0
+    rest = 60.0 if behaviour == "low" else 100.0
+    offset = 15.0 if behaviour == "low" else 55.0
+    assert list(record.evaluations) == [
+        *usual(0, 10, 20, 30, 40, offset=0.0),
+        *usual(50, 60, 70, 80, 90, 100, offset=offset),
+    ]
+    assert record.training_seconds == 55.0 + rest
+    assert record.phases == (PhaseRecord("first", 0, 100, 40.0 + rest, None, None),)
+    assert record.events[0].reason.endswith("from its checkpoint at the switch")
+
+
+def test_a_run_without_a_first_part_has_no_checkpoint(tmp_path: Path) -> None:
+    job = job_that(tmp_path, "low", resumes=True)
+    record, _ = trained(job, 0.0)
+    assert given(job) == [[0, ""], [100, ""]]
+    assert record.training_seconds == 120.0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "percent", "band", "guard"),
+    [
+        ("fine", 40.0, BAND, GuardOutcome()),
+        ("ends low", 40.0, None, None),
+        ("fine", 100.0, BAND, None),
+    ],
+)
+def test_it_is_left_alone(
+    tmp_path: Path, behaviour: str, percent: float, band: Band | None, guard: GuardOutcome | None
+) -> None:
+    job = job_that(tmp_path, behaviour)
+    record, observer = trained(job, percent, band)
+    assert given(job) == [[percent, ""]]
+    assert (record.guard, record.events, observer.events) == (guard, (), [])
+
+
+def test_one_that_fails_without_its_switch_as_well_is_a_result(tmp_path: Path) -> None:
+    job = job_that(tmp_path, "always")
+    record, _ = trained(job)
+    assert len(given(job)) == 2
+    assert record.guard is not None
+    assert record.converged_accuracy == pytest.approx(0.4)
+
+
+def test_whoever_watches_it_may_still_stop_it(tmp_path: Path) -> None:
+    job = job_that(tmp_path, "low")
+    stopping = RecordingObserver(lambda _: Verdict.STOP)
+    record = CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping)
+    assert (record.stopped_early, len(given(job))) == (True, 1)
