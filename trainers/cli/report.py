@@ -183,9 +183,7 @@ def _outcome(report: RunReport) -> str:
 
 def guard_state(record: TrialRecord) -> str:
     """`off`, `quiet` or `alarmed`."""
-    if record.guard is None:
-        return "off"
-    return "quiet" if record.guard.alarm is None else "alarmed"
+    return "off" if record.guard is None else record.guard.state
 
 
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
