@@ -94,7 +94,7 @@ class RayCluster(TrainerChoice):
         check_length(identity)
 
         def open_trainer() -> Trainer:
-            from syncswitch.trainers.cluster.ray.trainer import RayTrainer
+            from syncswitch.trainers.cluster.ray.engine import RayTrainer
 
             return RayTrainer(reference, workers, options)
 

@@ -43,13 +43,20 @@ class Remote:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return partial(self.call, method)
 
-    def call(self, method: str, *arguments: Any, into: Vector | None = None) -> Any:
+    def call(
+        self,
+        method: str,
+        *arguments: Any,
+        into: Vector | None = None,
+        descriptor: int | None = None,
+    ) -> Any:
         """Calls a method and waits for what it returns.
 
         Args:
             method: Its name.
             arguments: Of it.
             into: See `Wire.receive`.
+            descriptor: See `Wire.send_descriptor`; given after the call.
 
         Raises:
             LostError: The other end is gone; whether it has done it is not known.
@@ -60,6 +67,8 @@ class Remote:
         with self._calling:
             try:
                 self.wire.send((method, arguments))
+                if descriptor is not None:
+                    self.wire.send_descriptor(descriptor)
                 failure, result = self.wire.receive(into)
             except (OSError, EOFError) as error:
                 self.wire.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -13,15 +12,7 @@ from typing import TYPE_CHECKING
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.cluster.exchange.wire import Wire
-from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
-from syncswitch.trainers.cluster.processes.messages import (
-    Failed,
-    Message,
-    Progressed,
-    Ready,
-    Train,
-    Warned,
-)
+from syncswitch.trainers.cluster.processes.messages import ChiefPlan, Message, Progressed, Warned
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.trainer import Verdict
 
@@ -33,7 +24,16 @@ _PACKAGE = "syncswitch"
 
 def be_chief(plan: ChiefPlan, wire: Wire, zygote: Wire) -> None:
     """Is the chief of a cluster, in a forked process, until nobody wants trials any more."""
-    serve_trials(Connection(wire.detach()), lambda: _trainer(plan, zygote))
+    reporter = _Reporter(Connection(wire.detach()))
+    logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
+    try:
+        trainer = _trainer(plan, zygote)
+    except Exception as error:
+        known = error if isinstance(error, SyncSwitchError) else FatalError(one_line(error))
+        reporter.send(known)
+        raise
+    reporter.send(None)
+    reporter.serve(trainer)
 
 
 def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
@@ -49,24 +49,6 @@ def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
         lambda program, workers: ConnectedCluster(program, workers, engine),
         has_gpus=engine.has_gpus,
     )
-
-
-def serve_trials(connection: Connection, make_trainer: Callable[[], ClusterTrainer]) -> None:
-    """Makes a trainer, and trains what is asked for until the connection ends.
-
-    Args:
-        connection: To whoever wants trials; see `messages.py`.
-        make_trainer: Starts or joins the cluster; what it raises is sent, and raised again.
-    """
-    reporter = _Reporter(connection)
-    logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
-    try:
-        trainer = make_trainer()
-    except Exception as error:
-        reporter.send(_failure(error))
-        raise
-    reporter.send(Ready())
-    reporter.serve(trainer)
 
 
 class _Reporter:
@@ -86,14 +68,13 @@ class _Reporter:
         self._trainer = trainer
         while True:
             try:
-                request = self._connection.recv()
+                spec, lost = self._connection.recv()
             except EOFError:
                 return
-            assert isinstance(request, Train)
             try:
-                self.send(trainer.train(request.spec, self, request.lost))
+                self.send(trainer.train(spec, self, lost))
             except SyncSwitchError as error:
-                self.send(_failure(error))
+                self.send(error)
 
     def on_progress(self, worker_step: int) -> None:
         assert self._trainer is not None
@@ -119,9 +100,3 @@ class _WarningSender(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # nobody is there any more
             self._reporter.send(Warned(record.getMessage()))
-
-
-def _failure(error: Exception) -> Failed:
-    if isinstance(error, SyncSwitchError):
-        return Failed(type(error).__name__, str(error))
-    return Failed(FatalError.__name__, one_line(error))

@@ -15,9 +15,9 @@ from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
 from syncswitch.trainers.cluster.processes.condition import with_last_words
-from syncswitch.trainers.cluster.processes.placement import GPU, Placement
+from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.processes.placement import Placement
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 _START_SECONDS = 60.0
@@ -47,7 +47,7 @@ class LocalEngine(Engine):
         self.secret = secrets.token_bytes(32)
         self.listen = self._socket()
         is_fresh = placement.needs_fresh_processes
-        self.has_gpus = placement.step_device == GPU
+        self.has_gpus = placement.has_gpus
         self.start_seconds = _FRESH_START_SECONDS if is_fresh else _START_SECONDS
 
     @override

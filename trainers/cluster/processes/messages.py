@@ -1,28 +1,38 @@
-"""Messages between the chief's process and the process that asks for trials.
+"""What the process that asks for trials and the chief of a cluster, its child, tell each other.
 
-They are pickled over a pair of sockets between a process and its own child. The one that asks sends
-a `Train` for each trial, and a `Verdict` for each `Evaluation`.
+They pickle it over a pair of sockets. The one that asks sends a spec for each trial, with a
+`LostChief` where another one has begun it, and a `Verdict` for each `Evaluation`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.chief.clock import LostChief
+from syncswitch.storage.errors import SyncSwitchError
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
-
-@dataclass(frozen=True)
-class Train:
-    """A trial is wanted; `lost` where another chief has begun it."""
-
-    spec: TrialSpec
-    lost: LostChief | None
+LOCAL_ENGINE = "syncswitch.trainers.cluster.processes.engine:new_engine"
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The cluster is up."""
+class ChiefPlan:
+    """Of a chief that is a process of its own.
+
+    Attributes:
+        reference: The workload, as `load_workload` takes it.
+        workers: n.
+        engine: Who starts the other processes: `module:function`, called with the plan and the
+            chief's zygote.
+        options: Of the engine.
+        folder: For sockets and logs.
+    """
+
+    reference: str
+    workers: int
+    engine: str
+    options: Any
+    folder: str
 
 
 @dataclass(frozen=True)
@@ -40,13 +50,5 @@ class Warned:
     text: str
 
 
-@dataclass(frozen=True)
-class Failed:
-    """The cluster or the trial failed; `kind` is the name of a class of `storage.errors`."""
-
-    kind: str
-    text: str
-
-
-Message = Ready | Progressed | Evaluation | RunEvent | Warned | TrialRecord | Failed
-"""What the chief sends; the record ends a trial."""
+Message = Progressed | Evaluation | RunEvent | Warned | TrialRecord | SyncSwitchError | None
+"""What the chief sends: first None, when its cluster is up; a record or an error ends a trial."""

@@ -15,10 +15,6 @@ from dataclasses import dataclass
 
 from syncswitch.storage.errors import UserError
 
-CPU = "CPU:0"
-GPU = "GPU:0"
-"""A process that sees one GPU knows it by this name, whichever it is."""
-
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 NO_GPU: Mapping[str, str] = {VISIBLE_GPUS: "-1"}
 """Environment of a process that is to leave all GPUs alone."""
@@ -33,28 +29,27 @@ class Placement:
     """What the parts of a cluster are started with.
 
     Attributes:
-        others: Environment of the chief and the parameter server, before TensorFlow is imported.
-        workers: That of each worker, in the order of their numbers.
-        step_device: `CPU` or `GPU`.
+        workers: Environment of each, in the order of their numbers, before TensorFlow is imported;
+            the others have `NO_GPU`.
+        has_gpus: Whether steps run on GPUs.
     """
 
-    others: Mapping[str, str]
     workers: tuple[Mapping[str, str], ...]
-    step_device: str = CPU
+    has_gpus: bool = False
 
     @property
     def needs_fresh_processes(self) -> bool:
         """Whether a worker needs another environment than the process that would fork it."""
-        return any(environment != self.others for environment in self.workers)
+        return any(environment != NO_GPU for environment in self.workers)
 
     def environment(self, job: str, task: int) -> Mapping[str, str]:
         """The environment of one part."""
-        return self.workers[task] if job == "worker" else self.others
+        return self.workers[task] if job == "worker" else NO_GPU
 
 
 def place_on_cpus(workers: int) -> Placement:
     """A cluster without GPUs, whatever the machine has."""
-    return Placement(NO_GPU, (NO_GPU,) * workers)
+    return Placement((NO_GPU,) * workers)
 
 
 def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> Placement:
@@ -80,7 +75,7 @@ def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> 
     environments = tuple(
         {VISIBLE_GPUS: gpus[worker // sharers], **shared} for worker in range(workers)
     )
-    return Placement(NO_GPU, environments, GPU)
+    return Placement(environments, has_gpus=True)
 
 
 def gpu_worker_environment(gpus_per_worker: float) -> Mapping[str, str]:

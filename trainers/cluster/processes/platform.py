@@ -17,7 +17,7 @@ from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chie
 from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.tf_config import TfConfig, host_and_port
@@ -99,16 +99,9 @@ class TfConfigTrainer(ProcessTrainer):
     """
 
     def __init__(self, reference: str, options: PlatformOptions) -> None:
-        self._options = options
         # A run may have nothing to do but to wait for a part.
         self.least_patience_seconds = options.limit_seconds + super().least_patience_seconds
-        super().__init__(reference, options.config.workers)
-
-    @override
-    def plan(self, folder: str) -> ChiefPlan:
-        return ChiefPlan(
-            self._reference, self._workers, f"{__name__}:new_engine", self._options, folder
-        )
+        super().__init__(reference, options.config.workers, options, f"{__name__}:new_engine")
 
 
 def cluster_secret(*, is_open: bool) -> bytes:
@@ -131,34 +124,6 @@ def cluster_secret(*, is_open: bool) -> bytes:
             " add --open-network"
         )
     return secret.encode()
-
-
-@dataclass
-class ChiefWatch:
-    """Decides when a part stops waiting for its chief; pure.
-
-    A chief that dies is started again by its platform, and needs its parts then.
-
-    Attributes:
-        limit_seconds: How long to wait for one that has not come yet.
-        grace_seconds: How long to wait for one that has gone.
-        since_seconds: When it was there last, or when the waiting began.
-        was_there: Whether it ever was.
-    """
-
-    limit_seconds: float
-    grace_seconds: float
-    since_seconds: float
-    was_there: bool = False
-
-    def is_over(self, now_seconds: float) -> bool:
-        """Whether to give up."""
-        patience_seconds = self.grace_seconds if self.was_there else self.limit_seconds
-        return now_seconds - self.since_seconds > patience_seconds
-
-    def saw(self, now_seconds: float) -> None:
-        """Records that it was there until now."""
-        self.was_there, self.since_seconds = True, now_seconds
 
 
 def serve_until_chief_is_gone(
@@ -185,13 +150,14 @@ def serve_until_chief_is_gone(
     own = config.addresses[config.job][config.task]
     chief, listen = host_and_port(config.chief), host_and_port(own)
     place = Place((config.job, config.task), chief, listen, options.secret)
-    watch = ChiefWatch(options.limit_seconds, grace_seconds, time.monotonic())
+    was_there, deadline = False, time.monotonic() + options.limit_seconds
     say(f"{config.name} at {own} waits for its chief at {config.chief}")
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-    while not watch.is_over(time.monotonic()):
+    while time.monotonic() < deadline:
         try:
             serve_chief(place)
-            watch.saw(time.monotonic())
+            # One that dies is started again by its platform, and needs its parts then.
+            was_there, deadline = True, time.monotonic() + grace_seconds
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
                 raise UserError(
@@ -199,7 +165,7 @@ def serve_until_chief_is_gone(
                     " there, or give it an address of this machine"
                 ) from error
         time.sleep(_PAUSE_SECONDS)
-    if not watch.was_there:
+    if not was_there:
         raise RetryableError(
             f"no chief was at {config.chief} within {options.limit_seconds:g} s; start it, and this"
             " one again, or give it more time with --cluster-timeout"

@@ -12,24 +12,23 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage import errors
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.processes.chief_plan import LOCAL_ENGINE, ChiefPlan
 from syncswitch.trainers.cluster.processes.condition import tail_of_log
 from syncswitch.trainers.cluster.processes.messages import (
-    Failed,
+    LOCAL_ENGINE,
+    ChiefPlan,
     Message,
     Progressed,
-    Train,
     Warned,
 )
-from syncswitch.trainers.cluster.processes.placement import NO_GPU, Placement, place_on_cpus
+from syncswitch.trainers.cluster.processes.placement import NO_GPU, place_on_cpus
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
@@ -79,16 +78,20 @@ class ProcessTrainer(Trainer):
     Args:
         reference: The workload, as `load_workload` takes it.
         workers: n.
-        placement: Devices of the parts; by default they use no GPUs.
+        options: Of the engine; by default a placement on no GPUs.
+        engine: Who starts the other processes, see `ChiefPlan`; by default this machine does.
     """
 
     least_patience_seconds = 30.0
     """A chief that trains reports several times a second; so long without a word, it hangs."""
 
-    def __init__(self, reference: str, workers: int, placement: Placement | None = None) -> None:
+    def __init__(
+        self, reference: str, workers: int, options: Any = None, engine: str = LOCAL_ENGINE
+    ) -> None:
         self._reference = reference
         self._workers = workers
-        self._placement = placement or place_on_cpus(workers)
+        self._options = options or place_on_cpus(workers)
+        self._engine = engine
         self._process_id: int | None = None
         self._zygote: Zygote | None = None
         self._connection: Connection | None = None
@@ -128,7 +131,7 @@ class ProcessTrainer(Trainer):
             self._start()
         is_refused = False
         try:
-            self._send(Train(spec, lost))
+            self._send((spec, lost))
             reached, since = -1, time.monotonic()
             self._heard = 0, 0.0, since
             while True:
@@ -147,9 +150,9 @@ class ProcessTrainer(Trainer):
                         observer.on_event(event)
                     case TrialRecord() as record:
                         return record
-                    case Failed() as failed:
+                    case SyncSwitchError() as error:
                         # A trial that does not fit does no harm to the cluster.
-                        is_refused = isinstance(error := _error_of(failed), UserError)
+                        is_refused = isinstance(error, UserError)
                         raise error
         except BaseException:
             if not is_refused:
@@ -169,7 +172,7 @@ class ProcessTrainer(Trainer):
         Args:
             folder: For sockets and logs.
         """
-        return ChiefPlan(self._reference, self._workers, LOCAL_ENGINE, self._placement, folder)
+        return ChiefPlan(self._reference, self._workers, self._engine, self._options, folder)
 
     def _end(self) -> None:
         """Ends every process of the cluster; its logs are kept."""
@@ -195,16 +198,14 @@ class ProcessTrainer(Trainer):
                 str(self._folder / _CHIEFS_LOG),
                 NO_GPU,
                 wire=theirs,
-                has_zygote=True,
             )
         finally:
             theirs.close()
         start = time.monotonic()
         self._patience_seconds = None
         try:
-            message = self._receive()
-            if isinstance(message, Failed):
-                raise _error_of(message)
+            if isinstance(error := self._receive(), SyncSwitchError):
+                raise error
         except BaseException:
             self._end()
             raise
@@ -220,7 +221,7 @@ class ProcessTrainer(Trainer):
     def _hanging(self, how: str) -> _ClusterLostError:
         return _ClusterLostError(f"the cluster of {self._workers} workers hangs: {how}")
 
-    def _send(self, message: Train | Verdict) -> None:
+    def _send(self, message: tuple[TrialSpec, LostChief | None] | Verdict) -> None:
         assert self._connection is not None
         try:
             self._connection.send(message)
@@ -259,8 +260,3 @@ class ProcessTrainer(Trainer):
         """Says where the logs are, which are kept then."""
         folder, self._folder = self._folder, None
         return RetryableError(f"{problem}; its logs are in {folder}")
-
-
-def _error_of(message: Failed) -> SyncSwitchError:
-    error: SyncSwitchError = getattr(errors, message.kind)(message.text)
-    return error

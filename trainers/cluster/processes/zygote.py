@@ -39,14 +39,14 @@ class Fork:
     """A process to be forked.
 
     Attributes:
-        target: What it is: `module:function`, called with `argument` and two wires.
+        target: What it is: `module:function`, called with `argument` and its wires.
         argument: Can be pickled.
         log: File that takes what it prints.
         environment: All of it.
         folder: It works in.
         path: Where it imports from.
-        has_wire: Whether a socket follows, for the target's first wire.
-        has_zygote: Whether the target may fork others, by its second wire; they end with it.
+        has_wires: Whether a socket follows, for the target's first wire. By its second one it may
+            fork others, which end with it.
     """
 
     target: str
@@ -55,8 +55,7 @@ class Fork:
     environment: Mapping[str, str]
     folder: str
     path: tuple[str, ...]
-    has_wire: bool
-    has_zygote: bool
+    has_wires: bool
 
 
 class Zygote:
@@ -64,7 +63,6 @@ class Zygote:
 
     def __init__(self, wire: Wire) -> None:
         self._remote = Remote(wire, "the process that starts others")
-        self._forking = threading.Lock()
 
     def fork(
         self,
@@ -74,7 +72,6 @@ class Zygote:
         environment: Mapping[str, str],
         *,
         wire: socket.socket | None = None,
-        has_zygote: bool = False,
     ) -> int:
         """Forks a process.
 
@@ -83,8 +80,7 @@ class Zygote:
             argument: See `Fork`.
             log: See `Fork`.
             environment: Besides that of this process.
-            wire: For the target.
-            has_zygote: See `Fork`.
+            wire: For a target that has wires, see `Fork`.
 
         Returns:
             Its process ID.
@@ -97,29 +93,19 @@ class Zygote:
             os.getcwd(),
             tuple(sys.path),
             wire is not None,
-            has_zygote,
         )
-        with self._forking:
-            if wire is not None:
-                # It follows the request, and nothing may come between.
-                self._remote.wire.send(("fork", (request,)))
-                self._remote.wire.send_descriptor(wire.fileno())
-                _, process_id = self._remote.wire.receive()
-            else:
-                process_id = self._remote.call("fork", request)
-        assert isinstance(process_id, int)
+        descriptor = None if wire is None else wire.fileno()
+        process_id: int = self._remote.call("fork", request, descriptor=descriptor)
         return process_id
 
     def condition(self, process_id: int) -> Condition:
         """What has become of a process that it has forked for this one."""
-        with self._forking:
-            found: Condition = self._remote.call("condition", process_id)
+        found: Condition = self._remote.condition(process_id)
         return found
 
     def signal(self, process_id: int, number: int) -> None:
         """Sends a signal to such a process, if it is there; where that kills, it is dead then."""
-        with self._forking:
-            self._remote.call("signal", process_id, number)
+        self._remote.signal(process_id, number)
 
     @property
     def is_alive(self) -> bool:
@@ -206,24 +192,20 @@ class _Family:
         wire.send((None, answers[method](wire, *arguments)))
 
     def _fork(self, wire: Wire, request: Fork) -> int:
-        wires: list[Wire | None] = [None, None]
-        if request.has_wire:
-            wires[0] = Wire(socket.socket(fileno=wire.receive_descriptor()))
-        if request.has_zygote:
+        wires: list[Wire] = []
+        family = dict(self._children)
+        if request.has_wires:
             ours, theirs = socket.socketpair()
-            wires[1] = Wire(theirs)
+            family[Wire(ours)] = {}
+            wires = [Wire(socket.socket(fileno=wire.receive_descriptor())), Wire(theirs)]
         process_id = os.fork()
         if not process_id:
-            for one in self._children:
+            for one in family:
                 os.close(one.fileno())
-            if request.has_zygote:
-                ours.close()
             _be(request, wires)
-        for each in wires:
-            if each is not None:
-                os.close(each.detach())
-        if request.has_zygote:
-            self._children[Wire(ours)] = {}
+        for one in wires:
+            os.close(one.detach())
+        self._children = family
         self._children[wire][process_id] = None
         return process_id
 
@@ -263,7 +245,7 @@ class _Family:
         wire.close()
 
 
-def _be(request: Fork, wires: list[Wire | None]) -> NoReturn:
+def _be(request: Fork, wires: list[Wire]) -> NoReturn:
     """Is the process that was asked for."""
     status = 1
     try:

@@ -11,8 +11,7 @@ from typing import Any
 import psutil
 
 from syncswitch.storage.errors import RetryableError, UserError, one_line
-from syncswitch.trainers.cluster.ray.capacity import bundles, check_capacity
-from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions
+from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions, bundles, check_capacity
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Starts the parts of a cluster as actors of a Ray cluster, which finds them their nodes."""
+"""Trains on actors of a Ray cluster, which finds them their nodes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing_extensions import override
 from syncswitch.trainers.cluster.exchange.plans import WORKER, Part
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.cluster.ray.actor import PartActor
 from syncswitch.trainers.cluster.ray.connection import connect, reserve
@@ -129,6 +130,28 @@ def new_engine(plan: ChiefPlan, zygote: Zygote) -> RayEngine:
     """
     connect(plan.options)
     return RayEngine(reserve(plan.options, plan.workers), plan.options)
+
+
+class RayTrainer(ProcessTrainer):
+    """Trains on actors of a Ray cluster.
+
+    Args:
+        reference: The workload, as `load_workload` takes it; the chief alone loads it.
+        workers: n.
+        options: Where, and what each part is to have.
+
+    Raises:
+        UserError: Ray is not installed, there is no such cluster, it is too small, or the workload
+            cannot be loaded.
+        RetryableError: Others use the cluster, or it loses a part that starts.
+    """
+
+    # A part that is placed on another node has to find one, and to import TensorFlow there.
+    least_patience_seconds = 300.0
+
+    def __init__(self, reference: str, workers: int, options: RayOptions) -> None:
+        options.check()
+        super().__init__(reference, workers, options, f"{__name__}:new_engine")
 
 
 def cause_of_death(text: str) -> str:

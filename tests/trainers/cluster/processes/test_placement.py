@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.placement import (
-    GPU,
     NO_GPU,
     check_gpus_per_worker,
     gpu_worker_environment,
@@ -21,7 +20,7 @@ def test_without_gpus_they_are_hidden_from_all_and_nobody_needs_a_process_of_its
     assert placement == place_on_gpus(2, ["0", "1"], 0.0)
     assert placement.environment("ps", 0) == placement.environment("worker", 1) == NO_GPU
     assert not placement.needs_fresh_processes
-    assert placement.step_device != GPU
+    assert not placement.has_gpus
 
 
 def test_each_worker_has_its_gpu_and_nobody_else_has_any() -> None:

@@ -146,7 +146,7 @@ def test_it_may_be_given_a_wire(tmp_path: Path) -> None:
 def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         ours, theirs = socket.socketpair()
-        forking = fork(tmp_path, fork_others, str(tmp_path), wire=theirs, has_zygote=True)
+        forking = fork(tmp_path, fork_others, str(tmp_path), wire=theirs)
         theirs.close()
         wire = Wire(ours)
         grandchildren = list(map(psutil.Process, wire.receive()))

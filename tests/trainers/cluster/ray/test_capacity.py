@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.ray.capacity import bundles, check_capacity
-from syncswitch.trainers.cluster.ray.options import RayOptions
+from syncswitch.trainers.cluster.ray.options import RayOptions, bundles, check_capacity
 
 AMOUNTS = st.integers(0, 4).map(float)
 NODES = st.lists(st.fixed_dictionaries({"CPU": AMOUNTS, "GPU": AMOUNTS}), max_size=3)

@@ -15,9 +15,9 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.cluster.processes.chief_plan import ChiefPlan
+from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.ray.engine import RayTrainer
 from syncswitch.trainers.cluster.ray.options import RayOptions
-from syncswitch.trainers.cluster.ray.trainer import RayTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from tests.benchmarks.ray_failover import search
