@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from generated_trainer import GeneratedTrainer
 from searches import search
 
 from syncswitch.searcher.results.band import measured_band
@@ -12,7 +15,7 @@ from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.trial import Evaluation
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 
 
@@ -59,6 +62,19 @@ def test_tests_at_other_worker_steps_are_compared_with_what_lies_between() -> No
     fine = curve_of((50, 0.0), (150, 0.5), (250, 0.5), (300, 0.75))
     points = measured_band(0.7, 0.01, [fine, coarse]).curve
     assert [(point.worker_step, point.accuracy) for point in points] == [(100, 0.25), (300, 0.75)]
+
+
+def test_a_search_with_tests_of_untrained_models_publishes_its_band(url: str) -> None:
+    """A command may say how accurate it is at step 0."""
+
+    class Untrained(GeneratedTrainer):
+        def _record(self, *arguments: Any) -> TrialRecord:
+            record = super()._record(*arguments)
+            return replace(record, evaluations=(Evaluation(0, 0.0, 0.1, 2.0), *record.evaluations))
+
+    band = search(url, Untrained()).policy.band
+    assert band is not None
+    assert band.curve[0] == BandPoint(0, 0.1, 0.0)
 
 
 @pytest.mark.parametrize("tests", [200, 201, 12_345])

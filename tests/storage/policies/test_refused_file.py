@@ -99,7 +99,7 @@ def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
         ("reason", ""),
         ("reason", "x" * 256),
         ("band", {"target_accuracy": 0.9}),
-        ("band", band((0, 0.8, 0.0))),
+        ("band", band((-1, 0.8, 0.0))),
         ("band", band((500, 0.8, -0.1))),
         ("band", band((500, 1.8, 0.0))),
         ("band", band((500, 0.8, 0.0), (500, 0.9, 0.0))),
