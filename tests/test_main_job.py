@@ -44,7 +44,8 @@ def result(folder: Path) -> dict:
 def whole_runs(folder: Path) -> list[tuple[float, int]]:
     with sqlite3.connect(folder / "syncswitch.db") as database:
         return database.execute(
-            "SELECT switch_percent, replicate FROM syncswitch_trials WHERE state = 'complete'"
+            "SELECT switch_percent, replicate FROM syncswitch_trials"
+            " WHERE state = 'complete' AND use_id IS NULL"
         ).fetchall()
 
 
@@ -97,6 +98,18 @@ def test_the_runner_trains_with_the_stored_policy(folder: Path, result: dict) ->
     assert saved_accuracy(folder / "tiny.keras") == pytest.approx(
         report["final_accuracy"], abs=1e-6
     )
+    ((_, seed, accuracy, alarms),) = uses(folder)
+    assert (seed, accuracy) == (0, report["accuracy"])
+    assert alarms in ("quiet", "alarmed")
+
+
+def uses(folder: Path) -> list[tuple[str, int, float, str]]:
+    """Runs with a policy, in the order in which they were recorded."""
+    with sqlite3.connect(folder / "syncswitch.db") as database:
+        return database.execute(
+            "SELECT use_id, seed, converged_accuracy, guard FROM syncswitch_trials"
+            " WHERE use_id IS NOT NULL ORDER BY trial_id"
+        ).fetchall()
 
 
 def saved_accuracy(path: Path) -> float:
@@ -118,11 +131,19 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     exported = run("syncswitch-search", "policy", "export", "tiny", "-o", policy, folder=folder)
     assert exported.returncode == 0, exported.stderr
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    done = run("syncswitch-run", WORKLOAD, "--policy", policy, "-o", "m.keras", folder=tmp_path)
+    command = ("syncswitch-run", WORKLOAD, "--policy", policy, "-o", "m.keras", "--seed", 5)
+    done = run(*command, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "times as fast as BSP alone" in done.stdout
     assert (tmp_path / "m.keras").is_file()
     assert not (tmp_path / "syncswitch.db").exists()
+    # What it teaches waits for a database.
+    waiting = tmp_path / "policy.uses.jsonl"
+    assert f"this run waits in {waiting} to be counted" in done.stderr
+    taken = run("syncswitch-search", "uses", "import", waiting, folder=folder)
+    assert taken.stdout == f"{waiting}: 1 taken in, 0 there already\n"
+    assert uses(folder)[-1][1] == 5
+    assert not waiting.exists()
 
 
 @pytest.mark.parametrize(
@@ -161,6 +182,8 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, tmp_path: P
     checkpoints = tmp_path / "tiny-checkpoints"
     while process.poll() is None and not list(checkpoints.glob("*.npz")):
         time.sleep(0.01)
+    before, (drawn,) = uses(folder), checkpoints.glob("*-use")
+    use_id = drawn.read_text()
     process.kill()
     assert process.communicate()[0] == ""
     assert process.returncode == -signal.SIGKILL
@@ -176,6 +199,8 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, tmp_path: P
     assert resumed["worker_step"] >= 32
     assert (tmp_path / "tiny.keras").is_file()
     assert not checkpoints.exists()
+    # It is one use, by the name that was drawn when it began.
+    assert [one[0] for one in uses(folder)] == [*(one[0] for one in before), use_id]
 
 
 def files(folder: Path) -> list[str]:

@@ -29,6 +29,7 @@ _COMMANDS = {
         "policy.commands:policy",
         "Looks up, compares, exchanges and rolls back timing policies.",
     ),
+    "uses": ("uses:uses", "Shows how policies do in later runs, and takes in those in files."),
     "import": ("imports:import_runs", "Imports the recorded training runs that MANIFEST lists."),
     "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
     "profile": (

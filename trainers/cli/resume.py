@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import whole_file
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 
@@ -30,6 +32,7 @@ class RunCheckpoints:
         self._folder = folder
         self._spec = replace(spec, checkpoint_directory=folder, kept_checkpoints=KEPT)
         self._every_percent = float(every_percent)
+        self._use_id = uuid.uuid4().hex
 
     @property
     def spec(self) -> TrialSpec:
@@ -54,8 +57,17 @@ class RunCheckpoints:
             f"the same command with --resume continues from the last checkpoint in {self._folder}"
         )
 
+    @property
+    def use_id(self) -> str:
+        """Names this run, should it count as a use of its policy.
+
+        It is drawn before the run begins and lies beside its checkpoints, so that a run that goes
+        on from them is the same use.
+        """
+        return self._use_id
+
     def open(self) -> None:
-        """Makes the folder.
+        """Makes the folder, and draws or finds the name of the run.
 
         Raises:
             UserError: It cannot be made, or an earlier run left checkpoints that a run that begins
@@ -73,6 +85,7 @@ class RunCheckpoints:
                 f"--checkpoints: cannot make the folder {self._folder} ({error.strerror or error});"
                 " choose one that can be written"
             ) from error
+        self._keep_use_id()
 
     def remove(self) -> None:
         """Removes this trial's checkpoints, which are needed no longer."""
@@ -83,9 +96,24 @@ class RunCheckpoints:
         self.close()
 
     def close(self) -> None:
-        """Removes the folder if nothing is in it."""
+        """Removes the folder if nothing is in it; a run without checkpoints begins anew."""
+        if not self._left:
+            self._use_file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._folder.rmdir()
+
+    def _keep_use_id(self) -> None:
+        if self._left:
+            with contextlib.suppress(OSError, ValueError):
+                self._use_id = uuid.UUID(self._use_file.read_text()).hex
+                return
+        # Without it, a run that was killed just after it was recorded would be counted again.
+        with contextlib.suppress(UserError), whole_file(self._use_file) as file:
+            file.write(self._use_id.encode())
+
+    @property
+    def _use_file(self) -> Path:
+        return self._folder / f"{self._prefix}use"
 
     @property
     def _prefix(self) -> str:

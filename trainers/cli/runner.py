@@ -155,6 +155,7 @@ def main(
     from syncswitch.trainers.cli.policy import chosen_job, fitting_policy, real_policies
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints
+    from syncswitch.trainers.cli.uses import UsesHome
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
 
@@ -195,10 +196,12 @@ def main(
     )
     folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)
+    uses = UsesHome(storage_url, choice, output)
     try:
         with closing(checkpoints):
             checkpoints.open()
             record = _train(workload, reference, cluster, checkpoints, tensorboard_folder)
+            uses.record(policy, checkpoints.use_id, record)
             _save(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")

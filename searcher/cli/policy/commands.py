@@ -30,6 +30,7 @@ from syncswitch.searcher.cli.policy.text import (
 )
 from syncswitch.searcher.cli.policy.versions import diff, move_alias, rollback
 from syncswitch.searcher.cli.views.reference import optional_workload, selector_of
+from syncswitch.searcher.text.uses import uses_as_json
 from syncswitch.searcher.text.values import workers_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
@@ -39,6 +40,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.policies.similarity import JobFacts
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.uses.store import uses_of
 from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table
 from syncswitch.trainers.cli.exit_status import EXIT_FAILED
 from syncswitch.trainers.cli.options import common_options
@@ -76,11 +78,12 @@ def lookup(
             return _suggest(database, selection, alias, storage_url, as_json)
         best = newest(registry, found)
         entry = registry.entry(best.fingerprint, best.version)
+        uses = uses_of(database, best)
     assert entry is not None  # a version is never removed
     if as_json:
         print_json({**policy_to_dict(best), **_simulated(entry.identity)})
     else:
-        print_policy(entry)
+        print_policy(entry, uses)
     return None
 
 
@@ -122,11 +125,13 @@ def show(
         chosen = version_of(registry, best, version)
         entry = registry.entry(chosen.fingerprint, chosen.version)
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
+        uses = uses_of(database, chosen)
     assert entry is not None  # a version is never removed
     if as_json:
-        print_json({**_as_json(entry), "evidence": evidence_as_json(chosen, trials)})
+        evidence = evidence_as_json(chosen, trials)
+        print_json({**_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses)})
     else:
-        print_policy(entry)
+        print_policy(entry, uses)
         print_evidence(chosen, trials)
 
 

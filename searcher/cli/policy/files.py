@@ -16,12 +16,14 @@ from syncswitch.searcher.cli.policy.selection import (
     version_option,
 )
 from syncswitch.searcher.cli.views.reference import output_option
+from syncswitch.searcher.text.values import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.schema import policy_schema
-from syncswitch.trainers.cli.console import echo, print_json, print_text
+from syncswitch.storage.uses.spool import spool_beside, take_in
+from syncswitch.trainers.cli.console import echo, print_json, print_note, print_text
 from syncswitch.trainers.cli.options import common_options, debug_option
 
 
@@ -71,11 +73,19 @@ def import_policy_files(
     """Adds policies from exported files.
 
     Each becomes the next version of its workload: all of them, or none at an error. A policy that
-    is there already stays as it is, so the command may be repeated.
+    is there already stays as it is, so the command may be repeated. What runs with a file learned,
+    and left beside it, is taken in too.
     """
     contents = [read_policy_file(file) for file in files]
     with open_database(storage_url, create=True) as database:
         imported = import_policies(database, contents, make_current=make_current)
+        for file in files:
+            spool = spool_beside(Path(file))
+            taken = take_in(database, spool)
+            if taken.recorded:
+                print_note(f"{counted(taken.recorded, 'later run')} taken in from {spool}")
+            for word in taken.kept:
+                print_note(word)
     if as_json:
         print_json([_as_json(file, one) for file, one in zip(files, imported, strict=True)])
     else:

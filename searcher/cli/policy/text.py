@@ -8,21 +8,25 @@ from dataclasses import asdict
 from typing import Any
 
 from syncswitch.searcher.text.sentences import kept_text, policy_text
+from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted, workers_text
 from syncswitch.storage.policies.diff import FieldDifference
 from syncswitch.storage.policies.nearest import Suggestion
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.uses.summary import UseSummary
 from syncswitch.trainers.cli.console import echo, print_table, print_text
 
 NamedPolicy = tuple[str, TimingPolicy]
 """What the user called a policy, and the policy."""
 
 
-def print_policy(entry: PolicyEntry) -> None:
-    """One policy: what it says, and where it comes from."""
+def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
+    """One policy: what it says, how it has done, and where it comes from."""
     policy = entry.policy
     print_text(policy_text(policy))
+    if uses.uses:
+        print_text(uses_sentence(uses))
     echo()
     names = ", ".join(entry.aliases) or "-"
     evidence = counted(len(policy.evidence), "run")

@@ -85,3 +85,37 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"--checkpoints: cannot make the folder .* \(.*\); choose"):
         checkpoints(tmp_path / "file" / "below").open()
+
+
+def test_a_run_that_goes_on_is_the_same_use(tmp_path: Path) -> None:
+    first = checkpoints(tmp_path)
+    first.open()
+    leave(first, 25.0)
+    resumed = checkpoints(tmp_path, resume=True)
+    resumed.open()
+    assert resumed.use_id == first.use_id
+    resumed.remove()
+    assert not tmp_path.exists()
+
+
+def test_a_run_that_begins_anew_is_another_use(tmp_path: Path) -> None:
+    first = checkpoints(tmp_path)
+    first.open()  # and is killed before its first checkpoint
+    for resume in (False, True):
+        anew = checkpoints(tmp_path, resume=resume)
+        anew.open()
+        assert anew.use_id != first.use_id
+    anew.close()
+    assert not tmp_path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "no name", "\0"])
+def test_a_damaged_name_is_drawn_anew(tmp_path: Path, text: str) -> None:
+    first = checkpoints(tmp_path)
+    first.open()
+    leave(first, 25.0)
+    (drawn,) = tmp_path.glob("*use")
+    drawn.write_text(text)
+    resumed = checkpoints(tmp_path, resume=True)
+    resumed.open()
+    assert drawn.read_text() == resumed.use_id

@@ -1,0 +1,137 @@
+"""`syncswitch-search uses`: the later runs with policies, and the files in which some wait."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from syncswitch.searcher.cli.views.reference import optional_workload, output_option, selector_of
+from syncswitch.searcher.text.values import (
+    accuracy_text,
+    conditions_text,
+    seconds_text,
+)
+from syncswitch.storage import export
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import whole_file
+from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
+from syncswitch.storage.uses.spool import take_in
+from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table, print_text
+from syncswitch.trainers.cli.options import common_options
+
+_MOST_ROWS = 1000  # of a table that somebody reads
+
+
+@click.group()
+def uses() -> None:
+    """Shows how policies do in later runs, and takes in those that wait in files."""
+
+
+@uses.command("list")
+@optional_workload
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(("table", "csv", "json")),
+    help="csv and json hold all that is known; --json is --format json.  [default: table]",
+)
+@output_option
+@common_options
+def list_uses(
+    reference: str | None,
+    format_name: str | None,
+    output: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Lists the runs of syncswitch-run with policies, of WORKLOAD or of all.
+
+    Kept are those that lost at most the policy's threshold against its target. `guard` says whether
+    it was off, or quiet, or sent the run back to its switch. `under` names the online policy, the
+    way of switching and the injections, where they are not the default; a run with injections is
+    listed, but not counted.
+    """
+    if as_json and format_name not in {None, "json"}:
+        raise UserError(f"--json and --format {format_name} contradict each other; give one")
+    kind = "json" if as_json else format_name or "table"
+    if output is not None and kind == "table":
+        raise UserError("--output goes with --format csv or json; give one of them")
+    with open_database(storage_url, create=False) as database:
+        found = use_facts(database, workload=selector_of(reference))
+    if kind == "table":
+        _print_uses(found, reference)
+        return
+    documents = map(dataclasses.asdict, found)
+    rows = [dataclasses.astuple(use) for use in found]
+    texts = export.csv_text("uses", [rows]) if kind == "csv" else export.json_text(documents)
+    if output is None:
+        _write(sys.stdout.buffer, texts)
+        return
+    with whole_file(output, replaces=export.beginnings()) as file:
+        _write(file, texts)
+    print_note(f"uses written to {output}")
+
+
+@uses.command("import")
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@common_options
+def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> None:
+    """Takes in the uses that wait in files, and removes them there.
+
+    syncswitch-run leaves such a file beside the policy file that it was given, where it found no
+    database. Each use counts once, however often a file is taken in. A line that cannot be taken in
+    stays in its file, with the reason.
+    """
+    for file in files:
+        if not file.exists():
+            raise UserError(f"there is no file {file}; syncswitch-run names the one it leaves")
+    with open_database(storage_url, create=False) as database:
+        taken = [take_in(database, file) for file in files]
+    if as_json:
+        documents = zip(files, taken, strict=True)
+        print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in documents])
+        return
+    for file, one in zip(files, taken, strict=True):
+        print_text(f"{file}: {one.recorded} taken in, {one.known} there already")
+        for word in one.kept:
+            print_text(f"- {word}")
+
+
+def _write(file: Any, texts: Iterable[str]) -> None:
+    for text in texts:
+        file.write(text.encode())
+
+
+def _print_uses(found: list[PolicyUseFacts], reference: str | None) -> None:
+    if not found:
+        of = f" of {reference}" if reference else ""
+        echo(f"no later runs with a policy{of} here; syncswitch-run makes them")
+        return
+    newest = found[-_MOST_ROWS:]
+    rows = list(map(_cells, newest))
+    columns = [name for name in rows[0] if name != "under" or any(r["under"] != "-" for r in rows)]
+    print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
+    if len(found) > _MOST_ROWS:
+        echo(f"\nthe newest {_MOST_ROWS:,} of {len(found):,}; all of them: --format csv")
+
+
+def _cells(use: PolicyUseFacts) -> dict[str, str]:
+    return {
+        "workload": use.workload,
+        "version": str(use.policy_version),
+        "seed": str(use.seed),
+        "accuracy": "diverged" if use.diverged else accuracy_text(use.accuracy),
+        "kept": "yes" if use.kept else "no",
+        "seconds": seconds_text(use.training_seconds),
+        "guard": use.guard,
+        "ended": str(use.ended_at.date()),
+        "under": conditions_text(use.online, use.switch_mechanism, use.injections) or "-",
+    }

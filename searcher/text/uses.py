@@ -1,0 +1,35 @@
+"""How a policy has done in the runs that used it, in a few words; pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from syncswitch.storage.uses.summary import UseSummary
+
+
+def uses_text(summary: UseSummary) -> str:
+    """For example `used 41 times, 39 kept, 1.43 times as fast; the guard went back twice`."""
+    if not summary.uses:
+        return "not used yet"
+    parts = [f"used {_times(summary.uses)}", f"{summary.kept:,} kept"]
+    if summary.speed_up is not None:
+        parts.append(f"{summary.speed_up:.2f} times as fast")
+    text = ", ".join(parts)
+    return f"{text}; the guard went back {_times(summary.alarms)}" if summary.alarms else text
+
+
+def uses_sentence(summary: UseSummary) -> str:
+    """The same as a sentence."""
+    text = uses_text(summary)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def uses_as_json(summary: UseSummary) -> dict[str, Any]:
+    """The summary for programs."""
+    last = summary.last_ended_at
+    return {**asdict(summary), "last_ended_at": None if last is None else last.isoformat()}
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")

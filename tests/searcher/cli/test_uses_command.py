@@ -1,0 +1,143 @@
+"""`syncswitch-search uses`, and what `policy` says of the later runs with one."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import Invoke, error_line, export
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import RunConditions, TrialRecord, TrialSpec
+from syncswitch.storage.records.use import PolicyUse, whole_use
+from syncswitch.storage.uses.spool import spool_use
+from syncswitch.storage.uses.store import record_use
+
+ALARM = GuardOutcome("the loss is not finite", 5000, 2.5)
+
+
+def use(policy: TimingPolicy, number: int, **measured: object) -> PolicyUse:
+    trained: TrialRecord = GeneratedTrainer(noise=0).train(
+        TrialSpec(identity(), policy.switch_percent, number)
+    )
+    found = whole_use(policy, f"use-{number}", replace(trained, **measured))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def policy(one_version: None, url: str) -> TimingPolicy:
+    with open_database(url, create=False) as database:
+        (found,) = PolicyRegistry(database).policies()
+    return found
+
+
+@pytest.fixture
+def used(policy: TimingPolicy, url: str) -> TimingPolicy:
+    """A policy that was used: kept, lost, and kept after its guard went back."""
+    with open_database(url, create=False) as database:
+        record_use(database, use(policy, 0, guard=GuardOutcome()))
+        record_use(database, use(policy, 1, converged_accuracy=0.5))
+        record_use(database, use(policy, 2, guard=ALARM))
+    return policy
+
+
+def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> None:
+    gain = used.baseline_seconds / used.training_seconds
+    words = f"Used 3 times, 2 kept, {gain:.2f} times as fast; the guard went back once."
+    for command in ("lookup", "show"):
+        result = invoke("policy", command, "generated")
+        assert words in result.stdout.splitlines()
+    shown = json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]
+    assert shown.pop("last_ended_at").endswith("+00:00")
+    assert shown == {
+        "uses": 3,
+        "kept": 2,
+        "alarms": 1,
+        "kept_after_alarm": 1,
+        "mean_training_seconds": pytest.approx(used.training_seconds),
+        "speed_up": pytest.approx(gain),
+    }
+
+
+def test_what_nobody_used_says_nothing(policy: TimingPolicy, invoke: Invoke) -> None:
+    assert "used" not in invoke("policy", "lookup", "generated").stdout.lower()
+    assert json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]["uses"] == 0
+    listed = invoke("uses", "list", "generated")
+    assert listed.stdout == (
+        "no later runs with a policy of generated here; syncswitch-run makes them\n"
+    )
+
+
+def test_the_list(used: TimingPolicy, invoke: Invoke, url: str) -> None:
+    lines = invoke("uses", "list").stdout.splitlines()
+    assert len(lines) == 2 + 3
+    names = ["workload", "version", "seed", "accuracy", "kept", "seconds", "guard", "ended"]
+    assert lines[0].split() == names
+    today = str(use(used, 0).record.ended_at.date())
+    kept = f"{use(used, 0).record.converged_accuracy:.4f}"
+    seconds = f"{used.training_seconds:.1f}"
+    assert [line.split() for line in lines[2:]] == [
+        ["generated", "1", "0", kept, "yes", seconds, "quiet", today],
+        ["generated", "1", "1", "0.5000", "no", seconds, "off", today],
+        ["generated", "1", "2", kept, "yes", seconds, "alarmed", today],
+    ]
+    conditions = RunConditions(injections=("kill:ps,at=60%",))
+    with open_database(url, create=False) as database:
+        spec = replace(use(used, 3).record.spec, conditions=conditions)
+        record_use(database, use(used, 3, spec=spec))
+    assert "kill:ps" in invoke("uses", "list", "generated").stdout
+    assert "Used 3 times" in invoke("policy", "lookup", "generated").stdout
+
+
+@pytest.mark.usefixtures("used")
+def test_the_list_for_programs(invoke: Invoke, tmp_path: Path) -> None:
+    documents = json.loads(invoke("uses", "list", "--json").stdout)
+    assert [one["use_id"] for one in documents] == ["use-0", "use-1", "use-2"]
+    assert [one["kept"] for one in documents] == [True, False, True]
+    assert documents[2]["guard_alarm"] == "the loss is not finite"
+    path = tmp_path / "uses.csv"
+    written = invoke("uses", "list", "--format", "csv", "-o", str(path))
+    assert written.stderr == f"uses written to {path}\n"
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(documents[0])
+    assert [row["kept"] for row in rows] == ["true", "false", "true"]
+    assert "--output goes with" in error_line(invoke("uses", "list", "-o", str(path)))
+    both = invoke("uses", "list", "--json", "--format", "csv")
+    assert "contradict each other" in error_line(both)
+
+
+def test_uses_that_wait_are_taken_in_once(
+    policy: TimingPolicy, invoke: Invoke, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.uses.jsonl"
+    spool_use(path, use(policy, 0))
+    spool_use(path, use(replace(policy, study="elsewhere"), 1))
+    result = invoke("uses", "import", str(path))
+    assert result.exit_code == 0
+    first, second = result.stdout.splitlines()
+    assert first == f"{path}: 1 taken in, 0 there already"
+    assert second.startswith(f"- line 2 of {path} stays there: the policy of 'generated'")
+    again = json.loads(invoke("uses", "import", str(path), "--json").stdout)
+    assert [one["recorded"] for one in again] == [0]
+    assert "Used once, 1 kept" in invoke("policy", "lookup", "generated").stdout
+    missing = invoke("uses", "import", str(tmp_path / "none.jsonl"))
+    assert "there is no file" in error_line(missing)
+
+
+def test_a_policy_file_brings_its_uses(
+    policy: TimingPolicy, invoke: Invoke, tmp_path: Path
+) -> None:
+    file = export(invoke, tmp_path / "job.json")
+    spool_use(tmp_path / "job.uses.jsonl", use(policy, 0))
+    result = invoke("policy", "import", str(file))
+    assert f"1 later run taken in from {tmp_path / 'job.uses.jsonl'}" in result.stderr
+    assert "Used once" in invoke("policy", "lookup", "generated").stdout

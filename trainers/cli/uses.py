@@ -1,0 +1,102 @@
+"""What a run with a policy teaches: it goes into the database, or waits in a file for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.trainers.cli.console import print_error, print_note
+from syncswitch.trainers.cli.policy import is_policy_file
+
+if TYPE_CHECKING:
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import TrialRecord
+    from syncswitch.storage.records.use import PolicyUse
+
+_PATIENCE_SECONDS = 10.0
+"""How long a run that is done waits for a database: what it measured is safe in a file."""
+
+
+class UsesHome:
+    """Where the uses of a policy go.
+
+    Args:
+        storage_url: The database; it need not be there.
+        choice: A policy file, or a version or alias in the database.
+        model: Where the model is saved; uses wait beside it where there is no other place.
+    """
+
+    def __init__(self, storage_url: str, choice: str, model: Path) -> None:
+        from syncswitch.storage.uses.spool import spool_beside
+
+        beside_model = spool_beside(model)
+        beside_policy = [spool_beside(Path(choice))] if is_policy_file(choice) else []
+        self._url = storage_url
+        self._spools = tuple(dict.fromkeys([*beside_policy, beside_model]))
+
+    def record(self, policy: TimingPolicy | None, use_id: str, record: TrialRecord) -> None:
+        """Keeps a run that is over as a use of its policy, and takes in those that wait.
+
+        Raises nothing that a run could fail for: a word goes to standard error instead.
+
+        Args:
+            policy: That it trained with; None for a switch point of the user's own.
+            use_id: Drawn before it began.
+            record: What it measured.
+        """
+        from syncswitch.storage.records.use import whole_use
+
+        use = None if policy is None else whole_use(policy, use_id, record)
+        if use is None:
+            return
+        reason = self._why_not_recorded(use)
+        if reason is not None:
+            self._spool(use, reason)
+
+    def _why_not_recorded(self, use: PolicyUse) -> str | None:
+        """Records the use, and those that wait; where it cannot, gives the reason."""
+        from syncswitch.storage.database.engine import open_database
+        from syncswitch.storage.database.inspection import holds_nothing, shown
+        from syncswitch.storage.uses.store import record_use
+
+        try:
+            if holds_nothing(self._url):
+                return f"there is no database {shown(self._url)}"
+            with open_database(self._url, create=False) as database:
+                record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
+                self._take_in(database)
+        except SyncSwitchError as error:
+            return str(error)
+        return None
+
+    def _take_in(self, database: Database) -> None:
+        from syncswitch.storage.uses.spool import take_in
+
+        for path in self._spools:
+            try:
+                taken = take_in(database, path, patience_seconds=_PATIENCE_SECONDS)
+            except SyncSwitchError as error:
+                print_note(str(error))  # they stay where they are
+                continue
+            if taken.recorded:
+                print_note(f"earlier runs taken in from {path}: {taken.recorded}")
+            if taken.kept:
+                print_note(taken.kept[0])
+
+    def _spool(self, use: PolicyUse, reason: str) -> None:
+        from syncswitch.storage.uses.spool import spool_use
+
+        for path in self._spools:
+            try:
+                spool_use(path, use)
+            except UserError as error:
+                reason = f"{reason}; {error}"
+                continue
+            print_note(
+                f"this run waits in {path} to be counted ({reason}); the next run that can takes it"
+                f" in, or: syncswitch-search uses import {path}"
+            )
+            return
+        print_error(f"this run cannot be counted as a use of its policy: {reason}")
