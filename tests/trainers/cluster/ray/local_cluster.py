@@ -52,15 +52,6 @@ class LocalCluster:
         self.process_id = self._process.pid
         self.address: str = self._answer()
 
-    def inside(self, module: str, *arguments: str) -> list[str]:
-        """What Python is called with to run a module in its network.
-
-        Returns:
-            A module and its arguments.
-        """
-        own = "tests.trainers.cluster.ray.enter_network"
-        return [own, str(self.process_id), module, *arguments]
-
     def kill_node_of(self, process: psutil.Process) -> bool:
         """Kills the node of a process, if it is not the head; whether it did."""
         assert self._process.stdin is not None

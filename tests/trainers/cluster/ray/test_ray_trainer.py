@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,20 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from click.testing import CliRunner
 
+from syncswitch.searcher.cli.main import main as search
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.ray.engine import RayTrainer
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from tests.benchmarks.ray_failover import search
+from syncswitch.trainers.trainer import Verdict
 from tests.trainers.cluster.ray.local_cluster import LocalCluster
-from tests.trainers.jobs import CONSTANT, momentum_answer, spec_of
+from tests.trainers.jobs import CONSTANT, RecordingObserver, momentum_answer, spec_of
 from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 
 pytest.importorskip("ray", reason="the extra syncswitch[ray] brings it")
@@ -38,10 +40,7 @@ COUNTING = replace(
     learning_rate=1e-3,
     evaluation_interval_worker_steps=50,
 )
-OURS = re.compile(
-    r"\[\d/3\] |[0-9.]+ % BSP, run 1 of 1: "
-    r"|the node of worker [01] is killed$|worker [01] of the Ray cluster: "
-)
+CAUSE = "The actor died because its node has died"
 PARTS = {"ps 0", "worker 0", "worker 1"}
 
 
@@ -98,24 +97,28 @@ class TestRayTrainer(TrainerContract, only=KEPT):
 def test_a_part_that_hangs_is_replaced_and_each_gradient_applied_once(
     trainer: RayTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = trainer.train(
-        spec_of(
-            COUNTING,
-            2,
-            50.0,
-            conditions=RunConditions(injections=("hang:ps,at=45%",)),
-            checkpoint_percents=tuple(range(20, 101, 20)),
-            checkpoint_directory=tmp_path,
-        )
-    )
+    conditions = RunConditions(injections=("hang:ps,at=45%",))
+    record = trained(trainer, tmp_path, conditions=conditions)
     kinds = [event.kind for event in record.events]
     assert [kinds.count(kind) for kind in ("injected", "rebuilt", "resumed")] == [1, 1, 0]
     assert caplog.messages[-1] == (
         "ps 0 of the Ray cluster: on 127.0.0.1 died of SIGKILL; its last words: nothing"
     )
+
+
+def trained(
+    trainer: RayTrainer, folder: Path, observer: RecordingObserver | None = None, **fields: Any
+) -> TrialRecord:
+    """A run in which each gradient is applied once."""
+    percents = tuple(range(20, 101, 20))
+    spec = spec_of(
+        *(COUNTING, 2, 50.0), checkpoint_percents=percents, checkpoint_directory=folder, **fields
+    )
+    record = trainer.train(spec, observer)
     (parameters,) = read_checkpoint(record.checkpoints[100.0]).parameters.values()
     expected, _ = momentum_answer([COUNTING.learning_rate] * W, 0.0)
     np.testing.assert_allclose(parameters.ravel(), expected, rtol=1e-4)
+    return record
 
 
 def test_workers_see_the_gpus_that_ray_gives_them(
@@ -159,9 +162,33 @@ def test_a_cluster_that_is_too_small_is_refused(cluster: LocalCluster) -> None:
         InsideTrainer(cluster, cpus_per_worker=3)
 
 
-def test_an_address_where_nobody_listens_is_refused(cluster: LocalCluster) -> None:
-    with pytest.raises(UserError, match=r"nobody listens at --ray-address 127\.0\.0\.1:9;"):
-        InsideTrainer(cluster, address="127.0.0.1:9")
+def test_a_search_where_nobody_listens_is_refused(tmp_path: Path) -> None:
+    place = ("--trainer", "ray", "--ray-address", "127.0.0.1:9")
+    words = ("run", f"{__name__}:COUNTING", *place, "--storage", f"sqlite:///{tmp_path}/new.db")
+    done = CliRunner().invoke(search, words)
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: nobody listens at --ray-address 127.0.0.1:9;")
+
+
+def test_a_worker_whose_node_is_lost_comes_back_on_another_one(
+    cluster: LocalCluster, trainer: RayTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = cluster.parts()
+    lost: list[str] = []
+
+    def lose_a_node(evaluation: Evaluation) -> Verdict:
+        if not lost:
+            workers = ("worker 0", "worker 1")
+            lost.append(next(name for name in workers if cluster.kill_node_of(parts[name])))
+        return Verdict.CONTINUE
+
+    record = trained(trainer, tmp_path, RecordingObserver(lose_a_node))
+    assert [event.kind for event in record.events].count("lost") == 1
+    trained(trainer, tmp_path / "again")
+    now = cluster.parts()
+    assert {name for name in PARTS if now[name] != parts[name]} == set(lost)
+    assert caplog.messages[-1] == f"{lost[0]} of the Ray cluster: {CAUSE}"
 
 
 def test_closed_it_leaves_no_part_behind(cluster: LocalCluster, trainer: RayTrainer) -> None:
@@ -171,16 +198,3 @@ def test_closed_it_leaves_no_part_behind(cluster: LocalCluster, trainer: RayTrai
     trainer.close()
     _, alive = psutil.wait_procs(list(parts.values()), timeout=15)
     assert not alive
-
-
-def test_the_benchmark_of_a_search_that_loses_a_node(
-    cluster: LocalCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    # The room that it needs is what the trainer before has left.
-    found = search(cluster, tmp_path, "tests.trainers.jobs:BRIEF", loses_a_node=True)
-    assert found["policy"]["version"] == 1
-    assert found["search"]["failed_trials"] == 0
-    lines = capfd.readouterr().err.strip().splitlines()
-    assert any(line.startswith("worker ") for line in lines)
-    # Nothing that Ray prints.
-    assert [line for line in lines if not OURS.match(line)] == []
