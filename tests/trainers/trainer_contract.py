@@ -45,6 +45,10 @@ NOT_YET_HOPELESS = replace(
 )
 
 
+_whole_runs: dict[tuple[type, float], TrialRecord] = {}
+_prefixes: dict[type, TrialRecord] = {}
+
+
 class TrainerContract:
     """Args of a subclass: `only`, the tests that it takes over, where it is not all of them."""
 
@@ -70,6 +74,13 @@ class TrainerContract:
         spec = self.spec(switch_percent, **fields)
         return make_trainer(self.workload, self.workers).train(spec, observer)
 
+    def whole_run(self, make_trainer: MakeTrainer, switch_percent: float) -> TrialRecord:
+        """A run at whose record several tests look; the first one makes it."""
+        key = (type(self), switch_percent)
+        if key not in _whole_runs:
+            _whole_runs[key] = self.train(make_trainer, switch_percent)
+        return _whole_runs[key]
+
     def spec(self, switch_percent: float, **fields: object) -> TrialSpec:
         return self.spec_of(self.workload, self.workers, switch_percent, **fields)
 
@@ -83,7 +94,7 @@ class TrainerContract:
     def test_a_run_does_w_worker_steps_and_no_more(
         self, make_trainer: MakeTrainer, switch_percent: float
     ) -> None:
-        record = self.train(make_trainer, switch_percent)
+        record = self.whole_run(make_trainer, switch_percent)
         W = self.workload.total_worker_steps
         assert record.worker_steps == W
         assert record.phases[0].start_worker_step == 0
@@ -105,7 +116,7 @@ class TrainerContract:
     def test_at_the_ends_one_protocol_runs(
         self, make_trainer: MakeTrainer, switch_percent: float, protocol: str
     ) -> None:
-        record = self.train(make_trainer, switch_percent)
+        record = self.whole_run(make_trainer, switch_percent)
         assert [phase.protocol for phase in record.phases] == [protocol]
         assert record.switch_overhead_seconds == 0.0
 
@@ -118,7 +129,7 @@ class TrainerContract:
     def test_evaluations_ascend_to_the_end_of_the_job(
         self, make_trainer: MakeTrainer, switch_percent: float
     ) -> None:
-        record = self.train(make_trainer, switch_percent)
+        record = self.whole_run(make_trainer, switch_percent)
         steps = [evaluation.worker_step for evaluation in record.evaluations]
         seconds = [evaluation.elapsed_seconds for evaluation in record.evaluations]
         interval = self.workload.evaluation_interval_worker_steps
@@ -165,13 +176,13 @@ class TrainerContract:
 
     @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
     def test_it_learns(self, make_trainer: MakeTrainer, switch_percent: float) -> None:
-        record = self.train(make_trainer, switch_percent)
+        record = self.whole_run(make_trainer, switch_percent)
         assert record.final_accuracy > 0.75
         losses = [evaluation.training_loss for evaluation in record.evaluations]
         assert losses[-1] < losses[0] / 2
 
     def test_in_bsp_nothing_is_stale(self, make_trainer: MakeTrainer) -> None:
-        (phase,) = self.train(make_trainer, 100.0).phases
+        (phase,) = self.whole_run(make_trainer, 100.0).phases
         assert (phase.mean_staleness, phase.max_staleness) == (0.0, 0)
 
     def test_a_seed_fixes_bsp_and_another_changes_it(self, make_trainer: MakeTrainer) -> None:
@@ -335,13 +346,13 @@ class TrainerContract:
 class ForkContract(TrainerContract):
     """For trainers that write checkpoints and start from them."""
 
-    def prefix(self, make_trainer: MakeTrainer, folder: Path, percent: float = 40.0) -> TrialRecord:
-        return self.train(
-            make_trainer,
-            100.0,
-            checkpoint_percents=(percent,),
-            checkpoint_directory=folder,
-        )
+    def prefix(self, make_trainer: MakeTrainer, folder: Path) -> TrialRecord:
+        """A run of BSP with a checkpoint at 40 percent, which nobody changes."""
+        if type(self) not in _prefixes:
+            _prefixes[type(self)] = self.train(
+                make_trainer, 100.0, checkpoint_percents=(40.0,), checkpoint_directory=folder
+            )
+        return _prefixes[type(self)]
 
     def test_checkpoints_are_written_where_they_were_asked_for(
         self, make_trainer: MakeTrainer, tmp_path: Path
@@ -412,6 +423,7 @@ class ForkContract(TrainerContract):
     def test_a_damaged_checkpoint_is_refused(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        path = self.prefix(make_trainer, tmp_path).checkpoints[40.0]
-        path.write_bytes(path.read_bytes()[:-100])
+        whole = self.prefix(make_trainer, tmp_path).checkpoints[40.0]
+        path = tmp_path / "damaged.npz"
+        path.write_bytes(whole.read_bytes()[:-100])
         self._is_refused(make_trainer, self.spec(50.0, fork_from=path))

@@ -82,14 +82,14 @@ class TestCommandTrainer(TrainerContract):
 
     def test_in_bsp_nothing_is_stale(self, make_trainer: MakeTrainer) -> None:
         """A command does not count staleness."""
-        (phase,) = self.train(make_trainer, 100.0).phases
+        (phase,) = self.whole_run(make_trainer, 100.0).phases
         assert (phase.mean_staleness, phase.max_staleness) == (None, None)
 
     def test_a_run_at_chance_after_the_first_decay_has_diverged(
         self, make_trainer: MakeTrainer
     ) -> None:
         """What chance is, only the command knows: it says so itself, see `test_report_log`."""
-        assert not self.train(make_trainer, 0.0).diverged
+        assert not self.whole_run(make_trainer, 0.0).diverged
 
     def test_an_unknown_protocol_is_refused(self, make_trainer: MakeTrainer) -> None:
         """Any name will do, and this is none."""
