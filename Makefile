@@ -10,6 +10,7 @@ INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 .PHONY: demo test tests test-random lint dev docs pictures \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
+	benchmark-learning \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
 
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
@@ -65,6 +66,9 @@ benchmark-strategies: $(INSTALLED)  ## Search strategies on the same problems: t
 
 benchmark-trust: $(INSTALLED)  ## Do later runs keep the accuracy? On recorded jobs: ten minutes.
 	$(BIN)/python -m tests.benchmarks.trust
+
+benchmark-learning: $(INSTALLED)  ## What guard, revision and learning from each run bring: minutes.
+	$(BIN)/python -m tests.benchmarks.learning
 
 benchmark-trust-live: $(INSTALLED)  ## The same with real searches and runs: an hour.
 	$(BIN)/python -m tests.benchmarks.live_trust

@@ -40,6 +40,8 @@ class Observation:
         plateau_accuracy: Of a run that was: what it would have measured had it been stopped; None
             where it would not have been.
         cost: What the run cost; None where nobody says.
+        alarmed: A guard ended what came after the switch: it lost more than beta, nobody knows how
+            much, and the accuracy is none of this switch point.
     """
 
     switch_percent: float
@@ -50,6 +52,7 @@ class Observation:
     stopped_early: bool = False
     plateau_accuracy: float | None = None
     cost: TrialCost | None = None
+    alarmed: bool = False
 
 
 def mean_accuracy(runs: Sequence[Observation]) -> float:

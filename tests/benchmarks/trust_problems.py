@@ -142,10 +142,11 @@ class TrustProblem:
 
 def trust_jobs(folder: Path = JOBS) -> list[TrustJob]:
     """Reads all recorded jobs of a folder, by name."""
-    return [_read(path) for path in sorted(folder.glob("*.npz"))]
+    return [read_job(path) for path in sorted(folder.glob("*.npz"))]
 
 
-def _read(path: Path) -> TrustJob:
+def read_job(path: Path) -> TrustJob:
+    """One recorded job, by the name of its file."""
     with np.load(path) as arrays:
         recorded = {name: arrays[name] for name in arrays.files}
     chance = float(recorded["chance"])

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks import parallel_searches, strategies, trust
+from tests.benchmarks import learning, parallel_searches, strategies, trust
+from tests.benchmarks.learning_jobs import guarded_jobs
 from tests.benchmarks.trust_problems import trust_jobs
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run_code
@@ -95,6 +96,30 @@ def test_trust(
     best = next(row for row in rows if row[:3] == ["knows", "the", "truth"])
     assert best[3:] == ["1", "0.00", "100.0", "100.0", "100.0", "0.550", "0.550"]
     assert any(row[:2] == ["adaptive,", "kept"] for row in rows)
+
+
+def test_learning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_job(tmp_path / "step.npz")
+    (job,) = guarded_jobs(tmp_path)
+    band = job.band([2, 3])
+    assert (band.target_accuracy, band.runs) == (pytest.approx(0.955), 2)
+    # What fails is trained from its switch on with BSP; the alarm comes with the last test.
+    failed, kept = job.train(12.5, 3, band), job.train(25.0, 3, band)
+    assert (failed.observed.alarmed, failed.kept, failed.is_false_alarm) == (True, True, False)
+    assert failed.time == pytest.approx(0.125 + 0.875 * 0.4 + 0.875)
+    assert failed.observed.accuracy == kept.observed.accuracy == pytest.approx(0.956)
+    assert (kept.observed.alarmed, kept.time) == (False, pytest.approx(0.55))
+    sizes = ("--jobs", tmp_path, "--repeats", 1, "--uses", 10, "--processes", 1)
+    monkeypatch.setattr(sys, "argv", ["learning", *map(str, sizes)])
+    learning.main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (alone,) = (row for row in rows if row[:2] == ["BSP", "alone"] and len(row) == 10)
+    assert alone[2:5] == ["1.000", "100.0", "100.0"]
+    (learnt,) = (row for row in rows if row[:1] == ["learnt"] and len(row) == 9)
+    assert float(learnt[1]) < 0.85
+    assert learnt[2] == "100.0"
 
 
 @pytest.mark.slow

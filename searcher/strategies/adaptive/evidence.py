@@ -39,12 +39,14 @@ class Datum:
     Attributes:
         index: Of its switch point in the grid.
         replicate: Runs of one replicate share the start of the training.
+        failed: A guard ended it: it lost more than beta, and nobody knows how much.
     """
 
     index: int
     accuracy: float
     diverged: bool = False
     replicate: int = 0
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,24 @@ _ACCEPTANCE = 0.7
 # What a run saves has to be so much more than its price: less would buy answers that change little.
 _LEAST_WORTH = 4.5
 # So many runs at one switch point are thought of at once.
-_AHEAD = 3
+AHEAD = 3
 
 
 class KeptAssessment(Assessment):
     """For the share of later runs that keep the accuracy."""
 
+    _is_guarded = False
+
     @functools.cached_property
     def _outlook(self) -> Outlook:
         strategy = self._strategy
         data = (
-            Datum(self._grid.index(run.switch_percent), run.accuracy, run.diverged)
+            Datum(
+                self._grid.index(run.switch_percent),
+                run.accuracy,
+                run.diverged,
+                failed=run.alarmed,
+            )
             for run in self._history.runs
         )
         target = strategy.target_accuracy
@@ -41,7 +48,7 @@ class KeptAssessment(Assessment):
             None if target is None else KnownTarget(target, strategy.target_runs),
         )
         shares = np.array(self._grid) / strategy.highest_percent
-        return Outlook(belief, shares, self._costs.ratio, strategy.keep)
+        return Outlook(belief, shares, self._costs.ratio, strategy.keep, self._is_guarded)
 
     def _next_index(self) -> int | None:
         paying = self._paying()
@@ -77,7 +84,7 @@ class KeptAssessment(Assessment):
 
     def _worth(self, index: int) -> float:
         """What the next runs at a switch point save in all later trainings, by their price."""
-        savings = self._outlook.savings(index, _AHEAD)
+        savings = self._outlook.savings(index, AHEAD)
         price = self._next_cost(index)
         return max(
             self._strategy.uses * saving / (runs * price) for runs, saving in enumerate(savings, 1)

@@ -75,8 +75,12 @@ def believe(prior: Prior, data: Iterable[Datum], known: KnownTarget | None = Non
     One at least is of the first protocol alone and did not diverge, unless the target is known.
     """
     # In a fixed order, so that rounding is the same whatever the order of the runs.
-    ordered = sorted(data, key=lambda datum: (datum.index, datum.accuracy, datum.diverged))
+    ordered = sorted(data, key=_order)
     return _believed(prior, tuple(ordered), known)
+
+
+def _order(datum: Datum) -> tuple[int, float, bool, bool]:
+    return (datum.index, datum.accuracy, datum.diverged, datum.failed)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -110,6 +114,7 @@ class _Evidence:
         losses: Of each run of a candidate that did not diverge, against the target.
         indexes: Their switch points.
         diverged: Switch points of those that did.
+        failed: Switch points of those that a guard ended.
     """
 
     threshold: float
@@ -120,16 +125,19 @@ class _Evidence:
     losses: Floats
     indexes: npt.NDArray[np.intp]
     diverged: npt.NDArray[np.intp]
+    failed: npt.NDArray[np.intp]
 
     @classmethod
     def of(cls, prior: Prior, ordered: Sequence[Datum], known: KnownTarget | None) -> _Evidence:
         last = len(prior.grid) - 1
-        whole = [datum for datum in ordered if not datum.diverged]
+        whole = [datum for datum in ordered if not (datum.diverged or datum.failed)]
         baseline = [datum.accuracy for datum in whole if datum.index == last]
         earlier = [known.accuracy] * known.runs if known else []
         target = math.fsum([*baseline, *earlier]) / (len(baseline) + len(earlier))
         candidates = [datum for datum in whole if datum.index < last]
-        diverged = [datum.index for datum in ordered if datum.diverged and datum.index < last]
+        lost = [datum for datum in ordered if datum.index < last]
+        diverged = [datum.index for datum in lost if datum.diverged]
+        failed = [datum.index for datum in lost if datum.failed and not datum.diverged]
         return cls(
             threshold=prior.threshold,
             target=target,
@@ -140,6 +148,7 @@ class _Evidence:
             losses=np.array([target - datum.accuracy for datum in candidates]),
             indexes=np.array([datum.index for datum in candidates], dtype=np.intp),
             diverged=np.array(diverged, dtype=np.intp),
+            failed=np.array(failed, dtype=np.intp),
         )
 
     def log_weights(self, guesses: Guesses) -> Floats:
@@ -154,7 +163,18 @@ class _Evidence:
             likelihood = _DIVERGING_SHARE * guesses.failures[:, index] + _DIVERGED_WITHOUT_FAILURE
             likelihood += _DIVERGED_BELOW_KNEE * (guesses.losses[:, index] > self.threshold)
             log_weights += np.log(likelihood)
+        for index in self.failed:
+            log_weights += np.log(self._failing_share(guesses, index, error))
         return log_weights
+
+    def _failing_share(self, guesses: Guesses, index: int, error: Floats) -> Floats:
+        """(P,) of losing more than beta against the measured target, which a guard goes by."""
+        from scipy.special import ndtr
+
+        most = self.threshold + error - guesses.losses[:, index]
+        kept = (1 - guesses.failures[:, index]) * ndtr(most / guesses.scatter[:, index])
+        share: Floats = 1 - kept + _STRANGE_RUN
+        return share
 
     def _likelihood(self, guesses: Guesses, index: int, losses: Floats) -> Floats:
         """(P,) of a run that lost so much, given each guess's target."""

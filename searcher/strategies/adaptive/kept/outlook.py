@@ -41,12 +41,14 @@ class Outlook:
         ratio: Time of a training with the second protocol alone by that with the first.
         keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost
             against the first protocol alone.
+        is_guarded: A run that fails goes back to its switch, and on with the first protocol.
     """
 
     belief: KeptBelief
     shares: Floats
     ratio: float
     keep: float
+    is_guarded: bool = False
 
     @functools.cached_property
     def kept(self) -> Floats:
@@ -74,7 +76,8 @@ class Outlook:
     def times(self) -> Floats:
         """(m,) expected time of a later training in trainings with the first protocol alone.
 
-        Runs that fail more often than those of the first protocol alone are repeated with it.
+        Runs that fail more often than those of the first protocol alone are repeated with it; of
+        guarded ones each that fails, from its switch on.
         """
         return self.belief.mean(self._times_by_guess(self.kept, unnoticed=0.0))
 
@@ -135,6 +138,8 @@ class Outlook:
         fewer = np.maximum(0.0, kept[:, -1:] - kept)
         beyond = np.maximum(0.0, fewer - (1 - self.keep))
         alone: Floats = self.shares + (1 - self.shares) * self.ratio
+        if self.is_guarded:
+            return alone + (1 - kept) * (1 - self.shares)
         return alone + fewer + unnoticed * beyond
 
     def _class_probabilities(self, sample: np.typing.NDArray[np.intp], index: int) -> Floats:

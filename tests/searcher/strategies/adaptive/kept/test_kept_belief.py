@@ -60,6 +60,28 @@ def test_diverging_is_failing() -> None:
     assert after.answers()[:2].sum() < 0.01
 
 
+@pytest.mark.parametrize("failing", [0, 8, 16])
+def test_the_share_that_a_guard_ends_is_learnt_though_nobody_knows_what_it_lost(
+    failing: int,
+) -> None:
+    runs = (Datum(1, 0.9 + 0.002 * (-1) ** number) for number in range(32 - failing))
+    ended = (Datum(1, 0.95, failed=True) for _ in range(failing))
+    after = outlook(believe(PRIOR, (*BASELINE, *runs, *ended)))
+    assert after.kept_shares[1] == pytest.approx(1 - failing / 32, abs=0.06)
+    # What the model got in the end is no accuracy of that switch point.
+    assert after.belief.target_accuracy == pytest.approx(0.9)
+
+
+def test_a_guarded_run_that_fails_costs_the_rest_of_the_first_protocol() -> None:
+    runs = (Datum(1, 0.9 + 0.002 * (-1) ** number) for number in range(24))
+    ended = (Datum(1, 0.95, failed=True) for _ in range(8))
+    belief = believe(PRIOR, (*BASELINE, *runs, *ended))
+    guarded = Outlook(belief, np.array(GRID) / 100, ratio=0.4, keep=0.95, is_guarded=True)
+    failing = 1 - guarded.kept_shares[1]
+    assert guarded.times[1] == pytest.approx(0.25 + 0.75 * 0.4 + failing * 0.75)
+    assert guarded.times[LAST] == 1.0
+
+
 @pytest.mark.parametrize("losses", [(0.0, 0.6205, 0.1198), (0.0, 0.4686, 0.8683), (0.4, 0.8, 0.85)])
 def test_no_few_guesses_are_sure_of_themselves(losses: tuple[float, ...]) -> None:
     data = [*BASELINE, *(Datum(LAST - 1 - place, 0.9 - loss) for place, loss in enumerate(losses))]

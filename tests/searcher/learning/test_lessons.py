@@ -1,0 +1,39 @@
+"""What a training shows of its switch."""
+
+from __future__ import annotations
+
+from syncswitch.searcher.learning.lessons import lessons_of
+from syncswitch.searcher.strategies.history import History
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+
+COST = TrialCost(1.0, 1.0, 0.4)
+
+
+def test_a_use_that_went_back_is_also_a_run_of_the_first_protocol_alone() -> None:
+    sent_back = Observation(25.0, 0.9, cost=COST, alarmed=True)
+    failed, baseline = lessons_of(sent_back, 3, seed=7)
+    assert (failed.switch_percent, failed.alarmed, failed.cost) == (25.0, True, COST)
+    assert (baseline.switch_percent, baseline.alarmed, baseline.cost) == (100.0, False, None)
+    assert baseline.accuracy == 0.9
+
+
+def test_uses_with_one_seed_count_each_but_the_first_protocol_alone_once() -> None:
+    runs = [
+        *lessons_of(Observation(25.0, 0.9), 0, seed=7),
+        *lessons_of(Observation(25.0, 0.91), 1, seed=7),
+        *lessons_of(Observation(100.0, 0.9), 2, seed=7),
+        *lessons_of(Observation(25.0, 0.9, alarmed=True), 3, seed=7),
+    ]
+    history = History.of(runs, (25.0, 100.0))
+    assert (history.made(0), history.made(1)) == (3, 1)
+
+
+def test_none_takes_the_place_of_a_trial_of_a_search() -> None:
+    trials = [Observation(percent, 0.9, replicate=0) for percent in (25.0, 100.0)]
+    runs = [
+        *trials,
+        *lessons_of(Observation(25.0, 0.9), 0, seed=0),
+        *lessons_of(Observation(100.0, 0.9), 1, seed=0),
+    ]
+    history = History.of(runs, (25.0, 100.0))
+    assert (history.made(0), history.made(1)) == (2, 2)
