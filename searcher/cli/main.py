@@ -29,7 +29,10 @@ _COMMANDS = {
         "policy.commands:policy",
         "Looks up, compares, exchanges and rolls back timing policies.",
     ),
-    "uses": ("uses:uses", "Shows how policies do in later runs, and takes in those in files."),
+    "uses": (
+        "uses:uses",
+        "Lists the later runs with policies, and takes in those that wait in files.",
+    ),
     "import": ("imports:import_runs", "Imports the recorded training runs that MANIFEST lists."),
     "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
     "profile": (

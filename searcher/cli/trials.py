@@ -83,7 +83,9 @@ def trials(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Lists the training runs of searches and imported ones, of WORKLOAD or of all.
+    """Lists the training runs, of WORKLOAD or of all.
+
+    They are those of searches and imported ones; `uses list` has the later runs with a policy.
 
     A complete run was trained to its end, was stopped early, or diverged; a cancelled one was
     stopped when the search no longer needed it. A speculative one began before the search was known

@@ -30,7 +30,7 @@ _MOST_ROWS = 1000  # of a table that somebody reads
 
 @click.group()
 def uses() -> None:
-    """Shows how policies do in later runs, and takes in those that wait in files."""
+    """Lists the later runs with policies, and takes in those that wait in files."""
 
 
 @uses.command("list")
