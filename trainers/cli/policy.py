@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncswitch.storage.errors import PolicyError
+import click
+from click.core import ParameterSource
+
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
@@ -29,6 +32,13 @@ class _Found:
 def is_policy_file(choice: str) -> bool:
     """Whether a policy is named by its file, which need not be there, or by what a database has."""
     return choice.endswith(".json") or Path(choice).is_file()
+
+
+def check_no_policy() -> None:
+    """Raises UserError where the user chose both a policy and a switch."""
+    context = click.get_current_context()
+    if context.get_parameter_source("choice") is ParameterSource.COMMANDLINE:
+        raise UserError("--switch-at and --policy both say when to switch: leave out one of them")
 
 
 def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> WorkloadIdentity:

@@ -29,7 +29,8 @@ class RunReport:
         baseline_seconds: What the first protocol alone would have taken; None where unknown.
         baseline_source: Where that figure comes from.
         time_to_accuracy_seconds: Until the policy's target accuracy; None for never.
-        model_path: The saved model.
+        model_path: The saved model; None where a command trained, which saves what it likes.
+        output_folder: Of the command; None where it was none.
     """
 
     policy: TimingPolicy | None
@@ -37,7 +38,8 @@ class RunReport:
     baseline_seconds: float | None
     baseline_source: str
     time_to_accuracy_seconds: float | None
-    model_path: Path
+    model_path: Path | None
+    output_folder: Path | None = None
 
     @property
     def speed_up(self) -> float | None:
@@ -47,13 +49,19 @@ class RunReport:
         return self.baseline_seconds / self.record.training_seconds
 
 
-def make_report(policy: TimingPolicy | None, record: TrialRecord, model_path: Path) -> RunReport:
+def make_report(
+    policy: TimingPolicy | None,
+    record: TrialRecord,
+    model_path: Path | None,
+    output_folder: Path | None = None,
+) -> RunReport:
     """Compares a run with its policy and with the first protocol alone.
 
     Args:
         policy: That the run used; None where the user chose the switch.
         record: What it measured.
-        model_path: The saved model.
+        model_path: The saved model, if there is one.
+        output_folder: Of the command that trained, if it was one.
     """
     from syncswitch.storage.metrics import time_to_accuracy_seconds
 
@@ -61,7 +69,7 @@ def make_report(policy: TimingPolicy | None, record: TrialRecord, model_path: Pa
     reached = None
     if policy is not None:
         reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
-    return RunReport(policy, record, seconds, source, reached, model_path)
+    return RunReport(policy, record, seconds, source, reached, model_path, output_folder)
 
 
 def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> tuple[float | None, str]:
@@ -114,7 +122,8 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
         "conditions": asdict(record.spec.conditions),
         "guard": {"state": guard_state(record), **asdict(record.guard or GuardOutcome())},
         "events": [asdict(event) for event in record.events],
-        "model": str(report.model_path),
+        "model": None if report.model_path is None else str(report.model_path),
+        "output_folder": None if report.output_folder is None else str(report.output_folder),
         "seed": record.spec.seed,
     }
 
@@ -159,7 +168,10 @@ def print_report(report: RunReport) -> None:
     share = None if policy is None else policy.kept_share
     if policy is not None and share is not None and not _reaches_target(policy, record):
         console.print_text(_expected(policy, share))
-    console.echo(f"Model saved as {report.model_path}")
+    if report.model_path is not None:
+        console.echo(f"Model saved as {report.model_path}")
+    if report.output_folder is not None:
+        console.echo(f"What the command left is in {report.output_folder}")
 
 
 def _outcome(report: RunReport) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.errors import FatalError, RetryableError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli import console
+from syncswitch.trainers.cli.command.running import trained_by_command
 from syncswitch.trainers.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     help="Continue from the last intact checkpoint of this run, or start afresh if there is none.",
 )
 @tensorboard_option
+@trained_by_command
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(
@@ -152,7 +153,12 @@ def main(
     trains, the others serve it until it has gone.
     """
     from syncswitch.storage.records.trial import TrialSpec
-    from syncswitch.trainers.cli.policy import chosen_job, fitting_policy, real_policies
+    from syncswitch.trainers.cli.policy import (
+        check_no_policy,
+        chosen_job,
+        fitting_policy,
+        real_policies,
+    )
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.cli.uses import UsesHome
@@ -180,7 +186,7 @@ def main(
         policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
         switch_percent = policy.switch_percent
     else:
-        _check_no_policy()
+        check_no_policy()
         size = workers or USUAL_WORKERS
         workload = load_local_workload(reference, size)
         identity = chosen_job(workload, size, pair or parse_pair(USUAL_PROTOCOLS))
@@ -212,12 +218,6 @@ def main(
     else:
         print_report(report)
     return None
-
-
-def _check_no_policy() -> None:
-    context = click.get_current_context()
-    if context.get_parameter_source("choice") is ParameterSource.COMMANDLINE:
-        raise UserError("--switch-at and --policy both say when to switch: leave out one of them")
 
 
 def _train(

@@ -53,16 +53,21 @@ class CommandTrainer(Trainer):
 
     Args:
         job: The command, and how to read it. Trials may have other protocols, which are names.
+
+    Attributes:
+        last_folder: That of the last run; None before the first.
     """
 
     def __init__(self, job: CommandJob) -> None:
         self._job = job
+        self.last_folder: Path | None = None
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         self._check(spec)
         observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
         run = _CommandRun(self._job, spec, observer)
+        self.last_folder = run.folder
         result = run.to_its_end()
         if run.alarm is not None:
             result = self._without_switch(run, result, run.alarm, observer)
@@ -79,6 +84,7 @@ class CommandTrainer(Trainer):
         observer.on_event(alarm_event(spec, result, alarm, is_resumed=is_resumed))
         alone = replace(spec, switch_percent=100.0, band=None)
         rest = _CommandRun(self._job, alone, observer, failed if is_resumed else None)
+        self.last_folder = rest.folder
         return whole_result(spec, result, alarm, rest.to_its_end(), is_resumed=is_resumed)
 
     def _check(self, spec: TrialSpec) -> None:
@@ -105,6 +111,7 @@ class _CommandRun:
     Attributes:
         guard: What looks at its results; None for none.
         alarm: Why it was ended as a failure.
+        folder: Its own.
     """
 
     def __init__(
@@ -117,9 +124,9 @@ class _CommandRun:
         self._job, self.spec, self._observer = job, spec, observer
         self.guard = CommandGuard.of(spec)
         self.alarm: str | None = None
-        self._folder = make_run_folder(job.runs_folder, spec)
-        self._values = run_values(spec, self._folder, origin._folder if origin else None)
-        self._log = self._folder / "output.log"
+        self.folder = make_run_folder(job.runs_folder, spec)
+        self._values = run_values(spec, self.folder, origin.folder if origin else None)
+        self._log = self.folder / "output.log"
         self._source = self._log
         self._parse: ParseLine = parse_json
         if job.metric_pattern is None:

@@ -1,0 +1,1 @@
+"""Training commands of the user's on the command line."""

@@ -1,0 +1,110 @@
+"""The options that describe a training command of the user's; searches have the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.command.job import CommandJob
+
+USUAL_COMMAND_PROTOCOLS = "first,second"
+"""What the two ways of training of a command are called where nobody says."""
+
+COMMAND_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
+    ("--command",): {
+        "metavar": "TEXT",
+        "help": "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
+        " {replicate}, {output_dir}, {resume_from}, {total_steps}, {workers}; also in its"
+        " environment, as SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
+    },
+    ("--total-steps",): {
+        "type": int,
+        "metavar": "N",
+        "help": "Steps of a whole training, as the command counts them (--command).",
+    },
+    ("--metric-file",): {
+        "metavar": "PATH",
+        "default": DEFAULT_METRIC_FILE,
+        "show_default": True,
+        "help": 'Where the command writes lines such as {"step": 100, "seconds": 12.5, "accuracy":'
+        " 0.91} while it trains (--command).",
+    },
+    ("--metric-pattern",): {
+        "metavar": "REGEX",
+        "help": "Read the results from the command's output instead: a regular expression with"
+        " the groups step and accuracy, perhaps seconds and loss (--command).",
+    },
+    ("--timeout", "timeout_seconds"): {
+        "type": float,
+        "metavar": "SECONDS",
+        "help": "A run that takes longer has failed (--command). Default: no limit.",
+    },
+    ("--silence", "silence_seconds"): {
+        "type": float,
+        "metavar": "SECONDS",
+        "default": DEFAULT_SILENCE_SECONDS,
+        "show_default": True,
+        "help": "A run that neither prints nor reports for so long has failed (--command).",
+    },
+    ("--output-folder",): {
+        "type": click.Path(file_okay=False, path_type=Path),
+        "default": DEFAULT_FOLDER,
+        "show_default": True,
+        "help": "Every run has a folder in it, which stays (--command).",
+    },
+}
+"""What click has to know of each option that describes a training command."""
+
+
+@dataclass(frozen=True)
+class CommandChoice:
+    """A training command as the user describes it; see `CommandJob` for the fields."""
+
+    command: str | None
+    total_steps: int | None
+    metric_file: str
+    metric_pattern: str | None
+    timeout_seconds: float | None
+    silence_seconds: float
+    output_folder: Path
+
+    def __post_init__(self) -> None:
+        """Raises UserError: there is no command, or nobody says how long it trains."""
+        if self.command is None:
+            raise UserError(
+                '--trainer command needs your training command: add --command "PROGRAM'
+                ' ARGUMENTS {switch_step}"'
+            )
+        if self.total_steps is None:
+            raise UserError(
+                "--trainer command needs the steps of a whole training: add --total-steps N"
+            )
+
+    def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
+        """The job; without a name it has that of its script. Raises UserError where it is none."""
+        from syncswitch.trainers.command.job import CommandJob
+        from syncswitch.trainers.command.template import CommandTemplate
+
+        assert self.command is not None
+        assert self.total_steps is not None
+        template = CommandTemplate.parse(self.command)
+        return CommandJob(
+            template=template,
+            name=template.default_name if name is None else name,
+            total_steps=self.total_steps,
+            workers=workers,
+            protocols=protocols,
+            metric_file=self.metric_file,
+            metric_pattern=self.metric_pattern,
+            timeout_seconds=self.timeout_seconds,
+            silence_seconds=self.silence_seconds,
+            output_folder=self.output_folder,
+        )
