@@ -36,6 +36,7 @@ class Timeline:
         switch_seconds: float,
         on_done: Callable[[int, float], None] = lambda done, seconds: None,
     ) -> None:
+        self._spec = spec
         self._log = log
         self._times = times
         self._learner = learner
@@ -84,7 +85,7 @@ class Timeline:
 
     def _switch_worker_step(self, segment: Segment) -> float:
         """Worker-step of the timing policy's switch, see `Membership.begin`."""
-        missing = switch_worker_step(self._log.guarding.plan) - self._log.first_protocol_done
-        if missing <= 0:
+        missing = switch_worker_step(self._spec) - self._log.first_protocol_done
+        if missing <= 0 or self._log.guarding.has_gone_back:
             return 0
         return math.inf if self._membership.is_detour else segment.start_worker_step + missing

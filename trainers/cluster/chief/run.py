@@ -265,11 +265,12 @@ class TrainingRun:
 
     @property
     def _is_before_switch(self) -> bool:
-        """Whether the first protocol has steps left."""
+        """Whether the first protocol has steps left before the switch, which is made once."""
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
-        return first < switch_worker_step(self._log.guarding.plan)
+        has_gone_back = self._log.guarding.has_gone_back
+        return not has_gone_back and first < switch_worker_step(self._spec)
 
     def _disturb(self) -> None:
         """Injects what is due; called in the watchdog's thread."""
