@@ -16,7 +16,8 @@ class ClusterLearner:
     """Does the steps of a run as the protocol of the segment exchanges gradients.
 
     Workers' threads call `step`; the rest is called by whoever hands out the steps, one call at a
-    time.
+    time. What reaches for workers returns those that could not be reached, and raises a
+    `ServerLostError` where no replica is left.
     """
 
     def __init__(
@@ -40,11 +41,7 @@ class ClusterLearner:
     def begin(
         self, exchange: Exchange, members: Sequence[int], second_since: int | None
     ) -> list[int]:
-        """A segment begins with these workers.
-
-        Returns:
-            Those that could not be reached.
-        """
+        """A segment begins with these workers."""
         self.exchange, self._second_since, self._start = exchange, second_since, None
         if exchange is not Exchange.REPLICA:
             return []
@@ -53,14 +50,7 @@ class ClusterLearner:
         return self._cluster.scatter(self._start, members)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:
-        """Gives workers without a replica the mean of the others, before they begin a step.
-
-        Returns:
-            Those that could not be reached.
-
-        Raises:
-            ServerLostError: No replica is left.
-        """
+        """Gives workers without a replica the mean of the others, before they begin a step."""
         if self.exchange is not Exchange.REPLICA:
             return []
         cluster = self._cluster
@@ -99,11 +89,7 @@ class ClusterLearner:
         return push.loss, push.pushed_updates - own - push.pulled_updates
 
     def join(self, workers: Sequence[int], worker_step: int) -> list[int]:
-        """Joins the work of a group; `worker_step` is the first of their round.
-
-        Returns:
-            Those that could not be reached.
-        """
+        """Joins the work of a group; `worker_step` is the first of their round."""
         if self.exchange is Exchange.REPLICA:
             return self._cluster.average(workers)
         rate = self._configuration.rate(worker_step, len(workers))
@@ -116,11 +102,7 @@ class ClusterLearner:
             self._cluster.forget_replica(worker)
 
     def snapshot(self) -> tuple[Vector, Vector]:
-        """Parameters and statistics as they are now; of replicas the mean.
-
-        Raises:
-            ServerLostError: No replica is left.
-        """
+        """Parameters and statistics as they are now; of replicas the mean."""
         if self.exchange is Exchange.REPLICA:
             return self._cluster.replica_snapshot(self._holders())
         return self._cluster.snapshot()

@@ -35,13 +35,7 @@ class Recovery:
         self._replacing = threading.Lock()
 
     def lose(self, worker: int, number: int, error: BaseException, exchange: Exchange) -> bool:
-        """Decides what an error in a worker's step means, and tells the coordinator.
-
-        Args:
-            worker: Whose step; this is its thread.
-            number: Of the task.
-            error: The error.
-            exchange: What becomes of gradients.
+        """Decides what an error in a worker's task means, in its thread, and tells the coordinator.
 
         Returns:
             Whether the worker is lost, and nothing else.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -96,7 +98,7 @@ class ParameterServer:
         """Overwrites the state."""
         with self._changing:
             target = self._free()
-            self._write(target, state.parameters, state.statistics)
+            np.concatenate((state.parameters, state.statistics), out=self.buffers[target])
             self._current = target
             self._slots[:] = state.slots
             self._updates = state.updates
@@ -162,18 +164,9 @@ class ParameterServer:
             return self._updates
 
     def push_gradient(self, caller: Caller, step: int, computed: Vector) -> int:
-        """Keeps what a worker has computed for the round to which it belongs.
+        """Keeps what a worker has computed for the round to which it belongs; see `push_update`.
 
-        Args:
-            caller: Whose.
-            step: See `push_update`.
-            computed: See `push_update`; not copied, so to be left alone until then.
-
-        Returns:
-            Updates applied so far.
-
-        Raises:
-            FencedError: The worker was replaced; nothing has happened.
+        It is not copied, so to be left alone until then. Returns the updates applied so far.
         """
         with self._changing:
             self._check(caller)
@@ -236,15 +229,7 @@ class ParameterServer:
 
     def _copied(self, holder: object) -> tuple[Vector, Vector]:
         """Copies of a buffer that is held, which is given back then."""
-        parameters, statistics = self._parts(self.buffers[self._leases[holder]])
-        copies = parameters.copy(), statistics.copy()
+        copied, size = self.buffers[self._leases[holder]].copy(), self._sizes.parameters
         with self._changing:
             del self._leases[holder]
-        return copies
-
-    def _parts(self, values: Vector) -> tuple[Vector, Vector]:
-        return values[: self._sizes.parameters], values[self._sizes.parameters :]
-
-    def _write(self, buffer: int, parameters: Vector, statistics: Vector) -> None:
-        mine = self._parts(self.buffers[buffer])
-        mine[0][:], mine[1][:] = parameters, statistics
+        return copied[:size], copied[size:]

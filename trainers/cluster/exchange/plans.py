@@ -42,43 +42,42 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class ServerPlan:
-    """Of a parameter server.
+class Plan:
+    """Of whoever holds parameters.
 
     Attributes:
         sizes: Of the vectors.
-        workers: n.
         decay: Of the statistics.
         update: The optimizer; None for SGD with momentum.
     """
 
     sizes: Sizes
-    workers: int
     decay: Vector
     update: ShippedFunction | None
 
 
 @dataclass(frozen=True)
-class WorkerPlan:
+class ServerPlan(Plan):
+    """Of a parameter server for so many workers."""
+
+    workers: int
+
+
+@dataclass(frozen=True)
+class WorkerPlan(Plan):
     """Of a worker.
 
     Attributes:
-        sizes: Of the vectors.
         step: Of `trace_step`.
         inputs: Training inputs.
         labels: Training labels.
-        decay: Of the statistics.
-        update: The optimizer; None for SGD with momentum.
         compiled: The step as XLA compiles it, for a worker with a GPU.
     """
 
-    sizes: Sizes
     step: ShippedFunction
     inputs: Array
     labels: Array
-    decay: Vector
-    update: ShippedFunction | None
-    compiled: ShippedFunction | None = None
+    compiled: ShippedFunction | None
 
 
 @dataclass(frozen=True, slots=True)

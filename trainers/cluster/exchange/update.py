@@ -18,9 +18,6 @@ _PIECE = 1 << 16
 _LEAST_OF_A_THREAD = 1 << 20
 _THREADS = os.cpu_count() or 1
 
-FlatUpdate = Callable[..., tuple[Vector, Vector]]
-"""`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
-
 Update = Callable[[Vector, Vector, Vector, int, Sequence[Vector], float, float], None]
 """`(parameters, moved, slots, updates, gradients, rate, momentum)`: applies a mean of gradients.
 
@@ -54,8 +51,8 @@ def momentum_update(
     each_piece(len(parameters), update)
 
 
-def traced_update(traced: FlatUpdate) -> Update:
-    """Any optimizer, from a traced function of whole vectors."""
+def traced_update(traced: Callable[..., tuple[Vector, Vector]]) -> Update:
+    """Any optimizer, from a traced function of whole vectors; see `flat_update`."""
 
     def update(
         parameters: Vector,

@@ -115,12 +115,7 @@ class Worker:
         self._mean[start:stop] = mean_of([peer.fetch("model", start, stop) for peer in peers])
 
     def gather(self, position: int, peers: Sequence[Any]) -> None:
-        """Fetches the pieces of the mean that the others of a group have computed.
-
-        Args:
-            position: See `reduce`.
-            peers: See `reduce`.
-        """
+        """Fetches the pieces of the mean that the others of a group have computed; see `reduce`."""
         for number, peer in enumerate(peers):
             if number != position:
                 start, stop = self._piece(number, len(peers))

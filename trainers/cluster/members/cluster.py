@@ -165,11 +165,7 @@ class Cluster(ABC):
         self._replicas.clear()
 
     def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
-        """Gives these workers a copy of `state`.
-
-        Returns:
-            Those that could not be reached.
-        """
+        """Gives these workers a copy of `state`; those that could not be reached."""
         workers = list(workers)
         lost = self._each(workers, lambda _, worker: self._member(worker).take(state))
         self._replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
@@ -221,10 +217,9 @@ class Cluster(ABC):
         )
 
     def replica_snapshot(self, workers: Iterable[int]) -> tuple[Vector, Vector]:
-        """Mean parameters and statistics; a replica may be a step ahead of another.
+        """Mean parameters and statistics; see `mean_replica`.
 
-        Raises:
-            ServerLostError: None of them could be reached.
+        A replica may be a step ahead of another.
         """
         sizes = self.program.sizes
         found = self._fetched(workers, ("model", sizes.model))

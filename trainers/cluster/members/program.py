@@ -80,18 +80,18 @@ class Program:
 
     def server_plan(self, workers: int) -> ServerPlan:
         """For a parameter server in another process."""
-        return ServerPlan(self.sizes, workers, self.decay, self._shipped_update)
+        return ServerPlan(self.sizes, self.decay, self._shipped_update, workers)
 
     @cached_property
     def worker_plan(self) -> WorkerPlan:
         """For a worker in another process."""
         return WorkerPlan(
             self.sizes,
+            self.decay,
+            self._shipped_update,
             ShippedFunction.of(self.step, self._workload),
             self.data.train_inputs,
             self.data.train_labels,
-            self.decay,
-            self._shipped_update,
             self._compiled,
         )
 

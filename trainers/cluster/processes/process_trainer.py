@@ -167,11 +167,7 @@ class ProcessTrainer(Trainer):
             shutil.rmtree(folder, ignore_errors=True)
 
     def plan(self, folder: str) -> ChiefPlan:
-        """What the chief is to be.
-
-        Args:
-            folder: For sockets and logs.
-        """
+        """What the chief is to be, with this folder for sockets and logs."""
         return ChiefPlan(self._reference, self._workers, self._engine, self._options, folder)
 
     def _end(self) -> None:

@@ -76,11 +76,11 @@ class Zygote:
         """Forks a process.
 
         Args:
-            target: See `Fork`.
-            argument: See `Fork`.
-            log: See `Fork`.
+            target: This and the next two: see `Fork`.
+            argument: Of it.
+            log: Of it.
             environment: Besides that of this process.
-            wire: For a target that has wires, see `Fork`.
+            wire: For a target that has wires.
 
         Returns:
             Its process ID.

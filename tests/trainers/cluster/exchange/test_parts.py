@@ -42,7 +42,7 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
     part: tuple[ServerPart, Door],
 ) -> None:
     served, door = part
-    served.methods["build"](ServerPlan(SIZES, 2, vector(0.5), None))
+    served.methods["build"](ServerPlan(SIZES, vector(0.5), None, 2))
     served.methods["load"](ModelState(vector(1, 2, 3), vector(0, 0, 0), vector(8), 0))
     wire, computed = dial(door.address, SECRET), Block(1, SIZES.model)
     server = RemoteServer(wire, SIZES.model, computed)

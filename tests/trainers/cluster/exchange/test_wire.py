@@ -266,18 +266,22 @@ class TestDoor:
         for one in house.connected():
             assert one.is_local == isinstance(house.door.address, str)
 
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
     @pytest.mark.parametrize("error", [EOFError, ZeroDivisionError])
-    def test_one_that_raises_ends_the_wire(self, folder: Path, error: type[BaseException]) -> None:
-        kept = list[Wire]()
+    def test_one_that_raises_ends_the_wire(
+        self, folder: Path, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept, threads = list[Wire](), list[threading.Thread]()
+        monkeypatch.setattr(threading, "excepthook", lambda found: None)
 
         def broken(wire: Wire) -> None:
             kept.append(wire)
+            threads.append(threading.current_thread())
             raise error
 
         door = Door(str(folder / "broken"), SECRET, broken)
         with pytest.raises(EOFError):
             dial(door.address, SECRET).receive()
+        threads[0].join(20)
         door.close()
 
     @staticmethod
