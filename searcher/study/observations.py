@@ -34,6 +34,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
             stopped_early=bool(row.stopped_early),
             plateau_accuracy=row.plateau_accuracy,
             cost=_cost(row),
+            alarmed=row.guard == "alarmed",
         )
         for row in rows
         if row.state == TrialState.COMPLETE

@@ -9,6 +9,7 @@ from generated_trainer import GeneratedTrainer
 from searches import search
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.study.observations import observations_of
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import (
@@ -88,6 +89,8 @@ def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
         assert run.worker_steps < run.total_worker_steps / 2
         (alarm,) = alarms(url, run)
         assert (alarm.kind, alarm.worker_step) == ("alarmed", run.worker_steps)
+        assert (run.guard, run.guard_alarm) == ("alarmed", alarm.reason)
+        assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 tests in a row are below what the first protocol alone")
 
 
@@ -98,3 +101,4 @@ def test_how_much_it_loses_is_measured_where_that_is_wanted(
     runs = failing_runs(url, **options)
     assert runs
     assert not any(alarms(url, run) for run in runs)
+    assert not any(run.alarmed for run in observations_of(runs))

@@ -18,6 +18,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.cli.runner import main
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
@@ -140,6 +141,9 @@ def test_the_policy_comes_from_the_database(run: Run, text: str, sqlite_url: str
         TrialStore(database).register(workload.identity, "job", search)
         PolicyRegistry(database).publish(policy)
     assert result(run("--json"))["switch_percent"] == 50
+    with open_database(sqlite_url, create=False) as database:
+        (use,) = uses(database, policy.fingerprint)
+    assert (use.kind, use.policy_version, use.guard, use.seed) == ("use", 1, "quiet", 0)
     assert result(run("--json", "--workers", "1"))["fingerprint"] == policy.fingerprint
     for words, steps in ((["--workers", "2"], "100"), ([], "200")):
         done = run(*words, steps=steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -90,6 +91,7 @@ def _run(
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import check_no_policy
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
+    from syncswitch.trainers.cli.uses import UsesHome
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
@@ -105,7 +107,10 @@ def _run(
     band = policy.band if policy is not None and is_guarded else None
     trainer = CommandTrainer(job)
     try:
+        use_id = uuid.uuid4().hex
         record = _trained(trainer, TrialSpec(job.identity, switch_percent, seed, band=band))
+        UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
+        _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")
         return EXIT_INTERRUPTED
@@ -121,13 +126,15 @@ def _trained(trainer: CommandTrainer, spec: TrialSpec) -> TrialRecord:
     from syncswitch.trainers.cli.progress import watching
 
     with watching(spec.identity) as observer:
-        record = trainer.train(spec, observer)
+        return trainer.train(spec, observer)
+
+
+def _check_sound(record: TrialRecord, trainer: CommandTrainer) -> None:
     if record.diverged:
         raise FatalError(
             f"the training diverged after {record.worker_steps:,} of its steps; try another --seed,"
             f" or a later switch; its output is in {trainer.last_folder}"
         )
-    return record
 
 
 def _fitting(
