@@ -15,6 +15,7 @@ from syncswitch.searcher.cli.views.reference import nothing_found, optional_work
 from syncswitch.searcher.cli.views.status_view import overview
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import SearchStatus
+from syncswitch.searcher.text.uses import uses_as_json
 from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.events import condition_values
@@ -67,8 +68,8 @@ def status(
     database; the searchers may be anywhere.
 
     --json prints a list of all searches: costs in trainings with the first protocol alone,
-    probabilities from 0 to 1, and null for what is not known. A run in `in_flight` is `stale` if
-    its process is dead.
+    probabilities from 0 to 1, and null for what is not known; `uses` is how its policy has done. A
+    run in `in_flight` is `stale` if its process is dead.
     """
     reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None
@@ -133,6 +134,7 @@ def _document(search: SearchStatus) -> dict[str, Any]:
     """For programs."""
     content, policy = dataclasses.asdict(search), search.policy
     del content["conditions"], content["policy"]
+    content["uses"] = search.uses and uses_as_json(search.uses)
     return {
         **content,
         "policy_version": policy and policy.version,

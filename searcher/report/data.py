@@ -14,10 +14,12 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
 from syncswitch.storage.queries.summaries import SwitchPointStatistics
+from syncswitch.storage.queries.uses import PolicyUseFacts
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.uses.summary import UseSummary
 from syncswitch.trainers.replay.recording import RecordedRun
 
 # Who needs more trainings than this to save what a search cost saves nothing that counts.
@@ -119,6 +121,8 @@ class ReportData:
         path: The runs of the search in their order, and what was known after each.
         acceptance: What a switch point has to keep; None as long as nothing was measured.
         software: Version by name of distribution.
+        uses: The later runs with the policy, of all versions.
+        use_summaries: How each version has done, by its number.
     """
 
     identity: WorkloadIdentity
@@ -137,6 +141,8 @@ class ReportData:
     path: tuple[PathStep, ...]
     acceptance: Acceptance | None
     software: Mapping[str, str]
+    uses: tuple[PolicyUseFacts, ...]
+    use_summaries: Mapping[int, UseSummary]
 
     @property
     def first(self) -> str:

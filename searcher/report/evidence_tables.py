@@ -7,9 +7,11 @@ from datetime import datetime
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.tables import Table, facts_table, table_of
 from syncswitch.searcher.text.sentences import kept_text
+from syncswitch.searcher.text.uses import uses_text
 from syncswitch.searcher.text.values import (
     NONE,
     accuracy_text,
+    conditions_text,
     counted,
     percent_text,
     run_conditions_text,
@@ -82,6 +84,7 @@ def version_table(data: ReportData) -> Table:
             "switch at": lambda entry: percent_text(entry.policy.switch_percent),
             "accuracy": lambda entry: accuracy_text(entry.policy.mean_accuracy),
             "times as fast": lambda entry: value_text(entry.policy.speed_up, ".2f"),
+            "used": lambda entry: uses_text(data.use_summaries[entry.policy.version]),
             "found by": lambda entry: (
                 entry.policy.strategy + (" (imported)" if entry.imported_at else "")
             ),
@@ -106,6 +109,28 @@ def evidence_table(data: ReportData) -> Table:
             "seconds": lambda row: seconds_text(row[0].training_seconds),
             "in this database": lambda row: (
                 NONE if row[1].trial_id is None else "yes" if row[1].agrees else "other results"
+            ),
+        },
+    )
+
+
+def use_table(data: ReportData) -> Table:
+    """The later runs with the policy, of all its versions."""
+    return table_of(
+        "Later runs with the policy",
+        data.uses,
+        {
+            "ended": lambda use: _moment(use.ended_at),
+            "version": lambda use: str(use.policy_version),
+            "switch at": lambda use: percent_text(use.switch_percent),
+            "seed": lambda use: str(use.seed),
+            "accuracy": lambda use: "diverged" if use.diverged else accuracy_text(use.accuracy),
+            "kept": lambda use: "yes" if use.kept else "no",
+            "seconds": lambda use: seconds_text(use.training_seconds),
+            "times as fast": lambda use: value_text(use.speed_up, ".2f"),
+            "guard": lambda use: use.guard_alarm or use.guard,
+            "under": lambda use: (
+                conditions_text(use.online, use.switch_mechanism, use.injections) or NONE
             ),
         },
     )

@@ -29,11 +29,14 @@ from syncswitch.storage.queries.summaries import (
     switch_point_statistics,
 )
 from syncswitch.storage.queries.trial_details import trial_details
+from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.uses.store import uses
+from syncswitch.storage.uses.summary import use_summary
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
@@ -77,6 +80,7 @@ def load_report(
         switch_points = tuple(one for one in statistics if _is_under(one, conditions))
         history = _history(read, search, trials) if search else None
         happened = _events(read, fingerprint)
+        used = uses(read, fingerprint)
         return ReportData(
             identity=job.identity,
             reference=job.reference,
@@ -96,6 +100,10 @@ def load_report(
                 policy, search, history.target_accuracy if history else None, switch_points
             ),
             software=policy.policy.software if policy else _software(read, complete),
+            uses=tuple(use_facts(read, fingerprint=fingerprint)),
+            use_summaries={
+                entry.policy.version: use_summary(entry.policy, used) for entry in versions
+            },
         )
 
 

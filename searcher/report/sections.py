@@ -102,6 +102,7 @@ _FIGURES = (
 _EVIDENCE = (
     evidence_tables.policy_table,
     evidence_tables.evidence_table,
+    evidence_tables.use_table,
     evidence_tables.version_table,
     evidence_tables.search_table,
     evidence_tables.run_table,

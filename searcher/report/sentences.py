@@ -9,6 +9,7 @@ from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.series import eventful_runs, switch_point_costs, switch_point_phases
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.text.sentences import policy_text
+from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -19,7 +20,8 @@ def headline(data: ReportData) -> str:
     """The policy in one sentence; without one, how far its search is."""
     name = data.identity.name
     if data.answer is not None:
-        return policy_text(data.answer)
+        uses = data.use_summaries[data.answer.version]
+        return " ".join([policy_text(data.answer), *([uses_sentence(uses)] if uses.uses else [])])
     complete = sum(run.is_complete for run in data.runs)
     if data.search is None:
         return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."

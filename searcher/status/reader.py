@@ -19,6 +19,7 @@ from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import running_accuracies
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
+from syncswitch.storage.uses.store import uses_of
 
 LEAST_RUNS = 3
 """Before so many, a strategy that makes as many runs as it needs foresees far too few of them."""
@@ -98,6 +99,7 @@ def _read(
         datetime.now(timezone.utc),
         registered_at=None if rows else store.registered_at(search.study),
         policy=policy,
+        uses=None if policy is None else uses_of(database, policy),
         is_brief=is_brief,
         accuracies=running_accuracies(database, search.study) if is_running else {},
         rest=_rest(strategy, finished) if with_rest and is_running and policy is None else None,

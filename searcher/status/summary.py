@@ -25,6 +25,7 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.uses.summary import UseSummary
 
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
@@ -54,6 +55,7 @@ class SearchStatus:
         open_percent: The switch point that is measured now.
         target_accuracy: A; None until it is measured.
         policy: That it found; None as long as there is none.
+        uses: How that has done in later runs, when this was read; None without one.
         criterion: What makes a switch point good, `kept` or `mean`.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
         wall_seconds: While at least one run was under way, as far as was reported.
@@ -87,6 +89,7 @@ class SearchStatus:
     target_accuracy: float | None
     threshold: float
     policy: TimingPolicy | None
+    uses: UseSummary | None
     criterion: str
     cost: float | None
     wall_seconds: float
@@ -111,6 +114,7 @@ def search_status(
     *,
     registered_at: datetime | None = None,
     policy: TimingPolicy | None = None,
+    uses: UseSummary | None = None,
     accuracies: Mapping[int, float] | None = None,
     rest: RestOfSearch | None = None,
     is_brief: bool = False,
@@ -126,6 +130,7 @@ def search_status(
         now: Time zone aware.
         registered_at: When it began.
         policy: What it published; None as long as it has not.
+        uses: How that has done.
         accuracies: Of the last test of runs under way.
         rest: What is to come after the completed runs, as `rest_of_search` has it.
         is_brief: Leaves out the switch points and the bracket of a search that has its policy.
@@ -182,6 +187,7 @@ def search_status(
         target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
         threshold=search.threshold,
         policy=policy,
+        uses=uses,
         criterion=policy.criterion if policy else strategy.criterion,
         cost=None if paid is None else paid + begun,
         wall_seconds=spent.wall_seconds,

@@ -13,6 +13,7 @@ from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
 from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.searcher.text.sentences import kept_text
+from syncswitch.searcher.text.uses import uses_text
 from syncswitch.searcher.text.values import (
     accuracy_text,
     counted,
@@ -92,7 +93,8 @@ def _answer(search: SearchStatus) -> str:
     policy = search.policy
     if policy is not None:
         promised = _promised(policy)
-        return f"switch at {policy.switch_percent:g} % (version {policy.version}{promised})"
+        done = f"\n{uses_text(search.uses)}" if search.uses and search.uses.uses else ""
+        return f"switch at {policy.switch_percent:g} % (version {policy.version}{promised}){done}"
     known = value_text(search.target_accuracy, ".4f", "not measured yet")
     accuracy = f"target accuracy {known}, threshold {search.threshold:g}"
     if search.lower_percent is None:
@@ -186,6 +188,7 @@ def _search_table(searches: Sequence[SearchStatus]) -> Table:
     rows = [_search_cells(search) for search in searches]
     optional = {
         "workers": any(search.simulated_cluster for search in searches),
+        "used": any(search.uses and search.uses.uses for search in searches),
         "under": any(run_conditions_text(search.conditions) for search in searches),
     }
     columns = [name for name in rows[0] if optional.get(name, True)]
@@ -210,6 +213,7 @@ def _search_cells(search: SearchStatus) -> dict[str, str]:
         "under way": str(sum(run.state == TrialState.RUNNING for run in search.in_flight)),
         "failed": str(search.failed_runs),
         "switch at": answer,
+        "used": f"{search.uses.uses} ({search.uses.kept} kept)" if search.uses else "-",
         "under": run_conditions_text(search.conditions) or "-",
     }
 

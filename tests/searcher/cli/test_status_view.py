@@ -62,6 +62,7 @@ SEARCH = SearchStatus(
     target_accuracy=0.98,
     threshold=0.01,
     policy=None,
+    uses=None,
     criterion="kept",
     cost=2.5,
     wall_seconds=120.0,

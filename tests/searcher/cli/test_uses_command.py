@@ -11,6 +11,7 @@ import pytest
 from command_line import Invoke, error_line, export
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher.report import load_report, page_of
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
@@ -141,3 +142,24 @@ def test_a_policy_file_brings_its_uses(
     result = invoke("policy", "import", str(file))
     assert f"1 later run taken in from {tmp_path / 'job.uses.jsonl'}" in result.stderr
     assert "Used once" in invoke("policy", "lookup", "generated").stdout
+
+
+def test_the_status_says_how_the_policy_has_done(used: TimingPolicy, invoke: Invoke) -> None:
+    words = "used 3 times, 2 kept"
+    assert words in invoke("status", "generated", "--once").stdout
+    assert "3 (2 kept)" in invoke("status", "--once").stdout
+    (document,) = json.loads(invoke("status", "--json").stdout)
+    assert (document["uses"]["uses"], document["uses"]["kept"]) == (3, 2)
+    # They are nobody's trials.
+    assert (document["finished_runs"], document["failed_runs"]) == (len(used.evidence), 0)
+
+
+def test_the_report_says_how_the_policy_has_done(used: TimingPolicy, url: str) -> None:
+    data = load_report(url, "generated")
+    assert [run.trial.kind for run in data.runs] == ["search"] * len(used.evidence)
+    page = page_of(data)
+    assert "Used 3 times, 2 kept" in page
+    table = page[page.index("<caption>Later runs with the policy") :]
+    table = table[: table.index("</table>")]
+    assert table.count("<tr>") == 1 + 3
+    assert "the loss is not finite" in table
