@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import (
     Segment,
     decay_factor,
+    keeps_switch,
     last_boundary,
+    next_segment,
     percent_to_worker_steps,
     segments,
 )
@@ -219,3 +223,32 @@ class TestLearningRate:
 def test_names_that_only_a_command_knows_have_no_rounds() -> None:
     cut = segments(trial(100, 8, 13.0, protocols=("ddp", "local-sgd")))
     assert [(s.protocol, s.end_worker_step) for s in cut] == [("ddp", 13), ("local-sgd", 100)]
+
+
+def test_the_state_at_a_guarded_switch_is_a_checkpoint_wherever_detours_have_put_it() -> None:
+    guarded = replace(
+        trial(1000, 4, 50, (10.0, 80.0)), checkpoint_directory=Path("here"), band=Band(0.9, 0.01)
+    )
+    assert [(one.end_worker_step, one.checkpoint_percents) for one in segments(guarded)] == [
+        (100, (10.0,)),
+        (500, (50,)),
+        (800, (80.0,)),
+        (1000, ()),
+    ]
+    # A detour of 100 worker-steps puts it off.
+    late = next_segment(guarded, 500, 400)
+    assert late is not None
+    assert (late.end_worker_step, late.checkpoint_percents) == (600, (50,))
+    # With others at the same worker-step it gives the file its name.
+    both = replace(guarded, checkpoint_percents=(49.9, 50, 80.0))
+    assert segments(both)[0].checkpoint_percents == (49.9, 50)
+    others = [
+        replace(guarded, band=None),
+        replace(guarded, checkpoint_directory=None),
+        replace(guarded, checkpoint_percents=()),
+        replace(guarded, switch_percent=100.0),
+    ]
+    for other in others:
+        assert not keeps_switch(other)
+        written = [one.checkpoint_percents for one in segments(other) if one.checkpoint_percents]
+        assert written == [(percent,) for percent in other.checkpoint_percents]
