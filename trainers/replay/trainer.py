@@ -42,7 +42,7 @@ class ReplayTrainer(Trainer):
 
     A trial is answered by the recorded run at its switch point that has its seed, and by one that
     is drawn where there is none. It is never made up: a switch point that nobody recorded is
-    refused.
+    refused. Nor does one go back to its switch, whatever band it is held against.
 
     A fork goes on with the recorded run of its checkpoint where it has the same switch point. Else
     its own run is played from there on: its evaluations after that worker-step, and the time that

@@ -111,6 +111,7 @@ _MARKS = {
     "lost": ("x-thin-open", SECOND, -0.1),
     "removed": ("x", SECOND, 0.1),
     "switched": ("diamond", FIRST, 0.1),
+    "alarmed": ("octagon", SECOND, 0.1),
     "rebuilt": ("square", FIRST, 0.1),
     "resumed": ("square-open", FIRST, 0.1),
     "unsaved": ("hourglass-open", QUIET, 0.1),

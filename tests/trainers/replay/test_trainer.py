@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -98,6 +99,12 @@ class TestWhichRun:
             assert sorted(measured(first + i) for i in range(3)) == expected
         again = ReplayTrainer(RECORDING, deck_seed=4).train(spec(50.0, 99, replicate=5))
         assert again.converged_accuracy == measured(5)
+
+    def test_a_recorded_run_cannot_go_back_so_no_guard_watches_it(self) -> None:
+        guarded = spec(50.0, band=Band(2.0, 0.01))
+        record = ReplayTrainer(RECORDING).train(guarded)
+        assert (record.spec, record.guard) == (guarded, None)
+        assert record.evaluations == run_of(IDENTITY, 50.0, 1).evaluations
 
     def test_what_nobody_recorded_is_refused(self) -> None:
         message = refusal(ReplayTrainer(RECORDING), spec(12.5))

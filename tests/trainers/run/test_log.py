@@ -365,3 +365,19 @@ def test_another_process_looks_at_the_tests_since_the_switch() -> None:
         mark = guarded().mark()
         other.keep_switch(replace(mark, done=500 if has_to else 700))
         assert other.has_to_go_back is has_to
+
+
+def test_the_tests_that_a_fork_inherits_count_for_where_it_ends() -> None:
+    """All five that converge, of which it has made two."""
+    for inherited, has_to in ((0.6, False), (0.4, True)):
+        before = tuple(Evaluation(step, 1.0, inherited, 0.1) for step in (300, 400, 500))
+        spec = replace(spec_of(), band=Band(0.5, 0.01), inherited_evaluations=before)
+        log = RunLog(spec, RecordingObserver(), lambda accuracy: False)
+        log.fork(Checkpoint(500, 500, 3.0, "of another run"))
+        assert log.is_at_guarded_switch
+        log.keep_switch()
+        play(log, 1000, 8.0)
+        log.add_evaluation(Evaluation(900, 7.0, 0.48, 0.1))
+        assert not log.has_to_go_back
+        log.add_evaluation(Evaluation(1000, 8.0, 0.48, 0.1))
+        assert log.has_to_go_back is has_to
