@@ -7,10 +7,13 @@ import random
 import signal
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from syncswitch.storage.policies.file import read_policy_file, write_policy
+from syncswitch.storage.records.guard import Band
 from tests import program
 from tests.program import TINY_WORKLOAD, assert_refused
 from tests.warm_program import run, run_code, start
@@ -90,6 +93,7 @@ def test_the_runner_trains_with_the_stored_policy(folder: Path, result: dict) ->
     assert report["worker_steps"] == 320
     assert [phase["protocol"] for phase in report["phases"]] == ["bsp", "asp"]
     assert report["phases"][0]["end_worker_step"] == 80
+    assert report["guard"]["state"] == "quiet"
     bsp = report["phases"][0]["worker_steps_per_second"]
     assert report["baseline_seconds"] == pytest.approx(320 / bsp)
     assert report["speed_up"] == pytest.approx(
@@ -144,6 +148,28 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     assert taken.stdout == f"{waiting}: 1 taken in, 0 there already\n"
     assert uses(folder)[-1][1] == 5
     assert not waiting.exists()
+
+
+def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
+    folder: Path, tmp_path: Path
+) -> None:
+    """This one promises more than any run can keep."""
+    path = tmp_path / "policy.json"
+    assert run("syncswitch-search", "policy", "export", "tiny", "-o", path, folder=folder)
+    found = read_policy_file(path)
+    strict = {"target_accuracy": 1.0, "threshold": 0.001}
+    write_policy(path, replace(found.policy, **strict, band=Band(**strict)), found.workload)
+    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
+    command = ("syncswitch-run", WORKLOAD, "--policy", path, "--json")
+    report = json.loads(run(*command, folder=tmp_path).stdout)
+    assert report["guard"]["state"] == "alarmed"
+    assert report["guard"]["worker_step"] == 320
+    assert report["guard"]["lost_seconds"] > 0
+    assert {phase["protocol"] for phase in report["phases"]} == {"bsp"}
+    assert "alarmed" in [event["kind"] for event in report["events"]]
+    unguarded = json.loads(run(*command, "--no-guard", folder=tmp_path).stdout)
+    assert unguarded["guard"]["state"] == "off"
+    assert [phase["protocol"] for phase in unguarded["phases"]] == ["bsp", "asp"]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ strategy_options = combined(
     click.option(
         "--early-stop/--no-early-stop",
         default=None,
-        help="End a run as soon as its accuracy is known. Default: yes for adaptive, no for paper.",
+        help="End a run as soon as its accuracy is known, or it fails after its switch."
+        " Default: yes for adaptive, no for paper.",
     ),
 )
