@@ -8,6 +8,9 @@ DEMO := demo
 SOURCES := $(sort $(shell find searcher storage trainers -name '*.py'))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
+# Each of the many processes that tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test tests test-random lint dev docs pictures \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-learning \

@@ -32,8 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the search was done once."""
     folder = tmp_path_factory.mktemp("job")
     (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    # The first search and the first run import TensorFlow themselves, as they do for users.
-    done = program.run("syncswitch-search", *SEARCH, "--json", folder=folder)
+    done = run("syncswitch-search", *SEARCH, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     (folder / "result.json").write_text(done.stdout)
     return folder
@@ -86,6 +85,7 @@ def test_the_policy_is_looked_up(folder: Path, result: dict) -> None:
 
 
 def test_the_runner_trains_with_the_stored_policy(folder: Path, result: dict) -> None:
+    # It imports TensorFlow itself, as it does for users.
     done = program.run("syncswitch-run", WORKLOAD, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -230,10 +230,9 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, tmp_path: P
 
 
 def files(folder: Path) -> list[str]:
-    """Without what SQLite keeps beside a database as long as it likes."""
-    return sorted(
-        path.name for path in folder.iterdir() if not path.name.startswith("syncswitch.db-")
-    )
+    """Without what SQLite keeps beside a database, and Python beside a module."""
+    beside = ("syncswitch.db-", "__pycache__")
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(beside))
 
 
 def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> None:

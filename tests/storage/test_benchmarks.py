@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import warm_program
 from tests.benchmarks import database
 
 
@@ -14,6 +15,7 @@ def test_a_database_is_filled_and_asked(
 ) -> None:
     monkeypatch.setattr(database, "CALLS", 2)
     monkeypatch.setattr(database, "PROGRAM_CALLS", 1)
+    monkeypatch.setattr(database, "run", warm_program.run)
     sizes = ("--trials", 96, "--evaluations-per-trial", 2, "--imported-runs", 2)
     monkeypatch.setattr(sys, "argv", ["database", *map(str, sizes), "--plans"])
     database.main()

@@ -17,13 +17,11 @@ import psutil
 import pytest
 
 from syncswitch.trainers.job.loading import load_workload
-from tests import warm_program
 from tests.benchmarks import (
     detector,
     failure_cases,
     failure_table,
     failures,
-    kills,
     protocols,
     scale,
     scale_rows,
@@ -118,15 +116,6 @@ def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
     assert out.endswith("\nASP, processes: error: ASP, processes is not done after 0.02 s; ended\n")
 
 
-@pytest.mark.slow
-def test_sizes_of_models_are_compared_with_tensorflow() -> None:
-    rows = ("ASP, processes", scale_rows.STRATEGY)
-    lines = program("scale", "--sizes", "14k", "--seconds", 0.1, "--rows", *rows).splitlines()
-    ratios = [line.split("│")[4].strip() for line in lines if line.startswith("│")]
-    assert float(ratios[0]) > 0
-    assert ratios[1] == "1.00"
-
-
 def test_a_row_whose_server_dies_says_so_and_ends() -> None:
     done = ended("""
         import subprocess, threading, time
@@ -195,12 +184,3 @@ def test_a_campaign_of_failures(tmp_path: Path) -> None:
     noise = failures.judged(outcomes)
     assert json.loads(failure_table.json_line(outcomes[2], 0.0))["row"] == "worker killed"
     assert "| worker killed | 1 |" in failure_table.page(outcomes, noise, "command", [], 1.0)
-
-
-@pytest.mark.slow
-def test_a_killed_search(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kills, "run", warm_program.run)
-    monkeypatch.setattr(kills, "start", warm_program.start)
-    out = play(kills, "--kills", 1, "--seed", 1, "--runs", 1, "--settings", 1)
-    assert out.startswith("killed 1 times")
-    assert out.endswith("\nsame runs\n")

@@ -40,7 +40,6 @@ COUNTING = replace(
     learning_rate=1e-3,
     evaluation_interval_worker_steps=50,
 )
-CAUSE = "The actor died because its node has died"
 PARTS = {"ps 0", "worker 0", "worker 1"}
 
 
@@ -175,20 +174,29 @@ def test_a_worker_whose_node_is_lost_comes_back_on_another_one(
     cluster: LocalCluster, trainer: RayTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts = cluster.parts()
-    lost: list[str] = []
+    (lost,) = (number for number in range(2) if not is_on_the_head(parts[f"worker {number}"]))
 
     def lose_a_node(evaluation: Evaluation) -> Verdict:
-        if not lost:
-            workers = ("worker 0", "worker 1")
-            lost.append(next(name for name in workers if cluster.kill_node_of(parts[name])))
+        if len(observer.evaluations) == 1:
+            assert cluster.kill_node_of(parts[f"worker {lost}"])
         return Verdict.CONTINUE
 
-    record = trained(trainer, tmp_path, RecordingObserver(lose_a_node))
-    assert [event.kind for event in record.events].count("lost") == 1
-    trained(trainer, tmp_path / "again")
+    observer = RecordingObserver(lose_a_node)
+    # The other one alone would take minutes: it has to be back for the end.
+    slow = RunConditions(injections=(f"straggler:worker={1 - lost},at=20%,for=100%,delay=1s",))
+    record = trained(trainer, tmp_path, observer, conditions=slow)
+    kinds = [event.kind for event in record.events]
+    assert (kinds.count("lost"), kinds.count("returned")) == (1, 1)
     now = cluster.parts()
-    assert {name for name in PARTS if now[name] != parts[name]} == set(lost)
-    assert caplog.messages[-1] == f"{lost[0]} of the Ray cluster: {CAUSE}"
+    assert {name for name in PARTS if now[name] != parts[name]} == {f"worker {lost}"}
+    assert is_on_the_head(now[f"worker {lost}"])
+    assert caplog.messages[-1] == (
+        f"worker {lost} of the Ray cluster: The actor died because its node has died"
+    )
+
+
+def is_on_the_head(part: psutil.Process) -> bool:
+    return any("--head" in process.cmdline() for process in part.parents())
 
 
 def test_closed_it_leaves_no_part_behind(cluster: LocalCluster, trainer: RayTrainer) -> None:
