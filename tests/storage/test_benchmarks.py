@@ -13,7 +13,7 @@ from tests.benchmarks import database
 def test_a_database_is_filled_and_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(database, "CALLS", 2)
+    monkeypatch.setattr(database, "CALLS", 1)
     monkeypatch.setattr(database, "PROGRAM_CALLS", 1)
     monkeypatch.setattr(database, "run", warm_program.run)
     sizes = ("--trials", 96, "--evaluations-per-trial", 2, "--imported-runs", 2)
