@@ -35,7 +35,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialSt
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
-from syncswitch.storage.uses.store import uses
+from syncswitch.storage.uses.store import use_observations
 from syncswitch.storage.uses.summary import use_summary
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
@@ -80,7 +80,7 @@ def load_report(
         switch_points = tuple(one for one in statistics if _is_under(one, conditions))
         history = _history(read, search, trials) if search else None
         happened = _events(read, fingerprint)
-        used = uses(read, fingerprint)
+        used = use_observations(read, fingerprint)
         return ReportData(
             identity=job.identity,
             reference=job.reference,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import PolicyError
@@ -21,9 +22,19 @@ from syncswitch.storage.trials.values import StoredTrial, check_times
 from syncswitch.storage.uses.summary import (
     UseObservation,
     UseSummary,
-    is_counted,
-    use_observation,
     use_summary,
+)
+
+# In the order of the fields of `UseObservation`; of whole trials there would be too much to read.
+_OBSERVED: tuple[InstrumentedAttribute[Any], ...] = (
+    TrialRow.policy_version,
+    TrialRow.switch_percent,
+    TrialRow.seed,
+    TrialRow.converged_accuracy,
+    TrialRow.diverged,
+    TrialRow.training_seconds,
+    TrialRow.guard_alarm,
+    TrialRow.ended_at,
 )
 
 
@@ -54,10 +65,7 @@ def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
     """How well a version of a policy of this database does."""
-    version = TrialRow.policy_version == policy.version
-    with database.session(read_only=True) as session:
-        found = read_trials(session, *_uses_of(policy.fingerprint), version)
-    return use_summary(policy, found)
+    return use_summary(policy, use_observations(database, policy.fingerprint))
 
 
 def use_observations(database: Database, fingerprint: str) -> list[UseObservation]:
@@ -65,7 +73,13 @@ def use_observations(database: Database, fingerprint: str) -> list[UseObservatio
 
     Those under disturbances on purpose are left out.
     """
-    return [use_observation(use) for use in uses(database, fingerprint) if is_counted(use)]
+    query = (
+        select(*_OBSERVED)
+        .where(*_uses_of(fingerprint), TrialRow.injections.is_(None))
+        .order_by(TrialRow.trial_id)
+    )
+    with database.session(read_only=True) as session:
+        return [UseObservation(*values) for values in session.execute(query)]
 
 
 def _uses_of(fingerprint: str) -> Sequence[ColumnElement[bool]]:

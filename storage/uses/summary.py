@@ -66,47 +66,22 @@ def is_counted(use: StoredTrial) -> bool:
     return not use.conditions.injections
 
 
-def use_summary(policy: TimingPolicy, uses: Iterable[StoredTrial]) -> UseSummary:
+def use_summary(policy: TimingPolicy, uses: Iterable[UseObservation]) -> UseSummary:
     """How well a version does; other versions' uses are left out."""
-    counted = [use for use in uses if use.policy_version == policy.version and is_counted(use)]
-    kept = [use for use in counted if _is_kept(policy, use)]
-    seconds = [
-        use.training_seconds
+    counted = [use for use in uses if use.policy_version == policy.version]
+    kept = [
+        use
         for use in counted
-        if not use.diverged and use.training_seconds is not None
+        if is_kept(use.accuracy, use.diverged, policy.target_accuracy, policy.threshold)
     ]
+    seconds = [use.seconds for use in counted if not use.diverged]
     mean = statistics.fmean(seconds) if seconds else None
     return UseSummary(
         uses=len(counted),
         kept=len(kept),
-        alarms=sum(use.guard_alarm is not None for use in counted),
-        kept_after_alarm=sum(use.guard_alarm is not None for use in kept),
+        alarms=sum(use.alarm is not None for use in counted),
+        kept_after_alarm=sum(use.alarm is not None for use in kept),
         mean_training_seconds=mean,
         speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
-        last_ended_at=max((use.ended_at for use in counted if use.ended_at), default=None),
-    )
-
-
-def use_observation(use: StoredTrial) -> UseObservation:
-    """What a use, which is complete, shows."""
-    assert use.policy_version is not None
-    assert use.converged_accuracy is not None
-    assert use.training_seconds is not None
-    assert use.ended_at is not None
-    return UseObservation(
-        use.policy_version,
-        use.switch_percent,
-        use.seed,
-        use.converged_accuracy,
-        bool(use.diverged),
-        use.training_seconds,
-        use.guard_alarm,
-        use.ended_at,
-    )
-
-
-def _is_kept(policy: TimingPolicy, use: StoredTrial) -> bool:
-    accuracy = use.converged_accuracy
-    return accuracy is not None and is_kept(
-        accuracy, bool(use.diverged), policy.target_accuracy, policy.threshold
+        last_ended_at=max((use.ended_at for use in counted), default=None),
     )

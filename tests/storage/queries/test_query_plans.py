@@ -18,9 +18,11 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import switch_point_statistics
+from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.store import use_observations
 
 IMPORTED = (TrialRow.fingerprint == "a" * 64) & TrialRow.source.is_not(None)
 
@@ -34,6 +36,8 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "learning curve": lambda database: TrialStore(database).evaluations("digits-1", 3),
     "events": lambda database: TrialStore(database).events("digits-1", 3),
     "curves of a workload": lambda database: TrialStore(database).curves("a" * 64),
+    "uses of a policy": lambda database: use_observations(database, "a" * 64),
+    "uses": lambda database: use_facts(database, workload="digits"),
     "checkpoints": lambda database: TrialStore(database).checkpoints("digits-1"),
     "checkpoints forgotten": lambda database: TrialStore(database).forget_checkpoints("digits-1"),
     "trial": lambda database: TrialStore(database).get("digits-1", 3),
