@@ -35,8 +35,9 @@ class ReportRun:
         whole: From its first worker-step on, what a fork inherited included; None for a run that
             is not complete, or whose beginning is lost.
         events: What happened to it, in order.
-        outcome: `whole`, `stopped` (early, its accuracy was known), `diverged`, `cancelled` (no
-            longer needed), `failed`, `running` or `stale` (its process died).
+        outcome: `whole`, `stopped` (early: its accuracy was known, or a guard ended it),
+            `diverged`, `cancelled` (no longer needed), `failed`, `running` or `stale` (its process
+            died).
     """
 
     trial: StoredTrial

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -22,6 +25,7 @@ from syncswitch.storage.uses.store import uses
 from syncswitch.trainers.cli.runner import main
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
+from tests import program
 from tests.storage.conftest import POLICY, SEARCH
 from tests.trainers.command.programs import command
 
@@ -181,3 +185,23 @@ def test_what_cannot_be_is_one_line(
     assert done.exit_code == status
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_ends_with_the_program(tmp_path: Path, number: signal.Signals) -> None:
+    hangs = "import os, sys, time\nopen(sys.argv[1] + '/process', 'w').write(str(os.getpid()))\n"
+    words = command(tmp_path, f"{hangs}time.sleep(600)", "{output_dir}").words
+    job = ("job", "--trainer", "command", "--total-steps", 100, "--switch-at", 50)
+    running = program.start("syncswitch-run", *job, "--command", shlex.join(words), folder=tmp_path)
+    runs = tmp_path / "syncswitch-runs"
+    while running.poll() is None and not any(file.read_text() for file in runs.glob("*/*/process")):
+        time.sleep(0.01)
+    (file,) = runs.glob("*/*/process")
+    trains = psutil.Process(int(file.read_text()))
+    running.send_signal(number)
+    said = running.communicate()[1]
+    psutil.wait_procs([trains], timeout=30)
+    assert not trains.is_running()
+    if number == signal.SIGINT:
+        assert running.returncode == 130
+        assert said == "error: interrupted; the same command starts afresh\n"
