@@ -6,9 +6,11 @@ killed in between leaves both, and the identifier of the use keeps it from being
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -34,6 +36,7 @@ from syncswitch.storage.uses.store import record_use
 SUFFIX = ".uses.jsonl"
 
 _MOST_BYTES = 4 << 30
+_LOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +154,29 @@ def _replace(path: Path, lines: Sequence[bytes]) -> None:
 
 @contextmanager
 def _locked(path: Path, *, create: bool) -> Iterator[IO[bytes]]:
-    """The file, open to be read and added to, and nobody else's meanwhile."""
+    """The file, open to be read and added to, and nobody else's meanwhile.
+
+    Raises OSError where it is somebody else's for too long: it may have been stopped.
+    """
     flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         with open(os.open(path, flags, 0o666), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # Another one may have replaced or removed it while we waited.
-            if _is_at(path, file):
+            # Another one may have replaced or removed it before it was ours.
+            if _is_locked(file) and _is_at(path, file):
                 yield file
                 return
+        if time.monotonic() > deadline:
+            raise OSError(errno.EAGAIN, "another process has been at work on it for too long")
+        time.sleep(0.02)
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_at(path: Path, file: IO[bytes]) -> bool:

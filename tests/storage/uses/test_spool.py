@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import multiprocessing
@@ -197,6 +198,20 @@ def test_uses_stay_while_the_server_has_no_such_database(
 def test_a_spool_that_cannot_be_written_says_so(folder: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write the file .*missing/x\.uses\.jsonl: No such"):
         spool_use(folder / "missing" / "x.uses.jsonl", use_of(POLICY))
+
+
+def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
+    database: Database, used_policy: TimingPolicy, spool_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool_use(spool_path, use_of(used_policy))
+    monkeypatch.setattr(spool, "_LOCK_SECONDS", 0.1)
+    with spool_path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another process has been at work on it for too long"):
+            spool_use(spool_path, use_of(used_policy, 1))
+        with pytest.raises(UserError, match="for too long; they stay in it"):
+            take_in(database, spool_path)
+    assert take_in(database, spool_path) == TakenIn(recorded=1)
 
 
 def test_a_pipe_is_no_spool(database: Database, spool_path: Path) -> None:
