@@ -83,13 +83,14 @@ class Guard:
 
     def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
         accuracy, target = converged_accuracy(evaluations), self._band.target_accuracy
-        allowed = self._band.threshold + self._target_error
+        error = self._target_error
         # The margin forgives the last bit of a difference of two floats.
-        if accuracy >= target - allowed - 1e-9:
+        if accuracy >= target - self._band.threshold - error - 1e-9:
             return None
+        how_sure = f", and the target is known to {error:.2g}" if error else ""
         return (
             f"it ends with {accuracy:.4f}, {target - accuracy:.4f} below the target {target:.4f}, "
-            f"where {float(f'{allowed:.2g}'):g} may be lost"
+            f"where {self._band.threshold:g} may be lost{how_sure}"
         )
 
     @property

@@ -118,7 +118,8 @@ def test_in_the_end_it_may_lose_the_threshold_and_the_error_of_the_target(
         assert guard(runs).alarm(played(final, until=950), SWITCH) is None
         assert (guard(runs).alarm(played(final), SWITCH) is None) is is_kept
     assert guard(4).alarm(played(dict.fromkeys(range(800, 1001, 50), 0.02)), SWITCH) == (
-        "it ends with 0.8800, 0.0200 below the target 0.9000, where 0.013 may be lost"
+        "it ends with 0.8800, 0.0200 below the target 0.9000, where 0.01 may be lost, and the "
+        "target is known to 0.0025"
     )
 
 
