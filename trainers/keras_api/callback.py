@@ -76,8 +76,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             middle of a `fit` (a checkpoint, an interrupt), with a rate that is already scaled.
         initial_worker_step: Worker-steps that an earlier training has done.
         stop_at_switch: End the `fit` at the switch, for what cannot be changed inside of one.
-        guard: False to train on after the switch whatever happens. A callback that begins after
-            its switch has nothing to go back to, and no guard.
+        guard: False to train on after the switch whatever happens: also where each of n processes
+            has a callback, unless all see the same losses and validations, as one would go back
+            alone. A callback that begins after its switch has nothing to go back to, and no guard.
         monitor: What the logs of an epoch call the accuracy of the policy's search; without it only
             the loss is looked at. It has to be measured on the data of the search.
         at_alarm: Called with the model before its state at the switch is put back, once; undoes
