@@ -33,7 +33,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
             replicate=row.replicate,
             stopped_early=bool(row.stopped_early),
             plateau_accuracy=row.plateau_accuracy,
-            cost=_cost(row),
+            cost=cost_of(row),
             alarmed=row.guard == "alarmed",
         )
         for row in rows
@@ -97,7 +97,8 @@ def _chosen(
             made[percent] += 1
 
 
-def _cost(row: StoredTrial) -> TrialCost:
+def cost_of(row: StoredTrial) -> TrialCost:
+    """What a run cost, and what another one would."""
     W = row.total_worker_steps
     return TrialCost(
         paid_seconds=max(0.0, row.paid_seconds or 0.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from syncswitch.storage.uses.drift import Drift
 from syncswitch.storage.uses.summary import UseSummary
 
 
@@ -16,7 +17,17 @@ def uses_text(summary: UseSummary) -> str:
     if summary.speed_up is not None:
         parts.append(f"{summary.speed_up:.2f} times as fast")
     text = ", ".join(parts)
-    return f"{text}; the guard went back {_times(summary.alarms)}" if summary.alarms else text
+    if summary.alarms:
+        text += f"; the guard went back {_times(summary.alarms)}"
+    return text if summary.drift is None else f"{text}; {drift_text(summary.drift)}"
+
+
+def drift_text(drift: Drift) -> str:
+    """For example `of the last 10 runs 4 kept the accuracy, of the 40 before them 38: ...`."""
+    return (
+        f"of the last {drift.newest} runs {drift.newest_kept} kept the accuracy, of the"
+        f" {drift.former} before them {drift.former_kept}: the job has changed, search again"
+    )
 
 
 def uses_sentence(summary: UseSummary) -> str:

@@ -18,6 +18,7 @@ from syncswitch.storage.policies.rows import (
     EvidenceTrial,
     PolicyEntry,
     add_version,
+    check_current,
     last_version,
     point,
     read_evidence_trials,
@@ -40,7 +41,7 @@ class PolicyRegistry:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def publish(self, policy: TimingPolicy) -> TimingPolicy:
+    def publish(self, policy: TimingPolicy, *, replaces: int | None = None) -> TimingPolicy:
         """Adds a policy as the next version for its fingerprint, and points `current` at it.
 
         A study publishes once: later calls return what it published, and change nothing. What was
@@ -48,9 +49,11 @@ class PolicyRegistry:
 
         Args:
             policy: Its version is ignored.
+            replaces: Only while `current` is this version; None for whatever it is.
 
         Raises:
-            PolicyError: The workload is not registered, or a value is impossible.
+            PolicyError: The workload is not registered, a value is impossible, or `current` was
+                moved to another version.
         """
         policy_to_dict(replace(policy, version=1))  # what cannot be exported is not published
 
@@ -65,6 +68,8 @@ class PolicyRegistry:
                 session, _published_by(policy.fingerprint, policy.study)
             ):
                 return published
+            if replaces is not None:
+                check_current(session, policy.fingerprint, replaces)
             published = add_version(session, policy)
             point(session, published.fingerprint, CURRENT, published.version)
             return published

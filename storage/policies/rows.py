@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
@@ -119,6 +120,17 @@ def add_version(
 def point(session: Session, fingerprint: str, alias: str, version: int) -> None:
     """Points an alias at a version that is there."""
     session.merge(PolicyAliasRow(fingerprint=fingerprint, alias=alias, version=version))
+
+
+def check_current(session: Session, fingerprint: str, version: int) -> None:
+    """Raises PolicyError where `current` is not this version."""
+    row = session.get(PolicyAliasRow, (fingerprint, CURRENT))
+    if row is None or row.version != version:
+        at = "nothing" if row is None else f"version {row.version}"
+        raise PolicyError(
+            f"{CURRENT} of workload {fingerprint[:12]} is {at}, not version {version} any more; see"
+            f" `syncswitch-search policy list`"
+        )
 
 
 def read_evidence_trials(session: Session, fingerprint: str, version: int) -> list[EvidenceTrial]:

@@ -65,16 +65,16 @@ def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list
 
 
 def read_curves(
-    session: Session, fingerprint: str, study: str | None = None
+    session: Session, fingerprint: str, study: str | None = None, *, of_uses: bool = False
 ) -> dict[int, tuple[Evaluation, ...]]:
-    """Evaluations of complete trials of a workload or one search, uses aside, by `trial_id`."""
+    """Evaluations of complete trials of a workload or one search, or of its uses, by `trial_id`."""
     query = (
         select(TrialRow.trial_id, *_COLUMNS)
         .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
         .where(
             TrialRow.fingerprint == fingerprint,
             TrialRow.state == TrialState.COMPLETE,
-            TrialRow.use_id.is_(None),
+            TrialRow.use_id.is_not(None) if of_uses else TrialRow.use_id.is_(None),
         )
         .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
     )

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.trials import WorkloadRow
@@ -33,6 +34,11 @@ def upsert_workload(session: Session, identity: WorkloadIdentity, reference: str
     row.name = identity.name
     row.reference = reference
     session.flush()  # the search refers to this row
+
+
+def register_workload(database: Database, identity: WorkloadIdentity, reference: str) -> None:
+    """Makes a workload known that no search has registered, so that it can have policies."""
+    database.write(lambda session: upsert_workload(session, identity, reference))
 
 
 def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:

@@ -12,10 +12,11 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trials import TrialRow
-from syncswitch.storage.trials.evaluations import add_evaluations, record_target
+from syncswitch.storage.trials.evaluations import add_evaluations, read_curves, record_target
 from syncswitch.storage.trials.events import add_events, condition_values
 from syncswitch.storage.trials.rows import fill_result, read_trials
 from syncswitch.storage.trials.values import StoredTrial, check_times
@@ -61,6 +62,12 @@ def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
     """The uses of all versions of a job's policy, in the order in which they were recorded."""
     with database.session(read_only=True) as session:
         return read_trials(session, *_uses_of(fingerprint))
+
+
+def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
+    """Evaluations of the uses of a job's policy by `trial_id`, in order."""
+    with database.session(read_only=True) as session:
+        return read_curves(session, fingerprint, of_uses=True)
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.storage.uses.drift import Drift, drift_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class UseSummary:
         mean_training_seconds: Of the runs that did not diverge; None where there is none.
         speed_up: The policy's baseline over that mean; None where either is unknown.
         last_ended_at: End of the last use; None without one.
+        drift: The newest uses keep the accuracy less often than those before; None where not.
     """
 
     uses: int
@@ -33,6 +35,7 @@ class UseSummary:
     mean_training_seconds: float | None
     speed_up: float | None
     last_ended_at: datetime | None
+    drift: Drift | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +87,28 @@ def use_summary(policy: TimingPolicy, uses: Iterable[UseObservation]) -> UseSumm
         mean_training_seconds=mean,
         speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
         last_ended_at=max((use.ended_at for use in counted), default=None),
+        drift=drift_of([*_kept_before(policy), *switches_kept(policy, counted)]),
     )
+
+
+def switches_kept(policy: TimingPolicy, uses: Iterable[UseObservation]) -> list[bool]:
+    """Of each use with the switch of a version whether that kept the accuracy.
+
+    A run that the guard sent back did not, whatever it ended with.
+    """
+    mine = (policy.version, policy.switch_percent)
+    return [
+        use.alarm is None
+        and is_kept(use.accuracy, use.diverged, policy.target_accuracy, policy.threshold)
+        for use in uses
+        if (use.policy_version, use.switch_percent) == mine
+    ]
+
+
+def _kept_before(policy: TimingPolicy) -> list[bool]:
+    """The same of the runs that the policy rests on."""
+    return [
+        is_kept(run.converged_accuracy, run.diverged, policy.target_accuracy, policy.threshold)
+        for run in policy.evidence
+        if run.switch_percent == policy.switch_percent
+    ]

@@ -93,6 +93,14 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where to save the model.  [default: NAME.keras]",
 )
+@click.option(
+    "--revise",
+    type=click.Choice(("auto", "propose", "off")),
+    default="propose",
+    show_default=True,
+    help="Where this run and those before it say that the policy does not keep the accuracy:"
+    " publish a later switch, say how to, or neither.",
+)
 @inject_option
 @conditions_options
 @click.option(
@@ -135,6 +143,7 @@ def main(
     server_grace: float | None,
     seed: int,
     output: Path | None,
+    revise: str,
     chosen: ConditionsChoice,
     checkpoint_folder: Path | None,
     every_percent: float,
@@ -161,7 +170,7 @@ def main(
     )
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints
-    from syncswitch.trainers.cli.uses import UsesHome
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
 
@@ -196,7 +205,7 @@ def main(
         identity.workers, switch_percent, identity.first_protocol, cluster.launcher
     )
     cluster.check_capacity(identity.workers)
-    band = policy.band if policy is not None and is_guarded else None
+    band = known_band(policy, storage_url) if policy is not None and is_guarded else None
     spec = TrialSpec(
         identity, switch_percent, seed, conditions=conditions, resume=resume, band=band
     )
@@ -208,6 +217,7 @@ def main(
             checkpoints.open()
             record = _train(workload, reference, cluster, checkpoints, tensorboard_folder)
             uses.record(policy, checkpoints.use_id, record)
+            after_use(policy, storage_url, revise)
             _save(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")

@@ -1,19 +1,31 @@
-"""What a run with a policy teaches: it goes into the database, or waits in a file for one."""
+"""What a run with a policy teaches: it goes into the database, or waits in a file for one.
+
+What is learnt of it the searcher says, where that is installed.
+"""
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import SyncSwitchError, UserError
 from syncswitch.trainers.cli.console import print_error, print_note
 from syncswitch.trainers.cli.policy import is_policy_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
     from syncswitch.storage.records.use import PolicyUse
+
+ENTRY_POINT_GROUP = "syncswitch.uses"
+"""The searcher registers here what the trainers may not import."""
+
+_NOTHING = object()
 
 _PATIENCE_SECONDS = 10.0
 """How long a run that is done waits for a database: what it measured is safe in a file."""
@@ -100,3 +112,39 @@ class UsesHome:
             )
             return
         print_error(f"this run cannot be counted as a use of its policy: {reason}")
+
+
+def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
+    """What a run is held against: the policy's band, with what later runs have shown."""
+    asked = _ask("band", storage_url, policy)
+    return policy.band if asked is _NOTHING else asked
+
+
+def after_use(policy: TimingPolicy | None, storage_url: str, revise: str) -> None:
+    """Says what the use that was just recorded teaches; a run never fails for it."""
+    if policy is None:
+        return
+    words = _ask("after_use", storage_url, policy, revise=revise)
+    for word in [] if words is _NOTHING else words:
+        print_note(word)
+
+
+def _ask(name: str, storage_url: str, *arguments: Any, **options: Any) -> Any:
+    """The answer; `_NOTHING` without a searcher or a database."""
+    from syncswitch.storage.database.inspection import holds_nothing
+
+    hook = _hook(name)
+    try:
+        if hook is None or holds_nothing(storage_url):
+            return _NOTHING
+        return hook(storage_url, *arguments, **options)
+    except SyncSwitchError as error:
+        print_note(str(error))
+        return _NOTHING
+
+
+def _hook(name: str) -> Callable[..., Any] | None:
+    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        found: Callable[..., Any] = entry.load()
+        return found
+    return None

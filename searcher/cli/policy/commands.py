@@ -10,6 +10,7 @@ import shlex
 import click
 
 from syncswitch.searcher.cli.policy.files import export, import_policy_files, schema
+from syncswitch.searcher.cli.policy.revise import revise
 from syncswitch.searcher.cli.policy.selection import (
     Selection,
     alias_option,
@@ -135,7 +136,7 @@ def show(
         print_evidence(chosen, trials)
 
 
-for _command in (export, import_policy_files, schema, diff, move_alias, rollback):
+for _command in (export, import_policy_files, schema, diff, move_alias, rollback, revise):
     policy.add_command(_command)
 
 

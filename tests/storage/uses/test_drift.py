@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from syncswitch.searcher.learning.drift import Drift, drift_of
+from syncswitch.storage.uses.drift import Drift, drift_of
 
 
 def outcomes(kept: int, failed: int) -> list[bool]:

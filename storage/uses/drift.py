@@ -1,7 +1,7 @@
 """Whether the runs of a job stop keeping the accuracy; pure.
 
-What is believed of a job takes all its runs for equal. One that changes, by new data or another
-machine, shows first in that its newest runs fail as the former ones did not.
+Whatever a search believes of a job takes all its runs for equal. One that changes, by new data or
+another machine, shows first in that its newest runs fail as the former ones did not.
 """
 
 from __future__ import annotations

@@ -1,0 +1,164 @@
+"""What the uses in a database say of a policy, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from syncswitch.searcher.cli.main import main
+from syncswitch.searcher.learning.hooks import after_use, band
+from syncswitch.searcher.learning.live import publish_revision, revision_of, used_job
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.use import whole_use
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.store import record_use
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
+
+ALARM = GuardOutcome("it ends with 0.8000", 1000, 1.0)
+BAND = Band(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with open_database(f"sqlite:///{tmp_path}/job.db", create=True) as opened:
+        TrialStore(opened).register(IDENTITY, "digits", SEARCH)
+        PolicyRegistry(opened).publish(replace(POLICY, band=BAND))
+        yield opened
+
+
+@pytest.fixture
+def policy(database: Database) -> TimingPolicy:
+    found = PolicyRegistry(database).get(IDENTITY.fingerprint, 1)
+    assert found is not None
+    return found
+
+
+def record_uses(database: Database, policy: TimingPolicy, kept: Iterable[bool]) -> None:
+    """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
+    for number, is_kept in enumerate(kept):
+        spec = replace(RECORD.spec, switch_percent=policy.switch_percent, seed=number)
+        record = replace(
+            RECORD,
+            spec=spec,
+            stopped_early=False,
+            inherited_seconds=0.0,
+            converged_accuracy=0.9 + 0.002 * (-1) ** number,
+            guard=GuardOutcome() if is_kept else ALARM,
+        )
+        use = whole_use(policy, f"use-{policy.version}-{number}", record)
+        assert use is not None
+        assert record_use(database, use)
+
+
+def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
+    database: Database, policy: TimingPolicy
+) -> None:
+    registry = PolicyRegistry(database)
+    registry.set_alias(policy.fingerprint, "pinned", 1)
+    record_uses(database, policy, [True, False, False, False])
+    found = revision_of(database, policy)
+    assert found is not None
+    new = publish_revision(database, policy, found)
+    assert (new.version, new.switch_percent) == (2, found.answer.switch_percent)
+    assert new.switch_percent > 12.5
+    assert new.reason == "3 of 4 runs with version 1 (12.5 %) did not keep the accuracy"
+    assert new.evidence == policy.evidence
+    assert new.band is not None
+    assert new.band.curve == BAND.curve
+    assert registry.aliases(policy.fingerprint) == {"current": 2, "pinned": 1}
+    # It was revised, and its successor has not been used yet.
+    assert revision_of(database, policy) is None
+    assert revision_of(database, new) is None
+
+
+def test_whoever_moved_current_meanwhile_is_obeyed(
+    database: Database, policy: TimingPolicy
+) -> None:
+    registry = PolicyRegistry(database)
+    record_uses(database, policy, [False, False, False])
+    found = revision_of(database, policy)
+    assert found is not None
+    other = registry.publish(replace(POLICY, study="another search", switch_percent=50.0))
+    with pytest.raises(PolicyError, match="is version 2, not version 1 any more"):
+        publish_revision(database, policy, found)
+    assert registry.aliases(policy.fingerprint) == {"current": other.version}
+
+
+def test_runners_at_the_same_moment_publish_one_version(
+    database: Database, policy: TimingPolicy
+) -> None:
+    record_uses(database, policy, [False, False, True, False])
+    url = database.url
+    database.close()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(3) as pool:
+        said = pool.map(_revise, [(url, policy)] * 3, chunksize=1)
+    with open_database(url, create=False) as again:
+        versions = PolicyRegistry(again).policies()
+    assert [one.version for one in versions] == [2, 1]
+    # One that came late finds that the version is not current any more.
+    sentences = {word for words in said for word in words}
+    assert len(sentences) == 1
+    assert "from now on version 2" in sentences.pop()
+
+
+def _revise(given: tuple[str, TimingPolicy]) -> list[str]:
+    url, policy = given
+    return after_use(url, policy, revise="auto")
+
+
+def test_what_is_said_after_a_use(database: Database, policy: TimingPolicy) -> None:
+    record_uses(database, policy, [True, False, False, False])
+    assert after_use(database.url, policy, revise="off") == []
+    (proposal,) = after_use(database.url, policy, revise="propose")
+    assert proposal.startswith("3 of 4 runs with version 1 (12.5 %) did not keep the accuracy: it")
+    assert proposal.endswith(
+        "; publish it with: syncswitch-search policy revise digits --workers 4"
+    )
+    unknown = replace(policy, study="of another database")
+    assert after_use(database.url, unknown, revise="auto") == []
+    (done,) = after_use(database.url, policy, revise="auto")
+    assert "did not keep the accuracy: from now on version 2, " in done
+
+
+def test_the_command_that_is_proposed(database: Database, policy: TimingPolicy) -> None:
+    arguments = ["policy", "revise", "digits", "--storage", database.url]
+    stays = CliRunner().invoke(main, arguments)
+    assert (stays.exit_code, stays.output) == (0, "digits: version 1 stays. Not used yet.\n")
+    record_uses(database, policy, [False, False, False])
+    done = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
+    assert (done["revision"]["failed"], done["policy"]["version"]) == (3, 2)
+
+
+def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy) -> None:
+    record_uses(database, policy, [True] * 20 + [False] * 8)
+    words = after_use(database.url, policy, revise="off")
+    drift = (
+        "of the last 10 runs 2 kept the accuracy, of the 19 before them 19: the job has changed,"
+        " search again"
+    )
+    assert words == [drift]
+    shown = CliRunner().invoke(main, ["policy", "show", "digits", "--storage", database.url])
+    assert f"; the guard went back 8 times; {drift}." in " ".join(shown.output.split())
+
+
+def test_a_target_that_was_measured_too_high_is_found_out(
+    database: Database, policy: TimingPolicy
+) -> None:
+    record_uses(database, policy, [False, True, False])
+    found = band(database.url, policy)
+    assert found is not None
+    # One run of the search, and those that the guard sent back.
+    assert found.target_accuracy == pytest.approx((0.9 + 0.902 + 0.902) / 3)
+    assert (found.runs, found.curve) == (3, BAND.curve)
+    assert used_job(database, policy).kept == [False, True, False]
