@@ -56,8 +56,11 @@ nitpick_ignore_regex = [
     ),
     # Of Optuna and plotly, for type checkers alone.
     ("py:class", r"BaseDistribution|Figure|FrozenTrial|Study|TrialState"),
-    # Their fields are the columns of `switch_points` and `search_costs`.
-    ("py:class", r".*\.(JobColumns|RegisteredSearch|SearchCost|StudyCost|SwitchPointStatistics)"),
+    # Their fields are the columns of `uses`, `switch_points` and `search_costs`.
+    (
+        "py:class",
+        r".*\.(JobColumns|PolicyUseFacts|RegisteredSearch|SearchCost|StudyCost|SwitchPointStatistics)",
+    ),
     # Of ours, but no program needs them.
     (
         "py:class",
