@@ -33,6 +33,7 @@ NOT_RUN = {
     "README.md": 3,
     "docs/howto/cluster.md": 2,
     "docs/howto/command.md": 1,
+    "docs/howto/learn.md": 1,
     "docs/howto/stragglers.md": 1,
     "examples/ddp_post_local_sgd/README.md": 1,
 }

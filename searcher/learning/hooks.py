@@ -13,12 +13,15 @@ from syncswitch.searcher.learning.live import (
     stored_version,
     used_job,
 )
+from syncswitch.searcher.learning.next_run import first_policy, next_run
 from syncswitch.searcher.learning.text import proposal_text, why_left
 from syncswitch.searcher.text.uses import drift_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import use_curves, uses_of
+
+__all__ = ["after_use", "band", "first_policy", "next_run"]
 
 
 def band(storage_url: str, policy: TimingPolicy) -> Band | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord
 
@@ -31,6 +32,23 @@ class PolicyUse:
     def fingerprint(self) -> str:
         """Of the job, and so of the policy."""
         return self.record.spec.identity.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """How a job that is learnt from its runs is trained next.
+
+    Attributes:
+        policy: Whose use that run is; None before the first one.
+        switch_percent: Of that run, which need not be the policy's.
+        band: What it is held against; None before the first run of the first protocol alone.
+        number: How many runs there were before, from which its seed follows.
+    """
+
+    policy: TimingPolicy | None
+    switch_percent: float
+    band: Band | None
+    number: int
 
 
 def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:

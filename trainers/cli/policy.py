@@ -34,11 +34,22 @@ def is_policy_file(choice: str) -> bool:
     return choice.endswith(".json") or Path(choice).is_file()
 
 
-def check_no_policy() -> None:
-    """Raises UserError where the user chose both a policy and a switch."""
-    context = click.get_current_context()
-    if context.get_parameter_source("choice") is ParameterSource.COMMANDLINE:
-        raise UserError("--switch-at and --policy both say when to switch: leave out one of them")
+def check_no_policy(learns: bool = False) -> None:
+    """Raises UserError where the user said twice when to switch."""
+    given = [option for option, name in _WHEN.items() if is_given(name)]
+    if learns and not click.get_current_context().params["is_guarded"]:
+        raise UserError("--learn needs the guard: leave out --no-guard")
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
+
+
+def is_given(name: str) -> bool:
+    """Whether the command line has this parameter."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+_WHEN = {"--learn": "learns", "--switch-at": "switch_percent", "--policy": "choice"}
 
 
 def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> WorkloadIdentity:

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cli import console
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.trial import Evaluation, RunEvent
+    from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+    from syncswitch.trainers.cli.local import LocalCluster
+    from syncswitch.trainers.cli.resume import RunCheckpoints
+    from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Observer, Verdict
 
 
@@ -49,3 +55,38 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
                     bars.console.print(event_line(event), markup=False)
 
         yield Bar()
+
+
+def trained(
+    workload: Workload,
+    reference: str,
+    cluster: LocalCluster,
+    checkpoints: RunCheckpoints,
+    tensorboard_folder: Path | None,
+) -> TrialRecord:
+    """Trains, and shows how far it is.
+
+    Raises RetryableError with a word on how to go on where the infrastructure failed.
+    """
+    from syncswitch.trainers.run.tensorboard import logged
+
+    identity = checkpoints.spec.identity
+    try:
+        with (
+            logged(
+                cluster.open(workload, reference, identity.workers),
+                tensorboard_folder,
+                _name_of_logs(checkpoints.spec),
+            ) as trainer,
+            watching(identity) as observer,
+        ):
+            return trainer.train(checkpoints.spec, observer)
+    except RetryableError as error:
+        raise RetryableError(f"{error}; {checkpoints.how_to_go_on}") from error
+
+
+def _name_of_logs(spec: TrialSpec) -> str:
+    """For TensorBoard, of runs of one job with one switch and one seed."""
+    identity = spec.identity
+    job = f"{identity.name}-{identity.fingerprint[:12]}"
+    return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.storage.errors import FatalError, RetryableError
+from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.cli.command.running import trained_by_command
@@ -20,7 +20,7 @@ from syncswitch.trainers.cli.completion import complete_policy_choice, complete_
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.group import ProgramCommand
-from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
+from syncswitch.trainers.cli.local import choose_cluster, load_local_workload
 from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
     USUAL_PROTOCOLS,
@@ -34,7 +34,8 @@ from syncswitch.trainers.cli.options import (
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+    from syncswitch.storage.records.trial import TrialRecord
+    from syncswitch.storage.records.use import NextRun
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.job.workload import Workload
 
@@ -94,6 +95,21 @@ if TYPE_CHECKING:
     help="Where to save the model.  [default: NAME.keras]",
 )
 @click.option(
+    "--learn",
+    "learns",
+    is_flag=True,
+    help="Search while training: each run teaches where the next one switches, until that is known."
+    " Needs no policy; each run is guarded, the first one uses the first protocol alone.",
+)
+@click.option(
+    "--uses",
+    "expected_uses",
+    type=click.IntRange(1, 1_000_000),
+    default=30,
+    show_default=True,
+    help="With --learn: how often this job is trained in all. The more, the more is tried.",
+)
+@click.option(
     "--revise",
     type=click.Choice(("auto", "propose", "off")),
     default="propose",
@@ -143,6 +159,8 @@ def main(
     server_grace: float | None,
     seed: int,
     output: Path | None,
+    learns: bool,
+    expected_uses: int,
     revise: str,
     chosen: ConditionsChoice,
     checkpoint_folder: Path | None,
@@ -166,11 +184,13 @@ def main(
         check_no_policy,
         chosen_job,
         fitting_policy,
+        is_given,
         real_policies,
     )
+    from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy, known_band, next_run
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
 
@@ -189,16 +209,21 @@ def main(
         check_model_path(output)
     pair = None if protocols is None else parse_pair(protocols)
     policy: TimingPolicy | None = None
-    if switch_percent is None:
+    planned: NextRun | None = None
+    check_no_policy(learns)
+    if learns or switch_percent is not None:
+        size = workers or USUAL_WORKERS
+        workload = load_local_workload(reference, size)
+        identity = chosen_job(workload, size, pair or parse_pair(USUAL_PROTOCOLS))
+    if learns:
+        planned = next_run(identity, storage_url, expected_uses)
+        policy, switch_percent = planned.policy, planned.switch_percent
+        seed = seed if is_given("seed") else planned.number
+    elif switch_percent is None:
         candidates = real_policies(reference, choice, workers, pair, storage_url)
         workload = load_local_workload(reference, max(one.workers for one in candidates))
         policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
         switch_percent = policy.switch_percent
-    else:
-        check_no_policy()
-        size = workers or USUAL_WORKERS
-        workload = load_local_workload(reference, size)
-        identity = chosen_job(workload, size, pair or parse_pair(USUAL_PROTOCOLS))
     output = output or Path(f"{workload.name}.keras")
     check_model_path(output)
     conditions = chosen.conditions(
@@ -206,6 +231,7 @@ def main(
     )
     cluster.check_capacity(identity.workers)
     band = known_band(policy, storage_url) if policy is not None and is_guarded else None
+    band = planned.band if planned is not None else band
     spec = TrialSpec(
         identity, switch_percent, seed, conditions=conditions, resume=resume, band=band
     )
@@ -215,7 +241,9 @@ def main(
     try:
         with closing(checkpoints):
             checkpoints.open()
-            record = _train(workload, reference, cluster, checkpoints, tensorboard_folder)
+            record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
+            if planned is not None and policy is None:
+                policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, revise)
             _save(workload, reference, record, checkpoints, output)
@@ -228,39 +256,6 @@ def main(
     else:
         print_report(report)
     return None
-
-
-def _train(
-    workload: Workload,
-    reference: str,
-    cluster: LocalCluster,
-    checkpoints: RunCheckpoints,
-    tensorboard_folder: Path | None,
-) -> TrialRecord:
-    """Raises RetryableError with a word on how to go on where the infrastructure failed."""
-    from syncswitch.trainers.cli.progress import watching
-    from syncswitch.trainers.run.tensorboard import logged
-
-    identity = checkpoints.spec.identity
-    try:
-        with (
-            logged(
-                cluster.open(workload, reference, identity.workers),
-                tensorboard_folder,
-                _name_of_logs(checkpoints.spec),
-            ) as trainer,
-            watching(identity) as observer,
-        ):
-            return trainer.train(checkpoints.spec, observer)
-    except RetryableError as error:
-        raise RetryableError(f"{error}; {checkpoints.how_to_go_on}") from error
-
-
-def _name_of_logs(spec: TrialSpec) -> str:
-    """For TensorBoard, of runs of one job with one switch and one seed."""
-    identity = spec.identity
-    job = f"{identity.name}-{identity.fingerprint[:12]}"
-    return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
 
 
 def _save(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.console import print_error, print_note
 from syncswitch.trainers.cli.policy import is_policy_file
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
     from syncswitch.storage.database.engine import Database
     from syncswitch.storage.records.guard import Band
+    from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
-    from syncswitch.storage.records.use import PolicyUse
+    from syncswitch.storage.records.use import NextRun, PolicyUse
 
 ENTRY_POINT_GROUP = "syncswitch.uses"
 """The searcher registers here what the trainers may not import."""
@@ -118,6 +120,46 @@ def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
     """What a run is held against: the policy's band, with what later runs have shown."""
     asked = _ask("band", storage_url, policy)
     return policy.band if asked is _NOTHING else asked
+
+
+def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
+    """Where the next training of a job switches that is learnt from its trainings."""
+    planned: NextRun = _needed_hook("next_run")(storage_url, identity, uses)
+    print_note(f"this run, number {planned.number + 1}, {_at(identity, planned.switch_percent)}")
+    return planned
+
+
+def first_policy(
+    identity: WorkloadIdentity, reference: str, record: TrialRecord, storage_url: str
+) -> TimingPolicy | None:
+    """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
+    from syncswitch.trainers.job.loading import normal_reference
+
+    try:
+        publish = _needed_hook("first_policy")
+        found: TimingPolicy | None = publish(
+            storage_url, identity, normal_reference(reference), record
+        )
+    except SyncSwitchError as error:
+        print_error(f"this run teaches nothing: {error}")
+        return None
+    return found
+
+
+def _at(identity: WorkloadIdentity, percent: float) -> str:
+    if percent >= BASELINE_PERCENT:
+        return f"uses {identity.first_protocol.upper()} alone"
+    return f"switches to {identity.second_protocol.upper()} at {percent:g} %"
+
+
+def _needed_hook(name: str) -> Callable[..., Any]:
+    found = _hook(name)
+    if found is None:
+        raise UserError(
+            "--learn needs syncswitch's searcher, which is not installed here; install it, or train"
+            " with --policy FILE"
+        )
+    return found
 
 
 def after_use(policy: TimingPolicy | None, storage_url: str, revise: str) -> None:

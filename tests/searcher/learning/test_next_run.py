@@ -1,0 +1,176 @@
+"""A job that is learnt from its runs: from nothing to a policy, in a database."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import multiprocessing
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from syncswitch.searcher.learning.hooks import first_policy, next_run
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.records.use import NextRun, whole_use
+from syncswitch.storage.uses.store import record_use, uses_of
+from syncswitch.trainers.cli.runner import main as run_main
+from syncswitch.trainers.cli.uses import ENTRY_POINT_GROUP
+from tests.storage.conftest import IDENTITY, POLICY, RECORD
+
+ROOT = Path(__file__).resolve().parents[3]
+W = IDENTITY.total_worker_steps
+GOOD_FROM_PERCENT = 25.0
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/job.db"
+
+
+def trained(planned: NextRun) -> TrialRecord:
+    """One whole run; with too early a switch it is sent back."""
+    percent = planned.switch_percent
+    switch = round(W * percent / 100)
+    phases = [PhaseRecord("bsp", 0, switch, 10.0 * switch / W, 0.0, 0)] if switch else []
+    if switch < W:
+        phases.append(PhaseRecord("asp", switch, W, 4.0 * (W - switch) / W, 1.0, 3))
+    accuracy = 0.9 + 0.002 * (-1) ** planned.number
+    return replace(
+        RECORD,
+        spec=replace(RECORD.spec, switch_percent=percent, seed=planned.number, replicate=0),
+        evaluations=tuple(Evaluation(step, step / 100, accuracy, 0.3) for step in (500, W)),
+        phases=tuple(phases),
+        converged_accuracy=accuracy,
+        stopped_early=False,
+        inherited_seconds=0.0,
+        guard=GuardOutcome("it fails", W, 1.0) if percent < GOOD_FROM_PERCENT else GuardOutcome(),
+    )
+
+
+def make_run(url: str, uses: int = 30) -> NextRun:
+    """As syncswitch-run --learn does it."""
+    planned = next_run(url, IDENTITY, uses)
+    record = trained(planned)
+    policy = planned.policy or first_policy(url, IDENTITY, "digits", record)
+    assert policy is not None
+    use = whole_use(policy, f"use-{planned.number}-{id(planned)}", record)
+    assert use is not None
+    with open_database(url, create=False) as database:
+        record_use(database, use)
+    return planned
+
+
+def versions(url: str) -> list[TimingPolicy]:
+    with open_database(url, create=False) as database:
+        return PolicyRegistry(database).policies()[::-1]
+
+
+def test_from_nothing_to_a_policy(url: str) -> None:
+    plans = [make_run(url)]
+    assert plans[0] == NextRun(None, 100.0, None, 0)
+    (first,) = versions(url)
+    assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
+    assert first.reason == "nothing but the first protocol alone was tried so far"
+    while len(versions(url)) == 1:
+        plans.append(make_run(url))
+        assert len(plans) < 15
+    # All later ones are guarded, by all runs of the first protocol that there are.
+    assert all(plan.band is not None and plan.band.curve for plan in plans[1:])
+    answer = versions(url)[-1]
+    assert (answer.switch_percent, answer.version) == (GOOD_FROM_PERCENT, 2)
+    assert answer.confidence is not None
+    assert answer.confidence >= 0.7
+    assert answer.band == plans[-1].band
+    # From then on all use it, and it is known how it did.
+    for _ in range(2):
+        assert make_run(url).switch_percent == GOOD_FROM_PERCENT
+    assert len(versions(url)) == 2
+    with open_database(url, create=False) as database:
+        assert uses_of(database, answer).uses == 3
+        assert uses_of(database, first).uses == len(plans) - 1
+
+
+def test_after_all_uses_it_answers_with_what_it_knows(url: str) -> None:
+    for _ in range(3):
+        make_run(url, uses=3)
+    assert len(versions(url)) == 1
+    last = make_run(url, uses=3)
+    assert last.policy is not None
+    assert last.policy.version == 2
+
+
+def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
+    record = replace(trained(next_run(url, IDENTITY, 30)), diverged=True)
+    assert first_policy(url, IDENTITY, "digits", record) is None
+    assert next_run(url, IDENTITY, 30) == NextRun(None, 100.0, None, 0)
+
+
+@pytest.mark.parametrize(("confidence", "is_sure"), [(0.95, True), (0.5, False)])
+def test_a_policy_of_a_search_is_taken_if_it_is_sure(
+    url: str, confidence: float, is_sure: bool
+) -> None:
+    make_run(url)
+    with open_database(url, create=False) as database:
+        found = PolicyRegistry(database).publish(replace(POLICY, confidence=confidence))
+    planned = next_run(url, IDENTITY, 1000)
+    assert planned.policy == found
+    assert (planned.switch_percent == 12.5) == is_sure
+
+
+def test_what_the_trainers_ask_for_by_name_is_registered() -> None:
+    """As the package says it, whether or not it was installed since."""
+    said = configparser.ConfigParser()
+    said.read(ROOT / "setup.cfg")
+    lines = said["options.entry_points"][ENTRY_POINT_GROUP].split("\n")
+    hooks = dict(re.split(r"\s*=\s*", line) for line in lines if line)
+    assert set(hooks) == {"after_use", "band", "first_policy", "next_run"}
+    for name, value in hooks.items():
+        module, _, attribute = value.partition(":")
+        assert attribute == name
+        assert callable(getattr(importlib.import_module(module), attribute))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--policy", "1"], "--learn and --policy both say when to switch"),
+        (["--switch-at", "9"], "--learn and --switch-at both say when to switch"),
+        (["--no-guard"], "--learn needs the guard: leave out --no-guard"),
+        (["--uses", "0"], "--uses"),
+    ],
+)
+def test_what_contradicts_learning_is_refused(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(run_main, ["digits", "--learn", *options])
+    assert words in (done.output if done.exception is None else f"{done.output}{done.exception}")
+    assert done.exit_code != 0
+
+
+def test_two_runners_at_once_do_not_hinder_each_other(url: str) -> None:
+    open_database(url, create=True).close()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        for _ in range(3):
+            pool.map(_run, [url] * 2, chunksize=1)
+    found = versions(url)
+    assert [one.version for one in found] == list(range(1, len(found) + 1))
+    with open_database(url, create=False) as database:
+        assert sum(uses_of(database, one).uses for one in found) == 6
+
+
+def _run(url: str) -> None:
+    import uuid
+
+    planned = next_run(url, IDENTITY, 30)
+    record = trained(planned)
+    policy = planned.policy or first_policy(url, IDENTITY, "digits", record)
+    assert policy is not None
+    use = whole_use(policy, uuid.uuid4().hex, record)
+    assert use is not None
+    with open_database(url, create=False) as database:
+        assert record_use(database, use)
