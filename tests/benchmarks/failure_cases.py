@@ -161,12 +161,11 @@ def reference_cases(seed: int, pairs: Sequence[tuple[str, str]] = PAIRS) -> list
     """Undisturbed runs: each pair once on each cluster, each with a seed of its own."""
     lanes = [(launcher, workers) for launcher in _LAUNCHERS for workers in WORKERS]
     cases = []
-    for position, (launcher, workers) in enumerate(lanes):
+    for launcher, workers in lanes:
         for pair in _fitting(pairs, workers):
             chance = random.Random(f"{seed}-{launcher}-{workers}-{pair}")
-            job_seed = 1000 * seed + position
-            case = Case(-1, launcher, workers, pair, _percent(chance), "hot", "none", job_seed)
-            cases.append(case)
+            percent, job_seed = _percent(chance), chance.randrange(1_000_000)
+            cases.append(Case(-1, launcher, workers, pair, percent, "hot", "none", job_seed))
     return cases
 
 
