@@ -55,8 +55,8 @@ def _workload(name: str, interval: int, **changes: Any) -> Workload:
 # 8 examples: the less there is to compute, the more the exchange counts.
 _LARGE = {"batch_size": 8, "learning_rate": 1e-4}
 digits_cnn = _workload("digits", 200)
-dense_17m = _workload("dense-17m", 16, model=_dense(2), **_LARGE)
-dense_100m = _workload("dense-100m", 8, model=_dense(7), **_LARGE)
+dense_17m = _workload("dense-17m", 64, model=_dense(2), **_LARGE)
+dense_100m = _workload("dense-100m", 16, model=_dense(7), **_LARGE)
 
 PARAMETERS = {"14k": 13_706, "17m": 17_088_522, "100m": 100_995_082}
 """Of each size."""
