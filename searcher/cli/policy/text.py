@@ -53,6 +53,9 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
     """The runs that a policy rests on, with the trials of the database that they are."""
     echo()
+    if not policy.evidence:
+        echo("It rests on runs that used its versions: see syncswitch-search uses list")
+        return
     print_table(
         ["trial", "switch at", "replicate", "accuracy", "diverged", "seconds", "trial_id"],
         [

@@ -68,6 +68,7 @@ _KNOWN = (
     "choice",
     "switch_percent",
     "is_guarded",
+    "revise",
     "workers",
     "protocols",
     "seed",
@@ -82,6 +83,7 @@ def _run(
     choice: str,
     switch_percent: float | None,
     is_guarded: bool,
+    revise: str,
     workers: int | None,
     protocols: str | None,
     seed: int,
@@ -91,7 +93,7 @@ def _run(
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import check_no_policy
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.uses import UsesHome
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
@@ -104,12 +106,13 @@ def _run(
         check_no_policy()
         usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
         job = described.command_job(name, workers or 1, pair or usual)
-    band = policy.band if policy is not None and is_guarded else None
+    band = known_band(policy, storage_url) if policy is not None and is_guarded else None
     trainer = CommandTrainer(job)
     try:
         use_id = uuid.uuid4().hex
         record = _trained(trainer, TrialSpec(job.identity, switch_percent, seed, band=band))
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
+        after_use(policy, storage_url, revise)
         _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")
