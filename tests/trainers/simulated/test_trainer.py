@@ -205,16 +205,13 @@ class TestTheSameNumbers:
         spec = spec_of(FULL_ROUNDS, 4, 100.0, protocols=(protocol, "asp"))
         assert_close(final_state(trainer, spec, tmp_path / "other"), bsp)
 
-    @pytest.mark.parametrize("period_steps", [1, 5])
     def test_local_sgd_is_local_steps_and_averages(
-        self, make_trainer: MakeTrainer, tmp_path: Path, period_steps: int
+        self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         """With momenta of their own, and a last period that is cut short."""
-        spec = spec_of(
-            SHORT, 4, 100.0, protocols=(f"local-sgd:{period_steps}", "asp"), profile=EVEN
-        )
+        spec = spec_of(SHORT, 4, 100.0, protocols=("local-sgd:5", "asp"), profile=EVEN)
         found = final_state(make_trainer(SHORT, 4, EVEN), spec, tmp_path)
-        assert_close(found, plain_local_sgd(SHORT, 4, period_steps, seed=1))
+        assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=1))
 
     def test_asp_of_one_worker_is_sgd(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
         found = final_state(make_trainer(SHORT, 1), spec_of(SHORT, 1, 0.0), tmp_path)
@@ -231,11 +228,8 @@ class TestTheSameNumbers:
     @pytest.mark.parametrize(
         ("protocol", "workers", "momentum"),
         [
-            ("asp", 4, 0.99),
-            ("asp", 17, 0.9),
             ("asp", 64, 0.99),
-            ("ssp:3", 32, 0.99),
-            ("bsp", 8, 0.99),
+            ("ssp:3", 17, 0.9),
             ("local-sgd:2", 8, 0.99),
         ],
     )

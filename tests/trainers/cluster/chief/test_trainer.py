@@ -156,14 +156,11 @@ class TestBspIsSequentialSgd:
         assert relative_error(state.parameters, joined(model.trainable_variables)) < 1e-4
         assert relative_error(state.statistics, joined(model.non_trainable_variables)) < 1e-4
 
-    @pytest.mark.parametrize("workload", [BRIEF, NORMALIZED], ids=["dense", "normalized"])
-    def test_and_bitwise_repeatable(
-        self, make_trainer: MakeTrainer, tmp_path: Path, workload: Workload
-    ) -> None:
-        trainer = make_trainer(workload, 4)
+    def test_and_bitwise_repeatable(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+        trainer = make_trainer(NORMALIZED, 4)
 
         def final(seed: int) -> ModelState:
-            return final_state(trainer, spec_of(workload, 4, 100.0, seed=seed), tmp_path)
+            return final_state(trainer, spec_of(NORMALIZED, 4, 100.0, seed=seed), tmp_path)
 
         first, again, other = final(1), final(1), final(2)
         assert_bitwise_equal(first, again)
@@ -249,7 +246,7 @@ class TestTheSwitch:
 
 
 class TestForks:
-    @pytest.mark.parametrize("percent", [10.0, 37.0, 93.0])
+    @pytest.mark.parametrize("percent", [10.0, 93.0])
     def test_of_bsp_end_bitwise_where_the_whole_run_does(
         self, make_trainer: MakeTrainer, tmp_path: Path, percent: float
     ) -> None:
@@ -284,44 +281,19 @@ class TestForks:
         fork = spec_of(workload, 2, 100.0, fork_from=whole.checkpoints[50.0])
         assert_bitwise_equal(final_state(trainer, fork, tmp_path / "fork"), plain)
 
-    def other_architecture(keras: Any) -> Any:  # noqa: N805
-        return keras.Sequential(
-            [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10, "softmax")]
-        )
-
-    def other_activation(keras: Any) -> Any:  # noqa: N805
-        return keras.Sequential(
-            [
-                keras.Input((8, 8, 1)),
-                keras.layers.Flatten(),
-                keras.layers.Dense(24, activation="tanh"),
-                keras.layers.Dense(10, activation="softmax"),
-            ]
-        )
-
-    def one_more_layer(keras: Any) -> Any:  # noqa: N805
-        return keras.Sequential(
-            [
-                keras.Input((8, 8, 1)),
-                keras.layers.Flatten(),
-                keras.layers.Dense(24, activation="relu"),
-                keras.layers.Dense(10),
-                keras.layers.Dense(10, activation="softmax"),
-            ]
-        )
-
-    @pytest.mark.parametrize(
-        "model",
-        [
-            other_architecture,
-            other_activation,
-            one_more_layer,
-        ],
-    )
     def test_from_another_model_are_refused(
-        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path, model: Any
+        self, keras: Any, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        other = replace(BRIEF, model=lambda: model(keras), total_worker_steps=40)
+        """Though its parameters have the same shapes."""
+
+        def model() -> Any:
+            hidden = keras.layers.Dense(24, activation="tanh")
+            output = keras.layers.Dense(10, activation="softmax")
+            return keras.Sequential(
+                [keras.Input((8, 8, 1)), keras.layers.Flatten(), hidden, output]
+            )
+
+        other = replace(BRIEF, model=model, total_worker_steps=40)
         record = make_trainer(other, 1).train(
             spec_of(other, 1, 100.0, checkpoint_percents=(50.0,), checkpoint_directory=tmp_path)
         )
