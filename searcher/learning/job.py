@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -88,27 +89,21 @@ class UsedJob:
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """What a next run is held against.
 
-        The target is the mean of all runs of the first protocol alone, those that a guard sent back
-        among them: so an accuracy that was measured too high is found out. A curve stays the
-        policy's own where it has one.
+        Uses of the first protocol alone, those that a guard sent back among them, count for the
+        target as much as the runs of the search: so one that was measured too high comes down. A
+        curve stays that of the search where there was one.
 
         Args:
             curves: Of the uses, by `trial_id`.
         """
-        accuracies = [
-            run.accuracy
-            for run in self.observations()
-            if run.switch_percent == BASELINE_PERCENT and not run.diverged
-        ]
-        own = self.policy.band
-        if not accuracies or (own is not None and own.runs == 0):
+        own, known = self.policy.band, self._baseline_accuracies
+        if not known or (own is not None and own.runs == 0):
             return own
-        target = statistics.fmean(accuracies)
-        if own is not None and own.curve:
-            error_runs = max(own.runs, len(accuracies))
-            return replace(own, target_accuracy=target, runs=error_runs)
-        known = [curves[use.trial_id] for use in self._baseline_uses if use.trial_id in curves]
-        return measured_band(target, self.policy.threshold, known)
+        if own is not None and self.policy.evidence:
+            total = own.target_accuracy * own.runs + math.fsum(known)
+            return replace(own, target_accuracy=total / (own.runs + len(known)))
+        measured = [curves[use.trial_id] for use in self._baseline_uses if use.trial_id in curves]
+        return measured_band(statistics.fmean(known), self.policy.threshold, measured)
 
     def draft(self, decided: Decided, study: str, reason: str | None) -> TimingPolicy:
         """A policy to publish after this one."""
@@ -150,6 +145,12 @@ class UsedJob:
             run.switch_percent == BASELINE_PERCENT and not run.diverged
             for run in self.observations()
         )
+
+    @property
+    def _baseline_accuracies(self) -> list[float]:
+        """Of uses; one seed gives one run of the first protocol alone, which counts once."""
+        by_seed = {use.seed: use.converged_accuracy for use in self._baseline_uses}
+        return [accuracy for accuracy in by_seed.values() if accuracy is not None]
 
     @property
     def _baseline_uses(self) -> list[StoredTrial]:

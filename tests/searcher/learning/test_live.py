@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.learning.hooks import after_use, band
+from syncswitch.searcher.learning.job import UsedJob
 from syncswitch.searcher.learning.live import publish_revision, revision_of, used_job
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
@@ -156,9 +157,11 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     database: Database, policy: TimingPolicy
 ) -> None:
     record_uses(database, policy, [False, True, False])
-    found = band(database.url, policy)
+    found, job = band(database.url, policy), used_job(database, policy)
     assert found is not None
-    # One run of the search, and those that the guard sent back.
-    assert found.target_accuracy == pytest.approx((0.9 + 0.902 + 0.902) / 3)
-    assert (found.runs, found.curve) == (3, BAND.curve)
-    assert used_job(database, policy).kept == [False, True, False]
+    # Two runs of the search, and those that the guard sent back.
+    assert found.target_accuracy == pytest.approx((2 * 0.9 + 0.902 + 0.902) / 4)
+    assert (found.runs, found.curve) == (2, BAND.curve)
+    given = replace(policy, band=replace(BAND, runs=0, curve=()))
+    assert UsedJob(given, job.uses, job.observed).band({}) == given.band
+    assert job.kept == [False, True, False]
