@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,17 @@ from tests.benchmarks.learning_jobs import guarded_jobs
 from tests.benchmarks.trust_problems import trust_jobs
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run_code
+
+
+@pytest.fixture(autouse=True)
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To start one takes longer than what it has to do."""
+
+    def threads(count: int, **_: object) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(count)
+
+    for module in (parallel_searches, strategies, trust):
+        monkeypatch.setattr(module, "ProcessPoolExecutor", threads)
 
 
 def test_strategies(
