@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,8 @@ def test_a_database_is_filled_and_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(database, "CALLS", 1)
+    # To start a process takes longer than what it has to do.
+    monkeypatch.setattr(database, "ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
     monkeypatch.setattr(database, "PROGRAM_CALLS", 1)
     monkeypatch.setattr(database, "run", warm_program.run)
     sizes = ("--trials", 96, "--evaluations-per-trial", 2, "--imported-runs", 2)
