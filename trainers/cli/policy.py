@@ -11,14 +11,41 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.trainers.cli.console import print_note
+from syncswitch.trainers.cli.local import load_local_workload
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.job.workload import Workload
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is trained, and when it switches.
+
+    Attributes:
+        workload: What the user named.
+        identity: The job.
+        switch_percent: Of its worker-steps.
+        policy: That this is a use of; None for a switch point of the user's own, and for the first
+            run of a job that is learnt from its runs.
+        band: What the run is held against; None for no guard.
+        seed: Of the run; None where the user's counts.
+    """
+
+    workload: Workload
+    identity: WorkloadIdentity
+    switch_percent: float
+    policy: TimingPolicy | None = None
+    band: Band | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +77,67 @@ def is_given(name: str) -> bool:
 
 
 _WHEN = {"--learn": "learns", "--switch-at": "switch_percent", "--policy": "choice"}
+
+
+def chosen_by_user(
+    reference: str, switch_percent: float, workers: int, pair: tuple[str, str]
+) -> Chosen:
+    """A switch point of the user's own."""
+    workload, identity = _chosen_job(reference, workers, pair)
+    return Chosen(workload, identity, switch_percent)
+
+
+def chosen_by_policy(
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+    *,
+    is_guarded: bool,
+) -> Chosen:
+    """The switch of a policy; see `real_policies` and `fitting_policy`."""
+    from syncswitch.trainers.cli.uses import known_band
+
+    candidates = real_policies(reference, choice, workers, pair, storage_url)
+    workload = load_local_workload(reference, max(one.workers for one in candidates))
+    policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
+    band = known_band(policy, storage_url) if is_guarded else None
+    return Chosen(workload, identity, policy.switch_percent, policy, band)
+
+
+def chosen_by_learning(
+    reference: str,
+    workers: int,
+    pair: tuple[str, str],
+    uses: int,
+    storage_url: str,
+    interrupted: Callable[[Workload], tuple[int, float] | None],
+) -> Chosen:
+    """What the runs so far say of the next one, or the run that was interrupted.
+
+    Args:
+        reference: The workload, as the user named it.
+        workers: n.
+        pair: Protocols before and after the switch.
+        uses: So often the job is trained in all.
+        storage_url: The database.
+        interrupted: Finds seed and switch of a run that goes on; None for another one.
+    """
+    from syncswitch.trainers.cli.uses import next_run, run_text
+
+    workload, identity = _chosen_job(reference, workers, pair)
+    planned = next_run(identity, storage_url, uses)
+    seed, percent = interrupted(workload) or (planned.number, planned.switch_percent)
+    print_note(run_text(identity, seed, percent))
+    return Chosen(workload, identity, percent, planned.policy, planned.band, seed)
+
+
+def _chosen_job(
+    reference: str, workers: int, pair: tuple[str, str]
+) -> tuple[Workload, WorkloadIdentity]:
+    workload = load_local_workload(reference, workers)
+    return workload, chosen_job(workload, workers, pair)
 
 
 def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> WorkloadIdentity:

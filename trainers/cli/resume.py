@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,21 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 
 _SUFFIX = ".npz"
+# See `checkpoint_path`.
+_NAME = re.compile(r"seed-(?P<seed>\d+)-switch-(?P<percent>[\d.]+)-at-")
 
 KEPT = 3
 """So many stay: a run goes on from the last one, and from those before it where it is damaged."""
+
+
+def interrupted_run(folder: Path) -> tuple[int, float] | None:
+    """Seed and switch, in percent, of the run that left a checkpoint in a folder last."""
+    found = [
+        (path.stat().st_mtime, int(match["seed"]), float(match["percent"]))
+        for path in folder.glob(f"*{_SUFFIX}")
+        if (match := _NAME.match(path.name))
+    ]
+    return max(found)[1:] if found else None
 
 
 class RunCheckpoints:

@@ -20,7 +20,7 @@ from syncswitch.trainers.cli.completion import complete_policy_choice, complete_
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.group import ProgramCommand
-from syncswitch.trainers.cli.local import choose_cluster, load_local_workload
+from syncswitch.trainers.cli.local import choose_cluster
 from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
     USUAL_PROTOCOLS,
@@ -33,9 +33,7 @@ from syncswitch.trainers.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
-    from syncswitch.storage.records.use import NextRun
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.job.workload import Workload
 
@@ -182,15 +180,15 @@ def main(
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import (
         check_no_policy,
-        chosen_job,
-        fitting_policy,
+        chosen_by_learning,
+        chosen_by_policy,
+        chosen_by_user,
         is_given,
-        real_policies,
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.resume import RunCheckpoints
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy, known_band, next_run
+    from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
 
@@ -207,42 +205,45 @@ def main(
     workers = cluster.workers(workers)
     if output is not None:
         check_model_path(output)
-    pair = None if protocols is None else parse_pair(protocols)
-    policy: TimingPolicy | None = None
-    planned: NextRun | None = None
     check_no_policy(learns)
-    if learns or switch_percent is not None:
-        size = workers or USUAL_WORKERS
-        workload = load_local_workload(reference, size)
-        identity = chosen_job(workload, size, pair or parse_pair(USUAL_PROTOCOLS))
+
+    def home(workload: Workload) -> tuple[Path, Path]:
+        model = output or Path(f"{workload.name}.keras")
+        return model, checkpoint_folder or model.parent / f"{workload.name}-checkpoints"
+
+    pair = None if protocols is None else parse_pair(protocols)
+    size, usual_pair = workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
     if learns:
-        planned = next_run(identity, storage_url, expected_uses)
-        policy, switch_percent = planned.policy, planned.switch_percent
-        seed = seed if is_given("seed") else planned.number
-    elif switch_percent is None:
-        candidates = real_policies(reference, choice, workers, pair, storage_url)
-        workload = load_local_workload(reference, max(one.workers for one in candidates))
-        policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
-        switch_percent = policy.switch_percent
-    output = output or Path(f"{workload.name}.keras")
+        run = chosen_by_learning(
+            reference,
+            size,
+            usual_pair,
+            expected_uses,
+            storage_url,
+            lambda workload: interrupted_run(home(workload)[1]) if resume else None,
+        )
+        seed = seed if run.seed is None or is_given("seed") else run.seed
+    elif switch_percent is not None:
+        run = chosen_by_user(reference, switch_percent, size, usual_pair)
+    else:
+        run = chosen_by_policy(reference, choice, workers, pair, storage_url, is_guarded=is_guarded)
+    workload, identity, policy = run.workload, run.identity, run.policy
+    output, folder = home(workload)
     check_model_path(output)
     conditions = chosen.conditions(
-        identity.workers, switch_percent, identity.first_protocol, cluster.launcher
+        identity.workers, run.switch_percent, identity.first_protocol, cluster.launcher
     )
     cluster.check_capacity(identity.workers)
-    band = known_band(policy, storage_url) if policy is not None and is_guarded else None
-    band = planned.band if planned is not None else band
     spec = TrialSpec(
-        identity, switch_percent, seed, conditions=conditions, resume=resume, band=band
+        identity, run.switch_percent, seed, conditions=conditions, resume=resume, band=run.band
     )
-    folder = checkpoint_folder or output.parent / f"{workload.name}-checkpoints"
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     uses = UsesHome(storage_url, choice, output)
     try:
         with closing(checkpoints):
             checkpoints.open()
             record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
-            if planned is not None and policy is None:
+            if learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, revise)

@@ -125,7 +125,6 @@ def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
 def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
     planned: NextRun = _needed_hook("next_run")(storage_url, identity, uses)
-    print_note(f"this run, number {planned.number + 1}, {_at(identity, planned.switch_percent)}")
     return planned
 
 
@@ -146,10 +145,12 @@ def first_policy(
     return found
 
 
-def _at(identity: WorkloadIdentity, percent: float) -> str:
+def run_text(identity: WorkloadIdentity, seed: int, percent: float) -> str:
+    """How a run of a job that is learnt from its runs trains; its seed follows from its number."""
     if percent >= BASELINE_PERCENT:
-        return f"uses {identity.first_protocol.upper()} alone"
-    return f"switches to {identity.second_protocol.upper()} at {percent:g} %"
+        return f"this run, with seed {seed}, uses {identity.first_protocol.upper()} alone"
+    second = identity.second_protocol.upper()
+    return f"this run, with seed {seed}, switches to {second} at {percent:g} %"
 
 
 def _needed_hook(name: str) -> Callable[..., Any]:

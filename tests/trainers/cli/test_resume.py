@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.cli.resume import RunCheckpoints
+from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run
 from syncswitch.trainers.job.schedule import checkpoint_path
 from tests.storage.conftest import IDENTITY
 
@@ -119,3 +120,15 @@ def test_a_damaged_name_is_drawn_anew(tmp_path: Path, text: str) -> None:
     resumed = checkpoints(tmp_path, resume=True)
     resumed.open()
     assert drawn.read_text() == resumed.use_id
+
+
+def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
+    assert interrupted_run(tmp_path / "none") is None
+    (tmp_path / "notes.npz").write_bytes(b"somebody else's")
+    assert interrupted_run(tmp_path) is None
+    leave(checkpoints(tmp_path), 25, 50)
+    later = RunCheckpoints(TrialSpec(IDENTITY, 100.0, seed=17), tmp_path, 25)
+    os.utime(leave(later, 25)[0], (2**32, 2**32))
+    assert interrupted_run(tmp_path) == (17, 100.0)
+    later.remove()
+    assert interrupted_run(tmp_path) == (3, 12.5)
