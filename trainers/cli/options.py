@@ -164,3 +164,8 @@ CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 """What click has to know of each option that says on which cluster a job trains."""
 
 cluster_options = combined(*(click.option(flag, **how) for flag, how in CLUSTER_OPTIONS.items()))
+
+
+def is_policy_file(choice: str) -> bool:
+    """Whether a policy is named by its file, which need not be there, or by what a database has."""
+    return choice.endswith(".json") or Path(choice).is_file()

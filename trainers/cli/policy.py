@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,8 @@ from click.core import ParameterSource
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.cli.local import load_local_workload
+from syncswitch.trainers.cli.options import is_policy_file
+from syncswitch.trainers.cli.uses import known_band, next_run, run_text
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
@@ -56,11 +57,6 @@ class _Found:
     job: WorkloadIdentity
 
 
-def is_policy_file(choice: str) -> bool:
-    """Whether a policy is named by its file, which need not be there, or by what a database has."""
-    return choice.endswith(".json") or Path(choice).is_file()
-
-
 def check_no_policy(learns: bool = False) -> None:
     """Raises UserError where the user said twice when to switch."""
     given = [option for option, name in _WHEN.items() if is_given(name)]
@@ -97,8 +93,6 @@ def chosen_by_policy(
     is_guarded: bool,
 ) -> Chosen:
     """The switch of a policy; see `real_policies` and `fitting_policy`."""
-    from syncswitch.trainers.cli.uses import known_band
-
     candidates = real_policies(reference, choice, workers, pair, storage_url)
     workload = load_local_workload(reference, max(one.workers for one in candidates))
     policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
@@ -124,8 +118,6 @@ def chosen_by_learning(
         storage_url: The database.
         interrupted: Finds seed and switch of a run that goes on; None for another one.
     """
-    from syncswitch.trainers.cli.uses import next_run, run_text
-
     workload, identity = _chosen_job(reference, workers, pair)
     planned = next_run(identity, storage_url, uses)
     seed, percent = interrupted(workload) or (planned.number, planned.switch_percent)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.storage.errors import SyncSwitchError, UserError
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.console import print_error, print_note
-from syncswitch.trainers.cli.policy import is_policy_file
+from syncswitch.trainers.cli.options import is_policy_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,12 @@ from syncswitch.trainers.cli.completion import (
     complete_workload,
 )
 from syncswitch.trainers.cli.console import print_note
-from syncswitch.trainers.cli.options import combined, protocols_option, workers_option
-from syncswitch.trainers.cli.policy import is_policy_file
+from syncswitch.trainers.cli.options import (
+    combined,
+    is_policy_file,
+    protocols_option,
+    workers_option,
+)
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair
 

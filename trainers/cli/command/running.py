@@ -171,7 +171,7 @@ def _fitting(
 
 
 def _policies(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
-    from syncswitch.trainers.cli.policy import is_policy_file
+    from syncswitch.trainers.cli.options import is_policy_file
 
     if is_policy_file(choice):
         from syncswitch.storage.policies.file import read_policy_file

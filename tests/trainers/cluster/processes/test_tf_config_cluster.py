@@ -89,7 +89,7 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     chief = cluster.start(
         *("chief", 0, "syncswitch-run", JOB, "--inject", slow, "--checkpoint-every", "10", "--json")
     )
-    while not list(tmp_path.glob("long-checkpoints/*")):
+    while not list(tmp_path.glob("long-checkpoints/*.npz")):
         assert chief.poll() is None, chief.communicate()
         time.sleep(0.01)
     victim.kill()
