@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.trainers.cli.completion import complete_protocols
@@ -169,3 +170,9 @@ cluster_options = combined(*(click.option(flag, **how) for flag, how in CLUSTER_
 def is_policy_file(choice: str) -> bool:
     """Whether a policy is named by its file, which need not be there, or by what a database has."""
     return choice.endswith(".json") or Path(choice).is_file()
+
+
+def is_given(name: str) -> bool:
+    """Whether the command line has this parameter."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.cli.local import load_local_workload
-from syncswitch.trainers.cli.options import is_policy_file
+from syncswitch.trainers.cli.options import is_given, is_policy_file
 from syncswitch.trainers.cli.uses import known_band, next_run, run_text
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
@@ -64,12 +63,6 @@ def check_no_policy(learns: bool = False) -> None:
         raise UserError("--learn needs the guard: leave out --no-guard")
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
-
-
-def is_given(name: str) -> bool:
-    """Whether the command line has this parameter."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is ParameterSource.COMMANDLINE
 
 
 _WHEN = {"--learn": "learns", "--switch-at": "switch_percent", "--policy": "choice"}

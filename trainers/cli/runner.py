@@ -28,6 +28,7 @@ from syncswitch.trainers.cli.options import (
     FiniteRange,
     cluster_options,
     common_options,
+    is_given,
     protocols_option,
     tensorboard_option,
 )
@@ -183,7 +184,6 @@ def main(
         chosen_by_learning,
         chosen_by_policy,
         chosen_by_user,
-        is_given,
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json

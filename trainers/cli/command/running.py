@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from syncswitch.storage.errors import FatalError, PolicyError, UserError
 from syncswitch.trainers.cli import console
@@ -19,6 +18,7 @@ from syncswitch.trainers.cli.command.options import (
     CommandChoice,
 )
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.options import is_given, is_policy_file
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
@@ -40,7 +40,7 @@ def trained_by_command(function: _F) -> _F:
             _refuse_others()
             known = (values[name] for name in _KNOWN)
             return _run(CommandChoice(**own), *known)
-        for parameter in _given(names):
+        for parameter in filter(is_given, names):
             raise UserError(
                 f"{_flag(parameter)} needs --trainer command, and this is --trainer {trainer}:"
                 " change that, or leave it out"
@@ -171,8 +171,6 @@ def _fitting(
 
 
 def _policies(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
-    from syncswitch.trainers.cli.options import is_policy_file
-
     if is_policy_file(choice):
         from syncswitch.storage.policies.file import read_policy_file
 
@@ -189,20 +187,11 @@ def _refuse_others() -> None:
     context = click.get_current_context()
     mine = {*_KNOWN, "trainer", *(field.name for field in fields(CommandChoice))}
     others = (one.name for one in context.command.params if one.name and one.name not in mine)
-    for parameter in _given(others):
+    for parameter in filter(is_given, others):
         raise UserError(
             f"{_flag(parameter)} cannot be used with --trainer command, which has no cluster and"
             " saves no model of syncswitch's; leave it out"
         )
-
-
-def _given(parameters: Iterable[str]) -> list[str]:
-    context = click.get_current_context()
-    return [
-        name
-        for name in parameters
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
 
 
 def _flag(parameter: str) -> str:
