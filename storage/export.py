@@ -28,6 +28,12 @@ def beginnings() -> tuple[bytes, ...]:
     return (b"[", b"PAR1", *(header.encode() for header in headers))
 
 
+def write_text(file: BinaryIO, texts: Iterable[str]) -> None:
+    """Writes what `csv_text` or `json_text` yields."""
+    for text in texts:
+        file.write(text.encode())
+
+
 def csv_text(name: FrameName, blocks: Blocks) -> Iterator[str]:
     """A table as CSV, with a header; rows have their values in the order of the columns."""
     yield _lines([[column.name for column in COLUMNS[name]]])

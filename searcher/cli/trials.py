@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -145,7 +144,7 @@ def _export(
 ) -> None:
     if kind == "json" and name == "trials":
         details = trial_details(database, **choice)
-        _write(file, export.json_text(map(_document, details)))
+        export.write_text(file, export.json_text(map(_document, details)))
         return
     queries = {
         "evaluations": run_rows.evaluations,
@@ -154,16 +153,13 @@ def _export(
     }
     blocks = row_blocks(database, queries[name](choice))
     if kind == "json":
-        _write(file, export.json_text(row._asdict() for block in blocks for row in block))
+        export.write_text(
+            file, export.json_text(row._asdict() for block in blocks for row in block)
+        )
     elif kind == "csv":
-        _write(file, export.csv_text(name, blocks))
+        export.write_text(file, export.csv_text(name, blocks))
     else:
         export.write_parquet(name, blocks, file)
-
-
-def _write(file: BinaryIO, texts: Iterable[str]) -> None:
-    for text in texts:
-        file.write(text.encode())
 
 
 def _document(trial: TrialDetails) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -71,10 +69,10 @@ def list_uses(
     rows = [dataclasses.astuple(use) for use in found]
     texts = export.csv_text("uses", [rows]) if kind == "csv" else export.json_text(documents)
     if output is None:
-        _write(sys.stdout.buffer, texts)
+        export.write_text(sys.stdout.buffer, texts)
         return
     with whole_file(output, replaces=export.beginnings()) as file:
-        _write(file, texts)
+        export.write_text(file, texts)
     print_note(f"uses written to {output}")
 
 
@@ -103,11 +101,6 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
         print_text(f"{file}: {one.recorded} taken in, {one.known} there already")
         for word in one.kept:
             print_text(f"- {word}")
-
-
-def _write(file: Any, texts: Iterable[str]) -> None:
-    for text in texts:
-        file.write(text.encode())
 
 
 def _print_uses(found: list[PolicyUseFacts], reference: str | None) -> None:
