@@ -20,7 +20,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.summary import UseObservation, switches_kept
+from syncswitch.storage.uses.summary import observation_of, switches_kept
 
 _USUAL_KEEP = 0.95
 _USUAL_TARGET_RUNS = 5
@@ -33,17 +33,15 @@ class UsedJob:
     Attributes:
         policy: The version that is asked about.
         uses: In the order in which they were recorded; those under disturbances left out.
-        observed: The same in short.
     """
 
     policy: TimingPolicy
     uses: tuple[StoredTrial, ...]
-    observed: tuple[UseObservation, ...]
 
     @property
     def kept(self) -> list[bool]:
         """Of each use of this version, with its switch, whether that switch kept the accuracy."""
-        return switches_kept(self.policy, self.observed)
+        return switches_kept(self.policy, map(observation_of, self.uses))
 
     def revision(self) -> Revision | None:
         """A later switch; None where the policy may stay."""

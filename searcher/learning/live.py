@@ -9,7 +9,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.uses.store import use_observations, uses
+from syncswitch.storage.uses.store import uses
 from syncswitch.storage.uses.summary import is_counted
 
 
@@ -39,7 +39,7 @@ def publish_revision(database: Database, policy: TimingPolicy, revision: Revisio
 def used_job(database: Database, policy: TimingPolicy) -> UsedJob:
     """A version with the uses of all."""
     counted = (use for use in uses(database, policy.fingerprint) if is_counted(use))
-    return UsedJob(policy, tuple(counted), tuple(use_observations(database, policy.fingerprint)))
+    return UsedJob(policy, tuple(counted))
 
 
 def stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:

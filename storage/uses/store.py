@@ -21,21 +21,15 @@ from syncswitch.storage.trials.events import add_events, condition_values
 from syncswitch.storage.trials.rows import fill_result, read_trials
 from syncswitch.storage.trials.values import StoredTrial, check_times
 from syncswitch.storage.uses.summary import (
+    OBSERVED,
     UseObservation,
     UseSummary,
     use_summary,
 )
 
-# In the order of the fields of `UseObservation`; of whole trials there would be too much to read.
-_OBSERVED: tuple[InstrumentedAttribute[Any], ...] = (
-    TrialRow.policy_version,
-    TrialRow.switch_percent,
-    TrialRow.seed,
-    TrialRow.converged_accuracy,
-    TrialRow.diverged,
-    TrialRow.training_seconds,
-    TrialRow.guard_alarm,
-    TrialRow.ended_at,
+# Of whole trials there would be too much to read.
+_OBSERVED: tuple[InstrumentedAttribute[Any], ...] = tuple(
+    getattr(TrialRow, name) for name in OBSERVED
 )
 
 

@@ -59,6 +59,24 @@ class UseObservation:
     ended_at: datetime
 
 
+OBSERVED = (
+    "policy_version",
+    "switch_percent",
+    "seed",
+    "converged_accuracy",
+    "diverged",
+    "training_seconds",
+    "guard_alarm",
+    "ended_at",
+)
+"""Columns of a trial, in the order of the fields of `UseObservation`."""
+
+
+def observation_of(use: StoredTrial) -> UseObservation:
+    """What a use shows, from all that is stored of it."""
+    return UseObservation(*(getattr(use, name) for name in OBSERVED))
+
+
 def is_kept(accuracy: float, diverged: bool, target_accuracy: float, threshold: float) -> bool:
     """Whether a run that ended with this accuracy lost no more than it may."""
     return not diverged and accuracy >= target_accuracy - threshold

@@ -163,5 +163,5 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     assert found.target_accuracy == pytest.approx((2 * 0.9 + 0.902 + 0.902) / 4)
     assert (found.runs, found.curve) == (2, BAND.curve)
     given = replace(policy, band=replace(BAND, runs=0, curve=()))
-    assert UsedJob(given, job.uses, job.observed).band({}) == given.band
+    assert UsedJob(given, job.uses).band({}) == given.band
     assert job.kept == [False, True, False]
