@@ -140,7 +140,9 @@ class TestWorkers:
         record = trained.train(tmp_path, *injections, pair=pair)
         lost = [event for event in record.events if event.kind == "lost"]
         assert [event.worker for event in lost] == [1, 0, 1], lost
-        assert [event.worker for event in record.events if event.kind == "returned"] == [1, 0, 1]
+        # Nobody waits for them: on a busy machine a later one may be there first.
+        returned = Counter(event.worker for event in record.events if event.kind == "returned")
+        assert returned == {1: 2, 0: 1}
         assert all("\n" not in event.reason for event in lost)
         assert kinds(record) == {"injected": 3, "lost": 3, "returned": 3, "switched": 1}
         assert others(trained, before) == {(WORKER, 0), (WORKER, 1)}
