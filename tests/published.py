@@ -7,21 +7,18 @@ are not. `test_published.py` compares the two where both are.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from syncswitch.storage.importing.released_logs import read_released_runs
 from syncswitch.storage.importing.run_logs import LogRow
-from tests.recordings import STARTED, log_rows, write_log, write_manifest
+from tests.recordings import STARTED, log_rows, write_log
 
 __all__ = [
     "INTERVAL",
     "RUNS",
-    "TABLES",
     "TOTAL",
-    "Figures",
-    "Row",
     "Run",
     "SwitchPoint",
     "write_logs",
@@ -57,24 +54,6 @@ class Run(NamedTuple):
     bsp_seconds: float
     known_at: int | None = None
     known_accuracy: float = 0.0
-
-
-class Row(NamedTuple):
-    """Which search a row of a table is about: Tables IV and VI, 8 and 16 workers."""
-
-    table: str
-    is_recurring: bool
-    bsp_runs: int
-    candidate_runs: int
-
-
-class Figures(NamedTuple):
-    """What the table says of it."""
-
-    search_cost: float
-    amortized_recurrences: float
-    effective_training: float
-    success_percent: float
 
 
 # By number of workers. None: it diverged, and there is no log of it.
@@ -144,72 +123,30 @@ RUNS: Mapping[int, Mapping[SwitchPoint, Sequence[Run | None]]] = {
     },
 }
 
-TABLES: Mapping[Row, Figures] = {
-    Row("IV", False, 5, 5): Figures(12.71, 15.79, 1.97, 100),
-    Row("IV", False, 4, 4): Figures(10.17, 12.63, 1.97, 100),
-    Row("IV", False, 3, 3): Figures(7.62, 9.47, 1.97, 99.2),
-    Row("IV", False, 2, 2): Figures(5.07, 6.3, 1.97, 82.3),
-    Row("IV", False, 1, 1): Figures(2.48, 3.08, 2.02, 56.8),
-    Row("IV", False, 1, 5): Figures(8.71, 10.82, 2.41, 80.4),
-    Row("IV", False, 1, 4): Figures(7.16, 8.9, 2.37, 78.7),
-    Row("IV", False, 1, 3): Figures(5.61, 6.97, 2.32, 78),
-    Row("IV", False, 1, 2): Figures(4.06, 5.04, 2.22, 69.4),
-    Row("IV", True, 0, 5): Figures(7.71, 9.58, 2.59, 100),
-    Row("IV", True, 0, 4): Figures(6.17, 7.67, 2.59, 100),
-    Row("IV", True, 0, 3): Figures(4.63, 5.75, 2.59, 100),
-    Row("IV", True, 0, 2): Figures(3.07, 3.81, 2.61, 79),
-    Row("IV", True, 0, 1): Figures(1.5, 1.86, 2.67, 56.6),
-    Row("VI", False, 5, 5): Figures(7.68, 16.54, 1.3, 100),
-    Row("VI", False, 4, 4): Figures(6.14, 13.22, 1.3, 100),
-    Row("VI", False, 3, 3): Figures(4.61, 9.93, 1.3, 100),
-    Row("VI", False, 2, 2): Figures(3.07, 6.61, 1.3, 89.5),
-    Row("VI", False, 1, 1): Figures(1.54, 3.32, 1.3, 69.7),
-    Row("VI", False, 1, 5): Figures(3.67, 7.9, 1.63, 68.5),
-    Row("VI", False, 1, 4): Figures(3.14, 6.76, 1.59, 66.4),
-    Row("VI", False, 1, 3): Figures(2.61, 5.62, 1.53, 67.4),
-    Row("VI", False, 1, 2): Figures(2.07, 4.46, 1.49, 77.2),
-    Row("VI", True, 0, 5): Figures(2.68, 5.77, 1.87, 100),
-    Row("VI", True, 0, 4): Figures(2.14, 4.61, 1.87, 100),
-    Row("VI", True, 0, 3): Figures(1.67, 3.6, 1.87, 100),
-    Row("VI", True, 0, 2): Figures(1.07, 2.3, 1.87, 100),
-    Row("VI", True, 0, 1): Figures(0.54, 1.16, 1.87, 100),
-}
 
-
-def write_logs(folder: Path) -> None:
-    """Writes `manifest.csv`, `tables.csv` and the runs' logs."""
-    rows = []
+def write_logs(checkout: Path) -> None:
+    """Writes the runs' logs as the authors' repository has them, and `manifest.csv` of them."""
     for workers, settings in RUNS.items():
         for switch_point, runs in settings.items():
             for number, run in enumerate(runs, 1):
-                name = f"{workers}-workers/{switch_point.run_percent:g}-percent-{number}"
                 if run is not None:
                     steps, seconds, accuracies = zip(
                         *_tests(workers, switch_point, run), strict=True
                     )
                     times = [STARTED + one for one in seconds]
                     log: list[LogRow] = log_rows(steps, times, accuracies)
-                    write_log(folder / "logs" / name / "acc.csv", log)
-                rows.append(
-                    (
-                        *(f"resnet32-cifar10-{workers}", "" if run is None else name, "bsp", "asp"),
-                        *(switch_point.run_percent, number, workers, TOTAL, switch_point.percent),
-                        "yes" if run is None else "no",
-                    )
-                )
-    columns = (
-        *("setup", "run_dir", "first_protocol", "second_protocol", "switch_percent", "replicate"),
-        *("workers", "total_worker_steps", "stands_for_percent", "diverged"),
-    )
-    write_manifest(folder / "manifest.csv", rows, columns)
-    with (folder / "tables.csv").open("w", newline="") as file:
-        names = ("table", "setup", "recurring", "bsp_runs", "candidate_runs", *Figures._fields)
-        writer = csv.writer(file)
-        writer.writerow(names)
-        for row, figures in TABLES.items():
-            setup = 1 if row.table == "IV" else 3
-            recurring = "yes" if row.is_recurring else "no"
-            writer.writerow((row.table, setup, recurring, *row[2:], *figures))
+                    name = _folder(workers, round(switch_point.run_percent), number)
+                    write_log(checkout / "data" / name / "acc.csv", log)
+    (checkout / "manifest.csv").write_text(read_released_runs(checkout).manifest())
+
+
+def _folder(workers: int, percent: int, number: int) -> str:
+    """Where the authors keep a run; their tables leave out the first with BSP of 8 workers."""
+    if workers == 16:
+        return f"cluster_16/{'bsp' if percent == 100 else percent * 101}_run{number}"
+    if percent in (0, 100):
+        return f"cifar10_res32/baseline/{f'bsp_{number + 1}' if percent else f'asp_{number}'}"
+    return f"cifar10_res32/switch_exp/b{percent}-a{100 - percent}-run{number}"
 
 
 def _tests(workers: int, switch_point: SwitchPoint, run: Run) -> Iterator[tuple[int, float, float]]:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from syncswitch.searcher.papers.published import TABLES, PublishedRow
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.trainers.replay.recording import RecordedRun, read_recording
-from tests.published import INTERVAL, RUNS, TABLES, Figures, Row, Run, SwitchPoint
+from tests.published import INTERVAL, RUNS, Run, SwitchPoint
 from tests.recordings import PAPER, needs_paper
 
 STOP = StopRule(precision=0.005)
@@ -33,9 +34,9 @@ def run_of(recorded: RecordedRun) -> Run | None:
     )
 
 
-def runs(folder: Path, tmp_path: Path, workers: int) -> dict[float, list[Run | None]]:
+def runs(folder: Path, logs: Path, tmp_path: Path, workers: int) -> dict[float, list[Run | None]]:
     with open_database(f"sqlite:///{tmp_path}/runs.db", create=True) as database:
-        import_manifest(database, read_manifest(folder / "manifest.csv"), folder / "logs")
+        import_manifest(database, read_manifest(folder / "manifest.csv"), logs)
         name, pair = f"resnet32-cifar10-{workers}", ("bsp", "asp")
         recording = read_recording(database, name, workers=workers, protocols=pair)
     return {
@@ -52,13 +53,13 @@ def written(workers: int) -> dict[float, list[Run | None]]:
 def test_the_logs_that_are_made_say_what_is_written(
     workers: int, published: Path, tmp_path: Path
 ) -> None:
-    assert runs(published, tmp_path, workers) == written(workers)
+    assert runs(published, published / "data", tmp_path, workers) == written(workers)
 
 
 @needs_paper
 @pytest.mark.parametrize("workers", [8, 16])
 def test_it_is_what_the_logs_say(workers: int, tmp_path: Path) -> None:
-    assert runs(PAPER, tmp_path, workers) == written(workers)
+    assert runs(PAPER, PAPER / "logs", tmp_path, workers) == written(workers)
     run_at = {
         SwitchPoint(row.stands_for_percent, row.switch_percent)
         for row in read_manifest(PAPER / "manifest.csv").rows
@@ -70,14 +71,14 @@ def test_it_is_what_the_logs_say(workers: int, tmp_path: Path) -> None:
 @needs_paper
 def test_it_is_what_the_tables_say() -> None:
     with (PAPER / "tables.csv").open() as file:
-        found = {
-            Row(
+        found = tuple(
+            PublishedRow(
                 line["table"],
                 line["recurring"] == "yes",
                 int(line["bsp_runs"]),
                 int(line["candidate_runs"]),
-            ): Figures(*(float(line[name]) for name in Figures._fields))
+                *(float(line[name]) for name in PublishedRow._fields[4:]),
+            )
             for line in csv.DictReader(file)
-            if line["table"] != "V"
-        }
+        )
     assert found == TABLES

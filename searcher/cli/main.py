@@ -20,9 +20,9 @@ _COMMANDS = {
         "report:report",
         "Writes everything about WORKLOAD on one HTML page, for people who would rather look.",
     ),
-    "trials": ("trials:trials", "Lists the training runs, of WORKLOAD or of all."),
+    "trials": ("runs.trials:trials", "Lists the training runs, of WORKLOAD or of all."),
     "switch-points": (
-        "switch_points:switch_points",
+        "runs.switch_points:switch_points",
         "Shows accuracy and time of each switch point, of WORKLOAD or of all.",
     ),
     "policy": (
@@ -33,7 +33,14 @@ _COMMANDS = {
         "uses:uses",
         "Lists the later runs with policies, and takes in those that wait in files.",
     ),
-    "import": ("imports:import_runs", "Imports the recorded training runs that MANIFEST lists."),
+    "paper": (
+        "paper.commands:paper",
+        "Makes the figures of the papers, from their authors' logs or from runs of yours.",
+    ),
+    "import": (
+        "runs.imports:import_runs",
+        "Imports the recorded training runs that MANIFEST lists.",
+    ),
     "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
     "profile": (
         "profile:profile",

@@ -385,7 +385,7 @@ PUBLISHED = {
 def test_switch_points_of_the_published_logs_are_the_published_means(
     database: Database, published: Path
 ) -> None:
-    import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
+    import_manifest(database, read_manifest(published / "manifest.csv"), published / "data")
     frame = frames.switch_points(database)
     for workload, known in PUBLISHED.items():
         found = frame[(frame["workload"] == workload) & (frame["first_protocol"] == "bsp")]

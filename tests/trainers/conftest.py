@@ -55,7 +55,7 @@ def authors(tmp_path_factory: pytest.TempPathFactory, published: Path) -> dict[i
     """The authors' runs by the number of workers."""
     url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
     with open_database(url, create=True) as database:
-        import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
+        import_manifest(database, read_manifest(published / "manifest.csv"), published / "data")
         return {
             workers: read_recording(
                 database, f"resnet32-cifar10-{workers}", workers=None, protocols=("bsp", "asp")

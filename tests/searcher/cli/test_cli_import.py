@@ -153,7 +153,7 @@ def test_the_published_runs_as_a_user_imports_them(tmp_path: Path, published: Pa
         "import",
         str(published / "manifest.csv"),
         "--logs",
-        str(published / "logs"),
+        str(published / "data"),
         folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr

@@ -357,7 +357,7 @@ def test_a_long_table_shows_the_newest(
     invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The package has the command under this name.
-    monkeypatch.setattr(sys.modules["syncswitch.searcher.cli.trials"], "_MOST_ROWS", 3)
+    monkeypatch.setattr(sys.modules["syncswitch.searcher.cli.runs.trials"], "_MOST_ROWS", 3)
     done = invoke("trials")
     with open_database(url, create=False) as database:
         number = len(TrialStore(database).trials())

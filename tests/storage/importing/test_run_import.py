@@ -166,7 +166,7 @@ def test_kills_at_any_moment_change_nothing(url: str, recordings: Path, tmp_path
 
 
 def test_the_published_means_come_out_of_sql(database: Database, published: Path) -> None:
-    import_manifest(database, read_manifest(published / "manifest.csv"), published / "logs")
+    import_manifest(database, read_manifest(published / "manifest.csv"), published / "data")
     expected = {
         ("resnet32-cifar10-8", 100.0): (5, 0.9188, 10604),
         ("resnet32-cifar10-8", 50.0): (5, 0.9202, 5994),

@@ -1,0 +1,15 @@
+"""`syncswitch-search paper`: the papers' figures, from released logs or from runs."""
+
+from __future__ import annotations
+
+import click
+
+from syncswitch.searcher.cli.paper.manifest import manifest
+
+
+@click.group()
+def paper() -> None:
+    """Makes the figures of the papers, from their authors' logs or from runs of yours."""
+
+
+paper.add_command(manifest)

@@ -1,0 +1,1 @@
+"""The commands on single runs and switch points."""

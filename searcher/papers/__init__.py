@@ -1,0 +1,1 @@
+"""The papers: what they say, and their figures from runs."""
