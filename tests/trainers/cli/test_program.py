@@ -23,13 +23,15 @@ def watch():
 threading.Thread(target=watch, daemon=True).start()
 """
 
+# Many short sleeps: one that begins just when a signal has come is not cut short.
 SCRIPT = """
 import sys, time
 from syncswitch.trainers.cli.program import run_program
 def program(prog_name):
     try:
         print("begun", flush=True)
-        time.sleep(60)
+        for _ in range(1200):
+            time.sleep(0.05)
     except KeyboardInterrupt:
         time.sleep(SECONDS)
         print("in order", flush=True)
@@ -87,7 +89,8 @@ from syncswitch.trainers.cli.program import run_program
 def load():
     try:
         print("begun", flush=True)
-        time.sleep(60)
+        for _ in range(1200):
+            time.sleep(0.05)
     except BaseException:
         raise ImportError("half a library")
 run_program(load)
