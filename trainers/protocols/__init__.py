@@ -16,6 +16,7 @@ from syncswitch.trainers.protocols.choice import (
 )
 from syncswitch.trainers.protocols.ds_sync import DSSync, partition
 from syncswitch.trainers.protocols.dssp import DSSP
+from syncswitch.trainers.protocols.gba import GBA
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from syncswitch.trainers.protocols.ssp import SSP
 
@@ -24,6 +25,7 @@ __all__ = [
     "BSP",
     "DSSP",
     "ENTRY_POINT_GROUP",
+    "GBA",
     "NOBODY",
     "PROTOCOLS",
     "SSP",

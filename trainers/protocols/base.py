@@ -16,6 +16,9 @@ class Exchange(enum.Enum):
     """It updates the shared parameters at once."""
     ROUND = "round"
     """It waits for the others of its round: their mean is one update of the shared parameters."""
+    BUFFER = "buffer"
+    """It waits in a buffer, beside others that may be of the same worker, while the worker goes on:
+    the mean of a full buffer is one update of the shared parameters."""
     REPLICA = "replica"
     """It updates the worker's own replica; replicas are averaged in groups."""
 
@@ -37,11 +40,15 @@ class Release:
         groups: Workers, each group in ascending order, whose work is joined before that: the mean
             of their gradients is applied (`Exchange.ROUND`), or their replicas are averaged
             (`Exchange.REPLICA`). A worker that has left since its push may be in a group of the
-            first kind: its gradient has arrived.
+            first kind: its gradient has arrived. Of a buffer (`Exchange.BUFFER`) each gradient is
+            named by its worker, so that one may be there more than once; its oldest come first.
+        is_stale: The gradient that has just arrived in the buffer has no weight there: in the mean
+            it is zero.
     """
 
     workers: tuple[int, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
+    is_stale: bool = False
 
 
 NOBODY = Release()

@@ -16,11 +16,12 @@ from syncswitch.trainers.protocols.base import Exchange, SyncProtocol
 from syncswitch.trainers.protocols.bsp import BSP
 from syncswitch.trainers.protocols.ds_sync import DSSync
 from syncswitch.trainers.protocols.dssp import DSSP
+from syncswitch.trainers.protocols.gba import GBA
 from syncswitch.trainers.protocols.local_sgd import LocalSGD
 from syncswitch.trainers.protocols.ssp import SSP
 
 PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
-    protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD)
+    protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD, GBA)
 }
 """Those that come with syncswitch, by name."""
 

@@ -6,14 +6,30 @@ Threads of a cluster and events of a simulation use it in the same way.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+import itertools
+from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
 
-Groups = tuple[tuple[int, ...], ...]
-"""Workers whose work is to be joined, group by group; see `Release.groups`."""
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Work that is to be joined; see `Release.groups`.
+
+    Attributes:
+        workers: Whose.
+        worker_steps: Of a buffer, whose gradients these are, one for each of `workers`.
+        stale: Those of them that have no weight.
+    """
+
+    workers: tuple[int, ...]
+    worker_steps: tuple[int, ...] = ()
+    stale: tuple[int, ...] = ()
+
+
+Groups = tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +89,9 @@ class SegmentSteps:
         self._released: deque[int] = deque()
         self._out: dict[int, Ticket] = {}
         self._again: list[int] = sorted(undone)
-        # Pushed, but not yet in the mean of a round.
-        self._waiting: dict[int, int] = {}
+        # Pushed, but not yet in the mean of a round or of a buffer; of a worker in their order.
+        self._waiting: defaultdict[int, deque[int]] = defaultdict(deque)
+        self._stale: set[int] = set()
         self._idle: set[int] = set()
         self._leaving: set[int] = set()
         self._is_stopped = False
@@ -91,7 +108,7 @@ class SegmentSteps:
             applied: Steps of which that is known, though they were not acknowledged.
         """
         out = [one.worker_step for one in self._out.values() if one not in applied]
-        return sorted([*out, *self._again, *self._waiting.values()])
+        return sorted([*out, *self._again, *itertools.chain(*self._waiting.values())])
 
     @property
     def next_step(self) -> int:
@@ -119,11 +136,14 @@ class SegmentSteps:
             Groups whose work is to be joined.
         """
         ticket = self._out.pop(worker)
-        if self.exchange is Exchange.ROUND:
-            self._waiting[worker] = ticket.worker_step
+        if self._is_joined:
+            self._waiting[worker].append(ticket.worker_step)
         else:
             self.done += 1
-        groups = self._take(self._protocol.on_push(worker, now_seconds))
+        release = self._protocol.on_push(worker, now_seconds)
+        if release.is_stale:
+            self._stale.add(ticket.worker_step)
+        groups = self._take(release)
         return groups + self._leave(worker) if worker in self._leaving else groups
 
     def leave(self, worker: int) -> Groups:
@@ -210,12 +230,20 @@ class SegmentSteps:
 
     def _take(self, release: Release) -> Groups:
         self._released.extend(release.workers)
-        return self._counted(release.groups)
+        return tuple(map(self._joined, release.groups))
 
-    def _counted(self, groups: Sequence[tuple[int, ...]]) -> Groups:
+    @property
+    def _is_joined(self) -> bool:
+        """Whether a gradient counts only once it has been joined with others."""
+        return self.exchange in (Exchange.ROUND, Exchange.BUFFER)
+
+    def _joined(self, workers: tuple[int, ...]) -> Group:
+        if not self._is_joined:
+            return Group(workers)
+        self.done += len(workers)
+        steps = tuple(self._waiting[worker].popleft() for worker in workers)
         if self.exchange is Exchange.ROUND:
-            self.done += sum(map(len, groups))
-            for group in groups:
-                for worker in group:
-                    del self._waiting[worker]
-        return tuple(groups)
+            return Group(workers)
+        stale = tuple(step for step in steps if step in self._stale)
+        self._stale.difference_update(stale)
+        return Group(workers, steps, stale)

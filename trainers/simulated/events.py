@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.running_counts import StalenessCount
 from syncswitch.trainers.simulated.links import NEVER, Moment, SharedLink
 from syncswitch.trainers.simulated.membership import Change, Membership
@@ -29,8 +29,8 @@ class Learner:
     def push(self, ticket: Ticket) -> None:
         """Its gradient has arrived: at the parameter server, or at its own replica."""
 
-    def join(self, group: Sequence[int], worker_step: int) -> None:
-        """The work of these workers is joined; `worker_step` is the first of their round."""
+    def join(self, group: Group, worker_step: int) -> None:
+        """The work of a group is joined; `worker_step` is the first of their round."""
 
     def leave(self, worker: int) -> None:
         """The worker takes no further part; what of it has arrived stays."""
@@ -180,6 +180,9 @@ class SegmentPlayer:
             # One update after the other.
             now = max(now, self._applied_seconds) + self._times.apply_seconds
             self._applied_seconds = now
+        elif self._steps.exchange is Exchange.BUFFER:
+            # The parameter server may be at the update of a full buffer.
+            now = max(now, self._applied_seconds)
         self._at(now, self._finish, step)
 
     def _finish(self, step: _Step, now: float) -> None:
@@ -236,14 +239,16 @@ class SegmentPlayer:
         for ticket in advance.tickets:
             self._begin(ticket, ends.get(ticket.worker, others))
 
-    def _join(self, groups: Sequence[Sequence[int]], now: float) -> dict[int, float]:
+    def _join(self, groups: Groups, now: float) -> dict[int, float]:
         """Joins the work of groups, each by itself; when its members can go on."""
         ends = {}
         for group in groups:
             self._learner.join(group, self._done)
             self._updates += 1
-            end = now + self._times.join_seconds(self._steps.exchange, group)
-            ends.update(dict.fromkeys(group, end))
+            end = now + self._times.join_seconds(self._steps.exchange, group.workers)
+            ends.update(dict.fromkeys(group.workers, end))
+            if self._steps.exchange is Exchange.BUFFER:
+                self._applied_seconds = end
         is_update = self._steps.done != self._done
         if is_update or groups:
             # Groups that join at the same time may end in another order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,7 +17,7 @@ from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.running_counts import LossMean
 from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
@@ -89,7 +90,8 @@ class TrainingLearner(Learner):
         self._pulls: dict[int, Outstanding] = {}
         self._waiting: list[int] = []
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
-        self._round: dict[int, Computed] = {}
+        # By worker for a round, by worker-step for a buffer.
+        self._unjoined: dict[int, Computed] = {}
 
     def restore(self, state: ModelState) -> None:
         """Goes on with this state; nobody is at a step."""
@@ -146,7 +148,10 @@ class TrainingLearner(Learner):
         self.loss.add(computed.loss)
         self.is_finite = self.is_finite and math.isfinite(computed.loss)
         if self._exchange is Exchange.ROUND:
-            self._round[worker] = computed
+            self._unjoined[worker] = computed
+            return
+        if self._exchange is Exchange.BUFFER:
+            self._unjoined[step] = computed
             return
         members = len(self._replicas)
         rate = self._configuration.rate(step, self._exchange.gradients_per_update(members))
@@ -156,21 +161,26 @@ class TrainingLearner(Learner):
             self.state = self._moved(self.state, computed, rate, step)
 
     @override
-    def join(self, group: Sequence[int], worker_step: int) -> None:
+    def join(self, group: Group, worker_step: int) -> None:
         if self._exchange is Exchange.REPLICA:
-            parameters, statistics = _mean_model([self._replicas[worker] for worker in group])
-            for worker in group:
+            replicas = [self._replicas[worker] for worker in group.workers]
+            parameters, statistics = _mean_model(replicas)
+            for worker in group.workers:
                 self._replicas[worker] = replace(
                     self._replicas[worker], parameters=parameters, statistics=statistics
                 )
             return
-        parts = [self._round.pop(worker) for worker in group]
+        parts = [self._unjoined.pop(one) for one in group.worker_steps or group.workers]
+        gradients = [
+            np.zeros_like(part.gradient) if step in group.stale else part.gradient
+            for part, step in itertools.zip_longest(parts, group.worker_steps)
+        ]
         mean_of_round = Computed(
             0.0,
-            _mean([part.gradient for part in parts]),
+            _mean(gradients),
             _mean([part.contribution for part in parts]),
         )
-        rate = self._configuration.rate(worker_step, len(group))
+        rate = self._configuration.rate(worker_step, len(parts))
         self.state = self._moved(self.state, mean_of_round, rate, worker_step)
 
     def _mean_replica(self) -> ModelState:

@@ -83,6 +83,8 @@ class StepTimes:
         """
         if exchange is Exchange.ROUND:
             return self._profile.barrier_seconds + self._profile.apply_seconds
+        if exchange is Exchange.BUFFER:
+            return self._profile.apply_seconds
         if len(group) == 1:
             return 0.0
         links = self._worker_bandwidths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 import pytest
@@ -50,6 +51,7 @@ class Cluster:
         self.steps = dict.fromkeys(self.active, 0)
         self.now_seconds = 0.0
         self._unjoined: set[int] = set()
+        self._buffered: Counter[int] = Counter()
         self._take(protocol.start())
 
     @property
@@ -65,6 +67,7 @@ class Cluster:
         self.pushes[worker] += 1
         self.steps[worker] += 1
         self._unjoined.add(worker)
+        self._buffered[worker] += 1
         return self._take(self.protocol.on_push(worker, self.now_seconds))
 
     def leave(self, worker: int) -> list[int]:
@@ -106,7 +109,9 @@ class Cluster:
 
     def _check_groups(self, release: Release) -> None:
         joined = [worker for group in release.groups for worker in group]
-        assert len(joined) == len(set(joined)), "work is joined once"
+        is_buffer = self.protocol.exchange is Exchange.BUFFER
+        assert is_buffer or not release.is_stale
+        assert is_buffer or len(joined) == len(set(joined)), "work is joined once"
         assert all(list(group) == sorted(group) for group in release.groups)
         match self.protocol.exchange:
             case Exchange.PUSH:
@@ -115,6 +120,9 @@ class Cluster:
                 assert set(joined) <= self._unjoined, "a gradient is joined once"
                 assert not set(release.workers) & (self._unjoined - set(joined))
                 self._unjoined -= set(joined)
+            case Exchange.BUFFER:
+                self._buffered.subtract(joined)
+                assert min(self._buffered.values(), default=0) >= 0, "a gradient is joined once"
             case Exchange.REPLICA:
                 assert set(joined) <= set(release.workers), "an average is for those that go on"
                 assert all(len(group) > 1 for group in release.groups)

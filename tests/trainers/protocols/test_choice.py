@@ -28,7 +28,7 @@ def refusal(text: str) -> str:
 
 def test_the_table_is_keyed_by_name() -> None:
     assert {name: kind.name for name, kind in PROTOCOLS.items()} == {
-        name: name for name in ("bsp", "asp", "ssp", "dssp", "ds-sync", "local-sgd")
+        name: name for name in ("bsp", "asp", "ssp", "dssp", "ds-sync", "local-sgd", "gba")
     }
 
 
@@ -72,6 +72,7 @@ def test_an_unknown_name_is_told_what_there_is(text: str) -> None:
         ("ssp:1.5", "LEAD must be"),
         ("ssp:1_0", "LEAD must be"),
         ("ssp:³", "LEAD must be"),
+        ("gba", "IOTA must be a whole number from 0 to 1000000"),
         ("ssp:3:4", "LEAD must be"),
         ("ssp:1000001", "LEAD must be"),
         pytest.param(f"ssp:{'9' * 30}", "LEAD must be", id="ssp of 30 digits"),

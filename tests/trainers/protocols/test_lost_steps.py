@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
 from tests.trainers.protocols.test_steps import CHOICES, LENGTH, START, WORKERS
 
 
@@ -30,7 +31,7 @@ class Troubled:
         self.out: dict[int, Ticket] = {}
         self.finished: list[int] = []
         self.applied: set[int] = set()
-        self._waiting: dict[int, int] = {}
+        self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._now_seconds = 0.0
         machine = choose_protocol(text).machine(self.workers)
         self.steps = SegmentSteps(machine, start, start + length, undone)
@@ -38,10 +39,12 @@ class Troubled:
 
     def push(self, worker: int) -> None:
         self._now_seconds += 1.0
-        self._waiting[worker] = self.out.pop(worker).worker_step
-        self.finished.append(self._waiting[worker])
-        if self.steps.exchange is not Exchange.ROUND:
-            self.applied.add(self._waiting[worker])
+        step = self.out.pop(worker).worker_step
+        self.finished.append(step)
+        if self.steps.exchange in (Exchange.ROUND, Exchange.BUFFER):
+            self._waiting[worker].append(step)
+        else:
+            self.applied.add(step)
         self._join(self.steps.push(worker, self._now_seconds))
         if worker in self.leaving:
             self.away.add(worker)
@@ -86,8 +89,11 @@ class Troubled:
             self.push(min(self.out))
 
     def _join(self, groups: Groups) -> None:
-        if self.steps.exchange is Exchange.ROUND:
-            self.applied |= {self._waiting.pop(worker) for group in groups for worker in group}
+        if self.steps.exchange in (Exchange.ROUND, Exchange.BUFFER):
+            for group in groups:
+                steps = tuple(self._waiting[worker].pop(0) for worker in group.workers)
+                assert group.worker_steps in ((), steps)
+                self.applied |= set(steps)
 
     def _take(self, advance: Advance) -> None:
         self._join(advance.groups)
@@ -157,12 +163,12 @@ def test_a_lost_round_is_joined_without_the_lost_one_who_may_join_the_next() -> 
     steps.start()
     steps.push(0, 1.0)
     steps.push(2, 2.0)
-    assert steps.lose(1) == ((0, 2),)
+    assert steps.lose(1) == (Group((0, 2)),)
     assert steps.hand_out() == Advance((), (Ticket(0, 1), Ticket(2, 3)))
     assert steps.join(1) == ()
     assert steps.hand_out() == Advance()
     steps.push(0, 3.0)
-    assert steps.push(2, 4.0) == ((0, 2),)
+    assert steps.push(2, 4.0) == (Group((0, 2)),)
     assert steps.hand_out() == Advance((), (Ticket(0, 4), Ticket(1, 5), Ticket(2, 6)))
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.protocols.steps import Advance, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Advance, Group, SegmentSteps, Ticket
 
 CHOICES = st.sampled_from(
     [
@@ -19,6 +21,8 @@ CHOICES = st.sampled_from(
         "ds-sync:3",
         "local-sgd:1",
         "local-sgd:3",
+        "gba:0",
+        "gba:2",
     ]
 )
 WORKERS = st.integers(2, 6)
@@ -40,7 +44,7 @@ class Driver:
         self.steps = SegmentSteps(choose_protocol(text).machine(self.workers), start, self.end)
         self.out: dict[int, Ticket] = {}
         self.handed_out: list[int] = []
-        self._unjoined: set[int] = set()
+        self._unjoined: Counter[int] = Counter()
         self._now_seconds = 0.0
         self._take(self.steps.start())
 
@@ -48,7 +52,7 @@ class Driver:
         worker = data.draw(st.sampled_from(sorted(self.out)), label="worker")
         self._now_seconds += data.draw(st.integers(1, 5), label="seconds")
         del self.out[worker]
-        self._unjoined.add(worker)
+        self._unjoined[worker] += 1
         groups = self.steps.push(worker, self._now_seconds)
         advance = self.steps.hand_out()
         self._take(Advance((*groups, *advance.groups), advance.tickets))
@@ -58,23 +62,24 @@ class Driver:
             self.push(data)
 
     def _take(self, advance: Advance) -> None:
-        joined = [worker for group in advance.groups for worker in group]
-        assert len(joined) == len(set(joined))
-        assert set(joined) <= self.workers - self.out.keys(), "only finished work is joined"
-        if self.steps.exchange is Exchange.ROUND:
-            assert set(joined) <= self._unjoined, "a gradient is joined once"
-            self._unjoined -= set(joined)
+        joined = [worker for group in advance.groups for worker in group.workers]
+        is_buffer = self.steps.exchange is Exchange.BUFFER
+        assert is_buffer or len(joined) == len(set(joined))
+        assert is_buffer or set(joined) <= self.workers - self.out.keys(), "it is finished"
+        if is_buffer or self.steps.exchange is Exchange.ROUND:
+            assert Counter(joined) <= self._unjoined, "a gradient is joined once"
+            self._unjoined -= Counter(joined)
         else:
             self._unjoined.clear()
         for ticket in advance.tickets:
             assert ticket.worker not in self.out, "a worker does one step at a time"
-            assert ticket.worker not in self._unjoined, "its gradient is joined before"
+            assert is_buffer or ticket.worker not in self._unjoined, "its gradient is joined before"
             self.out[ticket.worker] = ticket
             self.handed_out.append(ticket.worker_step)
         assert self.handed_out == list(range(self.start, self.start + len(self.handed_out)))
         assert self.start + len(self.handed_out) <= self.end, "nothing beyond the end"
         counted = self.steps.done - self.start
-        assert counted + len(self.out) + len(self._unjoined) == len(self.handed_out)
+        assert counted + len(self.out) + self._unjoined.total() == len(self.handed_out)
 
 
 @given(CHOICES, WORKERS, START, LENGTH, st.data())
@@ -115,11 +120,11 @@ def test_the_last_round_is_short_when_the_steps_do_not_go_round() -> None:
     steps.push(2, 1.0)
     steps.push(0, 2.0)
     assert steps.done == 10, "a round counts as a whole"
-    assert steps.push(1, 3.0) == ((0, 1, 2),)
+    assert steps.push(1, 3.0) == (Group((0, 1, 2)),)
     assert steps.done == 13
     assert steps.hand_out() == Advance((), (Ticket(0, 13), Ticket(1, 14)))
     assert steps.push(0, 4.0) == ()
-    assert steps.push(1, 5.0) == ((0, 1),)
+    assert steps.push(1, 5.0) == (Group((0, 1)),)
     assert steps.hand_out() == Advance()
     assert steps.done == 15
 
@@ -128,20 +133,40 @@ def test_replicas_that_have_nobody_left_to_wait_for_are_averaged_at_the_end() ->
     steps = SegmentSteps(choose_protocol("ds-sync:2").machine(range(4)), 0, 5)
     steps.start()
     steps.push(0, 1.0)
-    assert steps.push(1, 2.0) == ((0, 1),)
+    assert steps.push(1, 2.0) == (Group((0, 1)),)
     assert steps.hand_out() == Advance((), (Ticket(0, 4),))
     assert steps.push(0, 3.0) == (), "worker 2 is still in round 0"
     steps.push(2, 4.0)
-    assert steps.push(3, 5.0) == ((2, 3),)
+    assert steps.push(3, 5.0) == (Group((2, 3)),)
     assert steps.hand_out() == Advance()
     assert steps.done == 5
+
+
+def test_each_gradient_in_a_buffer_is_known_by_its_step() -> None:
+    steps = SegmentSteps(choose_protocol("gba:0").machine(range(2)), 10, 17)
+    steps.start()
+    groups = []
+    # Worker 1 is at its first step while two updates are made.
+    for worker in (0, 0, 0, 0, 1, 0, 1):
+        groups.append(steps.push(worker, 0.0))
+        groups[-1] += steps.hand_out().groups
+    assert groups == [
+        (),
+        (Group((0, 0), (10, 12)),),
+        (),
+        (Group((0, 0), (13, 14)),),
+        (),
+        (Group((0, 1), (15, 11), (11,)),),
+        (Group((1,), (16,)),),
+    ]
+    assert steps.done == 17
 
 
 def test_stopped_between_the_join_and_the_next_steps_it_hands_out_nothing() -> None:
     steps = SegmentSteps(choose_protocol("bsp").machine(range(2)), 0, 100)
     steps.start()
     steps.push(0, 1.0)
-    assert steps.push(1, 2.0) == ((0, 1),)
+    assert steps.push(1, 2.0) == (Group((0, 1)),)
     steps.stop()
     assert steps.hand_out() == Advance()
     assert steps.done == 2

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
@@ -51,9 +51,9 @@ class Witness(Learner):
         self.staleness.append(self.pushes.total() - before)
         self.pushes[ticket.worker] += 1
 
-    def join(self, group: Sequence[int], worker_step: int) -> None:
-        assert not self._under_way.keys() & set(group)
-        self.joined += len(group)
+    def join(self, group: Group, worker_step: int) -> None:
+        assert group.worker_steps or not self._under_way.keys() & set(group.workers)
+        self.joined += len(group.workers)
 
 
 class Until(SegmentSteps):
@@ -64,7 +64,7 @@ class Until(SegmentSteps):
         self.end_seconds = math.nan
         self._left = pushes
 
-    def push(self, worker: int, now_seconds: float) -> tuple[tuple[int, ...], ...]:
+    def push(self, worker: int, now_seconds: float) -> Groups:
         self._left -= worker == 0
         if self._left == 0 and math.isnan(self.end_seconds):
             self.end_seconds = now_seconds

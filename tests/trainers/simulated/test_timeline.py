@@ -17,7 +17,7 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import RunResult
 from syncswitch.trainers.simulated.events import Learner
@@ -39,7 +39,7 @@ class Ledger(Learner):
         self.came_back: list[int] = []
         self._present: set[int] = set()
         self._under_way: dict[int, Ticket] = {}
-        self._arrived: set[int] = set()
+        self._arrived: Counter[int] = Counter()
         self._exchange = Exchange.PUSH
 
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
@@ -57,17 +57,17 @@ class Ledger(Learner):
     def push(self, ticket: Ticket) -> None:
         assert self._under_way.pop(ticket.worker) is ticket
         self.pushed[ticket.worker_step] += 1
-        if self._exchange is Exchange.ROUND:
-            self._arrived.add(ticket.worker)
+        if self._exchange in (Exchange.ROUND, Exchange.BUFFER):
+            self._arrived[ticket.worker] += 1
 
-    def join(self, group: Sequence[int], worker_step: int) -> None:
-        self.rounds.append(tuple(group))
-        if self._exchange is Exchange.ROUND:
-            assert self._arrived >= set(group)
-            self._arrived -= set(group)
+    def join(self, group: Group, worker_step: int) -> None:
+        self.rounds.append(group.workers)
+        if self._exchange in (Exchange.ROUND, Exchange.BUFFER):
+            assert self._arrived >= Counter(group.workers)
+            self._arrived -= Counter(group.workers)
         else:
-            assert self._present >= set(group)
-            assert not self._under_way.keys() & set(group)
+            assert self._present >= set(group.workers)
+            assert not self._under_way.keys() & set(group.workers)
 
     def leave(self, worker: int) -> None:
         self._present.discard(worker)

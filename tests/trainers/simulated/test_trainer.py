@@ -119,7 +119,7 @@ class TestEveryProtocol:
         steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
         assert sum(steps) == BRIEF.total_worker_steps
         assert abs(steps[0] - steps[1]) <= 5
-        assert record.final_accuracy > 0.75
+        assert record.final_accuracy > 0.7
 
     @pytest.mark.parametrize("pair", PAIRS[1::2], ids=",".join)
     def test_measures_the_same_again_and_forks_end_bitwise_where_the_whole_run_does(
@@ -213,6 +213,28 @@ class TestTheSameNumbers:
         found = final_state(make_trainer(SHORT, 4, EVEN), spec, tmp_path)
         assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=1))
 
+    def test_gba_of_equal_workers_is_bsp(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+        """All push at once, and pull when the update is made; also the last one, which is short."""
+        equal = ClusterProfile(compute_seconds=1.0, latency_seconds=0.001)
+        spec = spec_of(SHORT, 4, 100.0, protocols=("gba:0", "asp"), profile=equal)
+        found = final_state(make_trainer(SHORT, 4, equal), spec, tmp_path)
+        assert found.updates == 23
+        assert_close(found, plain_bsp(SHORT, 4, seed=1))
+
+    def test_of_a_slow_worker_gba_counts_what_is_not_too_old(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """At 5.5 s three others have filled 3 buffers, and as many while it does each next step."""
+        slow = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 1.0, 1.0, 1 / 5.5))
+        workload = replace(CONSTANT, name="slow", momentum=0.0, total_worker_steps=16)
+        trainer = make_trainer(workload, 4, slow)
+        for iota, steps in ((2, 15), (3, 16)):
+            spec = spec_of(workload, 4, 100.0, protocols=(f"gba:{iota}", "asp"), profile=slow)
+            found = final_state(trainer, spec, tmp_path / str(iota))
+            assert found.updates == 4
+            expected = 1 - steps * 0.01 * CONSTANT_GRADIENT
+            np.testing.assert_allclose(found.parameters, expected, rtol=1e-5)
+
     def test_asp_of_one_worker_is_sgd(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
         found = final_state(make_trainer(SHORT, 1), spec_of(SHORT, 1, 0.0), tmp_path)
         assert_close(found, plain_bsp(SHORT, 1, seed=1))
@@ -279,11 +301,11 @@ class TestTheSameNumbers:
         )
         assert_close(found, real)
 
-    @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5"])
+    @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5", "gba:50"])
     def test_a_constant_gradient_has_the_known_answer(
         self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
     ) -> None:
-        """After rounds of 4: 100 updates of eta, or 25 of 4 eta on each replica."""
+        """After rounds of 4: 100 updates of eta, or 25 of 4 eta, shared or on each replica."""
         spec = spec_of(CONSTANT, 4, 50.0, protocols=("bsp", protocol))
         found = final_state(make_trainer(CONSTANT, 4), spec, tmp_path)
         is_shared = protocol in ("asp", "ssp:2")

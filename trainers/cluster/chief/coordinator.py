@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from syncswitch.trainers.protocols import Exchange, SyncProtocol
-from syncswitch.trainers.protocols.steps import Advance, Groups, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.running_counts import LossMean, StalenessCount
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
@@ -35,8 +35,8 @@ class Coordinator:
 
     Attributes:
         workers: Numbers of the workers.
-        join: `(workers, first worker-step)`: joins the work of a group, see `Release.groups`, and
-            returns those of them that could not be reached.
+        join: `(group, first worker-step)`: joins the work of a group, and returns those of its
+            workers that could not be reached.
         on_done: `(worker-steps done)`: called after each update, while the lock is held.
         decide: `(worker, seconds that its step took)`: the online policy, called after each step,
             likewise.
@@ -49,7 +49,7 @@ class Coordinator:
     """
 
     workers: Sequence[int]
-    join: Callable[[Sequence[int], int], Iterable[int]]
+    join: Callable[[Group, int], Iterable[int]]
     on_done: Callable[[int], None]
     decide: Callable[[int, float], Decision] = lambda worker, busy_seconds: NO_DECISION
     prepare: Callable[[Sequence[int]], Iterable[int]] = lambda workers: ()
@@ -240,14 +240,14 @@ class Coordinator:
             self._settle(self._lose_unreached(worker))
         return bool(lost)
 
-    def _settle(self, groups: Iterable[Sequence[int]]) -> None:
+    def _settle(self, groups: Groups) -> None:
         """Joins the work of groups, and says what is done now."""
         assert self._steps is not None
         waiting = deque(groups)
         while waiting:
             group = waiting.popleft()
             if self._steps.exchange is Exchange.REPLICA:
-                self._averaging.update(group)
+                self._averaging.update(group.workers)
                 self._apart.submit(self._average, group, self.done)
                 continue
             for worker in self.join(group, self.done):
@@ -256,7 +256,7 @@ class Coordinator:
             self.done = self._steps.done
             self.on_done(self.done)
 
-    def _average(self, group: Sequence[int], done: int) -> None:
+    def _average(self, group: Group, done: int) -> None:
         """Averages a group of replicas, in a thread of the pool; then its members go on."""
         error: BaseException | None = None
         lost: Iterable[int] = ()
@@ -265,7 +265,7 @@ class Coordinator:
         except BaseException as found:
             error = found
         with self._lock:
-            self._averaging.difference_update(group)
+            self._averaging.difference_update(group.workers)
             if error is not None:
                 self.error = self.error or error
                 self._stop_steps()

@@ -10,6 +10,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group
 
 
 class ClusterLearner:
@@ -72,7 +73,7 @@ class ClusterLearner:
             number: Of the task, see `Task`; by default the next one.
         """
         exchange, rate, momentum = self.exchange, 0.0, 0.0
-        if exchange is not Exchange.ROUND:
+        if exchange in (Exchange.PUSH, Exchange.REPLICA):
             is_replica = exchange is Exchange.REPLICA
             rate = self._rate(worker_step, len(self._holders()) if is_replica else 1)
             momentum = self._momentum(worker_step)
@@ -88,12 +89,16 @@ class ClusterLearner:
         own = 1 if exchange is Exchange.PUSH else 0
         return push.loss, push.pushed_updates - own - push.pulled_updates
 
-    def join(self, workers: Sequence[int], worker_step: int) -> list[int]:
+    def join(self, group: Group, worker_step: int) -> list[int]:
         """Joins the work of a group; `worker_step` is the first of their round."""
         if self.exchange is Exchange.REPLICA:
-            return self._cluster.average(workers)
-        rate = self._configuration.rate(worker_step, len(workers))
-        self._cluster.apply_round(workers, rate, self._momentum(worker_step))
+            return self._cluster.average(group.workers)
+        rate = self._configuration.rate(worker_step, len(group.workers))
+        momentum = self._momentum(worker_step)
+        if self.exchange is Exchange.BUFFER:
+            self._cluster.apply_buffer(group.worker_steps, group.stale, rate, momentum)
+        else:
+            self._cluster.apply_round(group.workers, rate, momentum)
         return []
 
     def leave(self, worker: int) -> None:

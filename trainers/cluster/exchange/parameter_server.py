@@ -92,6 +92,9 @@ class ParameterServer:
         self._incarnations = [0] * workers
         self._pushed = [-1] * workers
         self._waiting: dict[int, Vector] = {}
+        self._buffer: dict[int, Vector] = {}
+        # Of gradients that were in the buffer.
+        self._spare: list[Vector] = []
         self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
@@ -103,6 +106,7 @@ class ParameterServer:
             self._slots[:] = state.slots
             self._updates = state.updates
             self._waiting.clear()
+            self._buffer.clear()
 
     def mark(self) -> Sequence[int]:
         """Remembers the state as it is now, for `marked`.
@@ -163,15 +167,27 @@ class ParameterServer:
             self._pushed[caller.worker] = step
             return self._updates
 
-    def push_gradient(self, caller: Caller, step: int, computed: Vector) -> int:
-        """Keeps what a worker has computed for the round to which it belongs; see `push_update`.
+    def push_gradient(
+        self, caller: Caller, step: int, computed: Vector, worker_step: int | None = None
+    ) -> int:
+        """Keeps what a worker has computed until it is joined with others; see `push_update`.
 
-        It is not copied, so to be left alone until then. Returns the updates applied so far.
+        For a round it is not copied, so to be left alone until then. Returns the updates applied
+        so far.
+
+        Args:
+            caller: Whose.
+            step: Number by which the worker's steps are told apart.
+            computed: Shape [P + S].
+            worker_step: For the buffer, under which a copy is kept; made again, it is replaced.
         """
         with self._changing:
             self._check(caller)
             self._leases.pop(caller.worker, None)
-            self._waiting[caller.worker] = computed
+            if worker_step is None:
+                self._waiting[caller.worker] = computed
+            else:
+                self._keep(worker_step, computed)
             self._pushed[caller.worker] = step
             return self._updates
 
@@ -185,6 +201,28 @@ class ParameterServer:
             self._apply([self._waiting[worker] for worker in workers], rate, momentum)
             return self._updates
 
+    def apply_buffer(
+        self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
+    ) -> int:
+        """Applies the mean of these gradients of the buffer, in this order, as one update.
+
+        Args:
+            worker_steps: Under which they are kept.
+            stale: Those of them without weight: their gradients are zero in the mean.
+            rate: Learning rate.
+            momentum: Of the optimizer.
+
+        Returns:
+            Updates applied, this one included.
+        """
+        with self._changing:
+            for worker_step in stale:
+                self._buffer[worker_step][: self._sizes.parameters] = 0.0
+            kept = [self._buffer.pop(worker_step) for worker_step in worker_steps]
+            self._apply(kept, rate, momentum)
+            self._spare += kept
+            return self._updates
+
     def fence(self, worker: int) -> tuple[int, int]:
         """From now on refuses everything from the process that was this worker.
 
@@ -195,6 +233,12 @@ class ParameterServer:
             self._incarnations[worker] += 1
             self._leases.pop(worker, None)
             return self._incarnations[worker], self._pushed[worker]
+
+    def _keep(self, worker_step: int, computed: Vector) -> None:
+        if worker_step not in self._buffer:
+            vector = self._spare.pop() if self._spare else aligned(computed.size)
+            self._buffer[worker_step] = vector
+        self._buffer[worker_step][:] = computed
 
     def _check(self, caller: Caller) -> None:
         if caller.incarnation != self._incarnations[caller.worker]:

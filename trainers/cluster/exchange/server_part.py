@@ -15,7 +15,7 @@ from syncswitch.trainers.model.layout import Vector
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
-_FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "fence")
+_FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "apply_buffer", "fence")
 
 
 class ServerPart:
@@ -47,8 +47,8 @@ class ServerPart:
         def push_update(caller: Caller, number: int, sent: Any, *rest: float) -> int:
             return server.push_update(caller, number, inbox, *rest)
 
-        def push_gradient(caller: Caller, number: int, sent: Any) -> int:
-            return server.push_gradient(caller, number, inbox)
+        def push_gradient(caller: Caller, number: int, sent: Any, *rest: int | None) -> int:
+            return server.push_gradient(caller, number, inbox, *rest)
 
         methods: Methods = {
             "pull": pull,
@@ -102,9 +102,12 @@ class RemoteServer:
         updates: int = self._remote.push_update(caller, number, sent, rate, momentum)
         return updates
 
-    def push_gradient(self, caller: Caller, number: int, computed: Vector) -> int:
+    def push_gradient(
+        self, caller: Caller, number: int, computed: Vector, worker_step: int | None = None
+    ) -> int:
         """See `ParameterServer`."""
-        updates: int = self._remote.push_gradient(caller, number, self._sent(computed))
+        sent = self._sent(computed)
+        updates: int = self._remote.push_gradient(caller, number, sent, worker_step)
         return updates
 
     def close(self) -> None:

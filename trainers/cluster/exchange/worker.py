@@ -86,6 +86,8 @@ class Worker:
             time.sleep(hold.message_seconds)
         if task.exchange is Exchange.ROUND:
             pushed = server.push_gradient(caller, task.number, self._computed)
+        elif task.exchange is Exchange.BUFFER:
+            pushed = server.push_gradient(caller, task.number, self._computed, task.worker_step)
         else:
             pushed = server.push_update(
                 caller, task.number, self._computed, task.rate, task.momentum

@@ -104,6 +104,12 @@ class Cluster(ABC):
         """Applies the mean of what these workers have pushed as one update."""
         self.server.apply_round(workers, rate, momentum)
 
+    def apply_buffer(
+        self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
+    ) -> None:
+        """Applies the mean of these gradients of the buffer as one update."""
+        self.server.apply_buffer(worker_steps, stale, rate, momentum)
+
     @abstractmethod
     def fence(self, worker: int) -> int:
         """From now on nothing counts that comes from the process that was this worker.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
-from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Group, SegmentSteps, Ticket
 from tests.properties import more_examples
 from tests.trainers.job.test_schedule import segments, trial
 
@@ -66,9 +66,9 @@ class FakeCluster:
             except BaseException as error:
                 self.coordinator.fail(worker, error)
 
-    def _apply_round(self, workers: Sequence[int], first_step: int) -> tuple[int, ...]:
-        self.rounds.append((tuple(workers), first_step))
-        self._apply(workers, first_step)
+    def _apply_round(self, group: Group, first_step: int) -> tuple[int, ...]:
+        self.rounds.append((group.workers, first_step))
+        self._apply(group.workers, first_step)
         return ()
 
     def _note_done(self, done: int) -> None:

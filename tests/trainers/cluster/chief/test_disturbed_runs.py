@@ -40,7 +40,7 @@ W = 600
 # Without momentum each gradient moves the parameters by the same, whenever it comes.
 COUNTING = replace(CONSTANT, name="counting", total_worker_steps=W, momentum=0.0)
 KILLS = ("kill:worker=1,at=20%", "kill:worker=0,at=45%", "kill:worker=1,at=60%")
-PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "dssp:1-4"), ("bsp", "ssp:0")]
+PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "dssp:1-4"), ("gba:600", "ssp:0")]
 
 
 def kinds(record: TrialRecord) -> Counter[str]:

@@ -18,7 +18,7 @@ from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.protocols.steps import Ticket
+from syncswitch.trainers.protocols.steps import Group, Ticket
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, spec_of
 
 WORKERS, W = 4, 24
@@ -103,10 +103,10 @@ class Segment:
         parameters, _ = self.learner.snapshot()
         np.testing.assert_allclose(np.asarray(parameters), expected, rtol=1e-5)
 
-    def _join(self, workers: Sequence[int], first_step: int) -> list[int]:
-        mean = float(np.mean([self.units[worker] for worker in workers]))
-        self.units.update(dict.fromkeys(workers, mean))
-        return self.learner.join(workers, first_step)
+    def _join(self, group: Group, first_step: int) -> list[int]:
+        mean = float(np.mean([self.units[worker] for worker in group.workers]))
+        self.units.update(dict.fromkeys(group.workers, mean))
+        return self.learner.join(group, first_step)
 
     def _prepare(self, workers: Sequence[int]) -> list[int]:
         if self.units:

@@ -46,7 +46,7 @@ COUNTING = replace(
     evaluation_interval_worker_steps=50,
 )
 PERCENTS = tuple(range(20, 101, 20))
-PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "dssp:1-4")]
+PAIRS = [("bsp", "asp"), ("asp", "gba:1000"), ("ssp:2", "dssp:1-4")]
 
 
 class Trained:

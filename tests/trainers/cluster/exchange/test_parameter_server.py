@@ -365,6 +365,62 @@ class TestRounds:
         np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
 
 
+class TestBuffer:
+    def test_keeps_copies_of_several_gradients_of_a_worker(self) -> None:
+        """In the order that is told, to the last bit as a round."""
+        server, computed = new_server(5, 2, decay=0.5), random_vectors(3, 7)
+        inbox = np.zeros(7, np.float32)
+        for number, vector in enumerate(computed):
+            inbox[:] = vector
+            assert server.push_gradient(Caller(1, 0), number, inbox, 40 + number) == 0
+        assert server.apply_buffer([42, 40, 41], [], 0.1, 0.9) == 1
+        rounds = new_server(5, 2, decay=0.5)
+        for worker, number in enumerate((2, 0, 1)):
+            rounds.push_gradient(Caller(worker, 0), 0, computed[number])
+        rounds.apply_round(range(3), 0.1, 0.9)
+        assert_same(state_of(server), state_of(rounds))
+
+    def test_a_stale_gradient_is_zero_in_the_mean_of_all(self) -> None:
+        """Statistics are no gradient: those of all batches count."""
+        server, computed = new_server(5, 2, decay=0.5), random_vectors(4, 7)
+        for number, vector in enumerate(computed):
+            server.push_gradient(Caller(0, 0), number, vector, number)
+        server.apply_buffer([0, 1, 2, 3], [1, 2], 1.0, 0.0)
+        parameters, statistics = server.snapshot()
+        np.testing.assert_allclose(parameters, -(computed[0] + computed[3])[:5] / 4, rtol=1e-6)
+        np.testing.assert_array_equal(statistics, np.mean(computed, axis=0)[5:])
+
+    def test_what_is_not_named_stays(self) -> None:
+        server, computed = new_server(5), random_vectors(3)
+        for number, vector in enumerate(computed):
+            server.push_gradient(Caller(number, 0), 0, vector, number)
+        server.apply_buffer([1], [], 1.0, 0.0)
+        server.apply_buffer([2, 0], [], 1.0, 0.0)
+        expected = -computed[1] - np.mean([computed[2], computed[0]], axis=0)
+        np.testing.assert_array_equal(server.snapshot()[0], expected)
+        with pytest.raises(KeyError):
+            server.apply_buffer([1], [], 1.0, 0.0)
+
+    def test_a_step_that_is_made_again_is_there_once(self) -> None:
+        """As after the loss of the worker whose push nobody has heard of."""
+        server, computed = new_server(5), random_vectors(2)
+        server.push_gradient(Caller(1, 0), 7, computed[0], 30)
+        server.fence(1)
+        server.push_gradient(Caller(2, 0), 8, computed[1], 30)
+        server.apply_buffer([30], [], 1.0, 0.0)
+        np.testing.assert_array_equal(server.snapshot()[0], -computed[1])
+
+    def test_has_nothing_to_do_with_rounds(self) -> None:
+        """A worker's number may be that of a step; what was pushed for a round is not copied."""
+        server, computed = new_server(5), random_vectors(2)
+        server.push_gradient(Caller(1, 0), 0, computed[0])
+        server.push_gradient(Caller(1, 0), 1, computed[1], 1)
+        kept = computed[0].copy()
+        server.apply_buffer([1], [1], 1.0, 0.0)
+        np.testing.assert_array_equal(server.snapshot()[0], 0.0)
+        np.testing.assert_array_equal(computed[0], kept)
+
+
 class TestFence:
     def test_tells_the_last_step_that_was_taken_in(self) -> None:
         server, zeros = new_server(), np.zeros(4, np.float32)
@@ -467,6 +523,10 @@ class TestState:
         server.load(start)
         with pytest.raises(KeyError):
             server.apply_round([0], 0.1, 0.9)
+        server.push_gradient(Caller(0, 0), 10, computed[0], 4)
+        server.load(start)
+        with pytest.raises(KeyError):
+            server.apply_buffer([4], [], 0.1, 0.9)
 
     def test_without_parameters_of_some_kind_it_works_as_well(self) -> None:
         server = new_server(1, 0, slots=1)

@@ -58,7 +58,14 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
     assert served.methods["apply_round"]([1], 0.25, 0.0) == 2
     parameters, statistics = served.methods["snapshot"]()
     assert (parameters.tolist(), statistics.tolist()) == ([0, 1, 1], [3])
-    assert served.methods["fence"](1) == (1, 2)
+    computed.rows[0][:] = 4, 0, 0, 0
+    assert server.push_gradient(caller, 3, computed.rows[0], 17) == 2
+    computed.rows[0][:] = 0, 8, 0, 0
+    assert server.push_gradient(caller, 4, computed.rows[0], 18) == 2
+    assert served.methods["apply_buffer"]([17, 18], [18], 0.5, 0.0) == 3
+    parameters, statistics = served.methods["snapshot"]()
+    assert (parameters.tolist(), statistics.tolist()) == ([-1, 1, 1], [1.5])
+    assert served.methods["fence"](1) == (1, 4)
     with pytest.raises(FencedError, match="worker 1 was replaced"):
         server.pull(caller)
     server.close()

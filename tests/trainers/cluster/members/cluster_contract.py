@@ -221,6 +221,20 @@ class ClusterContract:
         np.testing.assert_array_equal(state.parameters, 1 - RATE * np.mean(gradients, axis=0))
         assert state.updates == 1
 
+    def test_a_buffer_is_an_update_with_gradients_of_whoever_came(self, rows: Cluster) -> None:
+        fresh(rows)
+        for worker, worker_step in ((2, 5), (2, 6), (0, 7), (2, 8)):
+            step(rows, worker, worker_step, Exchange.BUFFER)
+        rows.apply_buffer([7, 5, 6], [5], RATE, 0.0)
+        gradients = [batch_gradient(rows, worker_step) for worker_step in (7, 6)]
+        state = rows.state()
+        np.testing.assert_allclose(
+            state.parameters, 1 - RATE * np.sum(gradients, axis=0) / 3, rtol=1e-6
+        )
+        assert state.updates == 1
+        rows.apply_buffer([8], [], RATE, 0.0)
+        assert not np.array_equal(rows.state().parameters, state.parameters)
+
     def test_rounds_repeat_to_the_last_bit(self, cluster: Cluster) -> None:
         def end() -> ModelState:
             fresh(cluster)
@@ -291,7 +305,7 @@ class ClusterContract:
     def test_a_fence_tells_what_was_taken_in_and_the_next_one_goes_on(self, rows: Cluster) -> None:
         fresh(rows)
         assert [rows.fence(1), rows.revive(1)] == [rows.mark()[1], None]
-        for exchange, updates in ((Exchange.PUSH, 1), (Exchange.ROUND, 1)):
+        for exchange, updates in ((Exchange.PUSH, 1), (Exchange.ROUND, 1), (Exchange.BUFFER, 1)):
             task = task_of(rows, 0, exchange)
             assert rows.step(1, task).pushed_updates == updates
             before = rows.state()

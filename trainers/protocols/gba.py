@@ -1,0 +1,93 @@
+"""Global batch gradients aggregation: nobody waits, and an update is as large as one of BSP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
+from syncswitch.trainers.protocols.options import whole_number
+
+
+class GBA(SyncProtocol):
+    """Gradients fill a buffer in the order in which they come; a full one is one update.
+
+    Source: Su et al., GBA: A Tuning-free Approach to Switch between Synchronous and Asynchronous
+    Training for Recommendation Models, NeurIPS 2022 (arXiv 2205.11048). The buffer holds as many
+    gradients as there are workers at the start, so that an update has the batch, and the learning
+    rate, of one of BSP. A step has a token, the number of the update for which it was handed out:
+    each update has as many tokens as its buffer has places. A gradient whose token is more than
+    `stale_updates` behind has no weight, but takes its place: the mean is over all places.
+
+    Of the paper's ways to damp what is stale this is the simplest. It lets the token of a lost
+    worker disappear; here the next step gets it, with the number that is due then, as tokens would
+    else run ahead of the updates and hide how old a gradient is. Workers that leave or join leave
+    the batch as large as it was. Once nobody is left, as at the end of a segment, what is in the
+    buffer is an update of its own, with the rate of so many workers in BSP.
+
+    Args:
+        workers: Who takes part at the start.
+        stale_updates: iota, the oldest token that has weight, in updates.
+    """
+
+    name = "gba"
+    usage = "gba:IOTA"
+    exchange = Exchange.BUFFER
+    least_workers = 2
+
+    def __init__(self, workers: Iterable[int], stale_updates: int) -> None:
+        super().__init__(workers)
+        self._stale_updates = stale_updates
+        self._places = len(self.active)
+        self._buffer: list[int] = []
+        self._updates = 0
+        self._tokens: dict[int, int] = {}
+
+    @override
+    @classmethod
+    def parse_options(cls, text: str) -> Mapping[str, Any]:
+        return {"stale_updates": whole_number(text, "IOTA", 0)}
+
+    @override
+    @classmethod
+    def format_options(cls, options: Mapping[str, Any]) -> str:
+        return str(options["stale_updates"])
+
+    @override
+    def start(self) -> Release:
+        return Release(tuple(map(self._hand_token, sorted(self.active))))
+
+    def on_push(self, worker: int, now_seconds: float) -> Release:
+        """Releases `worker`, and only it; an update comes first where its gradient was missing."""
+        if worker not in self.active:
+            return NOBODY
+        is_stale = self._updates - self._tokens.pop(worker) > self._stale_updates
+        self._buffer.append(worker)
+        groups = self._empty() if len(self._buffer) == self._places else ()
+        return Release((self._hand_token(worker),), groups, is_stale)
+
+    def add(self, worker: int) -> Release:
+        """Releases `worker` unless it is at work already."""
+        if worker in self.active:
+            return NOBODY
+        self.active.add(worker)
+        return Release((self._hand_token(worker),))
+
+    def remove(self, worker: int) -> Release:
+        """Releases nobody: nobody waits. What is in the buffer stays there for those left."""
+        self.active.discard(worker)
+        self._tokens.pop(worker, None)
+        return NOBODY if self.active or not self._buffer else Release((), self._empty())
+
+    def _hand_token(self, worker: int) -> int:
+        """Gives `worker` the next token of those that have neither arrived nor are out."""
+        ahead = len(self._buffer) + len(self._tokens)
+        self._tokens[worker] = self._updates + ahead // self._places
+        return worker
+
+    def _empty(self) -> tuple[tuple[int, ...], ...]:
+        group, self._buffer = tuple(sorted(self._buffer)), []
+        self._updates += 1
+        return (group,)
