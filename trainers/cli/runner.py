@@ -267,7 +267,7 @@ def _save(
     output: Path,
 ) -> None:
     """Saves the model, after which no checkpoint is needed. Raises FatalError without a model."""
-    from syncswitch.trainers.model.export import load_model, save_model
+    from syncswitch.trainers.model.export import export_model
 
     if record.diverged:
         checkpoints.remove()
@@ -282,5 +282,5 @@ def _save(
             f"the checkpoint at the end was not written ({(reasons or ['no reason known'])[-1]}),"
             f" so no model was saved; {checkpoints.how_to_go_on}"
         )
-    save_model(load_model(workload, checkpoints.final), output)
+    export_model(workload, checkpoints.final, output)
     checkpoints.remove()

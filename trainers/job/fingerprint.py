@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
     build_loss,
     build_metric,
@@ -135,7 +136,10 @@ def _describe_layer(layer: Any) -> list[Any]:
     if isinstance(function, FunctionType):
         # A Lambda layer: its own configuration holds the path of the file.
         config = _describe_function(function)
-    variables = [[list(variable.shape), bool(variable.trainable)] for variable in layer.variables]
+    variables = [
+        [list(true_shape(layer, variable)), bool(variable.trainable)]
+        for variable in layer.variables
+    ]
     return [type(layer).__name__, config, variables, _connections(layer)]
 
 

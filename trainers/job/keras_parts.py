@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.embeddings import thin_tables
 from syncswitch.trainers.job.workload import Workload, users_code
+
+_LOG = logging.getLogger(__name__)
 
 _NO_SHARES = {
     **dict.fromkeys(
@@ -22,8 +27,38 @@ _NO_SHARES = {
 """Keras' metrics that do not lie between 0 and 1 though more of them is better."""
 
 
-def build_model(workload: Workload) -> Any:
-    """Makes the model, with fresh initial values."""
+def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
+    """Makes the model, with fresh initial values.
+
+    Args:
+        workload: Whose.
+        is_whole: Build large embedding tables as well, which take memory; by default their layers
+            have a single row, see `embeddings`.
+    """
+    if is_whole or workload.least_table_values is None:
+        return _built_model(workload)
+    but: set[int] = set()
+    while True:
+        with thin_tables(workload.least_table_values, but) as building:
+            try:
+                model = _built_model(workload)
+            except WorkloadError:
+                # Perhaps because there is a single row.
+                if not building.wanted:
+                    raise
+        if not building.wanted:
+            for text in building.whole:
+                _warn_once(f"workload {workload.name!r}: {text}")
+            return model
+        but |= building.wanted
+
+
+@cache
+def _warn_once(text: str) -> None:
+    _LOG.warning("%s", text)
+
+
+def _built_model(workload: Workload) -> Any:
     import keras
 
     model = _built(workload, "model", keras.Model, "return a keras.Model")

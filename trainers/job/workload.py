@@ -47,6 +47,8 @@ class Workload:
         momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
         largest_scaling: The rate of an update grows with its number of gradients up to this number,
             as linear scaling has its limits; None for no limit.
+        least_table_values: A `keras.layers.Embedding` with at least so many values is a table of
+            which a batch moves its rows alone; None to move all of it, as of smaller ones.
     """
 
     name: str
@@ -65,13 +67,14 @@ class Workload:
     momentum_after_switch: Momentum = "same"
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
+    least_table_values: int | None = None
 
     def __post_init__(self) -> None:
         for problem in self._problems():
             raise WorkloadError(f"workload {self.name!r}: {problem}")
 
     def _problems(self) -> Iterator[str]:
-        optional = ("momentum_stage_worker_steps", "largest_scaling")
+        optional = ("momentum_stage_worker_steps", "largest_scaling", "least_table_values")
         required = ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps")
         for field in (*required, *optional):
             value = getattr(self, field)

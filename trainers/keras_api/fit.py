@@ -107,6 +107,8 @@ def fit(
         optimizer=optimizer,
         loss=_compiled_loss(model),
         metric=metric,
+        # The model is in memory anyway.
+        least_table_values=None,
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     band = _band(policy, known or identity, identity) if guard else None

@@ -20,7 +20,15 @@ from syncswitch.trainers.job.schedule import (
     percents_at_switch,
     switch_worker_step,
 )
-from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.layout import TableSource, Vector
+from syncswitch.trainers.model.tables.file import (
+    LIST,
+    StoredTables,
+    TableForm,
+    forms_of,
+    listed,
+    write_tables,
+)
 from syncswitch.trainers.run.position import Position, run_identity
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +47,9 @@ class Checkpoint(Position):
         parameters: Trained variables by logical name.
         slots: The optimizer's variables by logical name.
         statistics: Other variables of the model (moving means) by logical name.
+        tables: Embedding tables that are trained by their rows, with the optimizer's slots of them;
+            None where there are none.
+        forms: Of these.
     """
 
     model: str
@@ -47,6 +58,8 @@ class Checkpoint(Position):
     parameters: Mapping[str, Vector]
     slots: Mapping[str, Vector]
     statistics: Mapping[str, Vector]
+    tables: TableSource | None = None
+    forms: tuple[TableForm, ...] = ()
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -63,11 +76,15 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = value
+    if checkpoint.tables is not None:
+        arrays[LIST] = np.array(listed(checkpoint.forms))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("w+b") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub mistakes the names
+            if checkpoint.tables is not None:
+                write_tables(file, checkpoint.forms, checkpoint.tables)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -76,10 +93,12 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint."""
+    """Reads a checkpoint, but for its tables, which are read when somebody wants them."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            forms = forms_of(str(file[LIST])) if LIST in file.files else ()
+            apart = {name for form in forms for name in form.members}
+            arrays = {name: file[name] for name in file.files if name not in apart}
         groups = {
             group: {
                 name.removeprefix(f"{group}/"): value
@@ -97,6 +116,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             elapsed_seconds=float(arrays["elapsed_seconds"]),
             history=str(arrays.get("history", "")),
             **groups,
+            tables=StoredTables.of(path, forms) if forms else None,
+            forms=forms,
         )
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.embeddings import Lookups, tables_of, thin_layers
 from syncswitch.trainers.job.keras_parts import build_loss, build_model
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.moving_statistics import decay_of
 from syncswitch.trainers.model.optimizer import pack, unpack
+from syncswitch.trainers.model.tables.lookup import Asking, TableRows, among, any_rows
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _FEW = 2
@@ -30,7 +33,8 @@ class ModelFunction:
             not given.
 
     Attributes:
-        parameters: Layout of the trained variables.
+        tables: Embedding tables whose rows are given to each computation.
+        parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
     """
 
@@ -39,11 +43,14 @@ class ModelFunction:
         self._examples = len(data.train_inputs)
         self._transform = data.transform
         self._model = build_model(workload) if model is None else model
+        self.tables = tables_of(self._model)
+        self._lookups = Lookups(thin_layers(self._model))
         _check_unbatched(workload, data, self._model)
         self._sample = _sample(data, workload.batch_size, self._model)
         self._takes_training = _takes_training(self._model)
         self._loss = build_loss(workload)
-        self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter")
+        apart = {table.position for table in self.tables}
+        self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter", apart)
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
 
     @cached_property
@@ -53,14 +60,17 @@ class ModelFunction:
             return np.zeros(0, np.float32)
         # Not as a part of what is being traced; traced itself, as this is how layers are trained.
         with tf.init_scope():
-            values = [tf.constant(one.numpy()) for one in self._model.trainable_variables]
+            apart = {table.position for table in self.tables}
+            variables = enumerate(self._model.trainable_variables)
+            values = [tf.constant(one.numpy()) for place, one in variables if place not in apart]
             inputs, labels = map(tf.constant, self._sample)
 
             def moved(statistics: Any) -> Any:
                 seed, batch = tf.zeros([2], tf.int64), inputs
                 if self._transform is not None:
                     batch, _ = self._transform(inputs, labels, seed)
-                return self._forward(values, statistics, batch, seed)[1]
+                with self._lookups.by(any_rows(self.tables)):
+                    return self._forward(values, statistics, batch, seed)[1]
 
             start = self.statistics.pack(moving_variables(self._model))
             move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
@@ -115,15 +125,20 @@ class ModelFunction:
             labels: Of the batch.
             seed: Shape [2], for random layers.
         """
-        loss, gradients, contribution = self.gradients(
-            unpack(parameters, self.parameters), statistics, inputs, labels, seed
-        )
+        values = unpack(parameters, self.parameters)
+        loss, gradients, contribution = self.gradients(values, statistics, inputs, labels, seed)
         return loss, pack(gradients), contribution
 
     def gradients(
-        self, values: list[Any], statistics: Any, inputs: Any, labels: Any, seed: Any
+        self,
+        values: list[Any],
+        statistics: Any,
+        inputs: Any,
+        labels: Any,
+        seed: Any,
+        rows: Sequence[TableRows] = (),
     ) -> tuple[Any, list[Any], Any]:
-        """As `gradient`, by variable.
+        """As `gradient`, by variable, and then by table, of its rows.
 
         Args:
             values: Of the trained variables, in their order and shapes.
@@ -131,10 +146,13 @@ class ModelFunction:
             inputs: See `gradient`.
             labels: See `gradient`.
             seed: See `gradient`.
+            rows: Of each table those that the batch needs.
         """
+        wanted = [*values, *(one.values for one in rows)]
         with tf.GradientTape() as tape:
-            tape.watch(values)
-            outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
+            tape.watch(wanted)
+            with self._lookups.by(among(rows)):
+                outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
             loss = tf.reduce_mean(self._loss(labels, outputs))
             if extra_losses:
                 loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
@@ -142,7 +160,7 @@ class ModelFunction:
         zero = tf.UnconnectedGradients.ZERO
         # A table of which a batch needs few rows has a sparse gradient.
         gradients = map(
-            tf.convert_to_tensor, tape.gradient(loss, values, unconnected_gradients=zero)
+            tf.convert_to_tensor, tape.gradient(loss, wanted, unconnected_gradients=zero)
         )
         return loss, list(gradients), contribution
 
@@ -151,7 +169,7 @@ class ModelFunction:
     ) -> tuple[Any, Any, Any]:
         """Outputs in training mode, the statistics after it, and losses of layers."""
         outputs, untrained, extra_losses = self._model.stateless_call(
-            values,
+            self._trained(values),
             self._untrained(statistics, seed),
             inputs,
             return_losses=True,
@@ -167,15 +185,49 @@ class ModelFunction:
         )
         return outputs, moved, extra_losses
 
-    def predict(self, parameters: Any, statistics: Any, inputs: Any) -> Any:
+    def predict(
+        self, parameters: Any, statistics: Any, inputs: Any, rows: Sequence[TableRows] = ()
+    ) -> Any:
         """The model's outputs in inference mode."""
+        with self._lookups.by(among(rows)):
+            return self._predict(unpack(parameters, self.parameters), statistics, inputs)
+
+    def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
+        """Numbers of the rows for which a batch asks each table, as often as it does.
+
+        Args:
+            inputs: Of the batch.
+            trained: Scalar tensor; stands for all that is trained, on which they may not depend.
+            training: In which mode the model is called.
+
+        Returns:
+            Int64 tensors with one dimension.
+        """
+        asking = Asking(self.tables, trained)
+        values = [tf.fill(shape, trained) for shape in self.parameters.shapes]
+        statistics = tf.fill([self.statistics.size], trained)
+        with self._lookups.by(asking.find):
+            if training:
+                self._forward(values, statistics, inputs, tf.zeros([2], tf.int64))
+            else:
+                self._predict(values, statistics, inputs)
+        return asking.ids
+
+    def _predict(self, values: list[Any], statistics: Any, inputs: Any) -> Any:
         outputs, _ = self._model.stateless_call(
-            unpack(parameters, self.parameters),
+            self._trained(values),
             self._untrained(statistics, tf.constant([0, 0], tf.int64)),
             inputs,
             **self._mode(training=False),
         )
         return outputs
+
+    def _trained(self, values: list[Any]) -> list[Any]:
+        """Values of the trained variables, in place of tables the row that nobody reads."""
+        found = list(values)
+        for table in self.tables:
+            found.insert(table.position, tf.zeros([1, table.width]))
+        return found
 
     def _mode(self, *, training: bool) -> dict[str, bool]:
         """As Keras' `fit` does: a model of one's own need not care in which mode it is called."""

@@ -6,9 +6,10 @@ for each variable, and one traced function for every replica.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +28,43 @@ class ModelState:
         slots: The optimizer's variables.
         statistics: Variables that are not trained: moving means and variances.
         updates: Updates applied.
+        tables: Embedding tables that are trained by their rows; None where there are none, or where
+            they go another way.
     """
 
     parameters: Vector
     slots: Vector
     statistics: Vector
     updates: int = 0
+    tables: TableSource | None = None
+
+
+class TableBlock(NamedTuple):
+    """Neighbouring rows of one table.
+
+    Attributes:
+        table: Its number.
+        part: 0 for its values, from 1 on for the optimizer's slots.
+        start: First row.
+        values: Shape [rows, width].
+    """
+
+    table: int
+    part: int
+    start: int
+    values: Vector
+
+
+class TableSource(ABC):
+    """Embedding tables with their slots, which nobody holds whole."""
+
+    @abstractmethod
+    def blocks(self, *, skips_initial: bool = False) -> Iterator[TableBlock]:
+        """All rows: table by table, part by part, in their order.
+
+        Args:
+            skips_initial: Leave out slots that are as the optimizer begins with them.
+        """
 
 
 @dataclass(frozen=True)
@@ -48,17 +80,24 @@ class FlatLayout:
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, variables: Sequence[Any], what: str) -> FlatLayout:
-        """Lays out Keras variables in their order."""
+    def of(cls, variables: Sequence[Any], what: str, but: Collection[int] = ()) -> FlatLayout:
+        """Lays out Keras variables in their order.
+
+        Args:
+            variables: Which.
+            what: They are, for people.
+            but: Positions of those that lie elsewhere.
+        """
         for variable in variables:
             if str(variable.dtype) != "float32":
                 raise WorkloadError(
                     f"model: {what} {variable.path!r} is {variable.dtype}; syncswitch trains "
                     "float32 variables (mixed precision keeps them float32)"
                 )
+        kept = [(index, one) for index, one in enumerate(variables) if index not in but]
         return cls(
-            tuple(f"{index:03d}-{variable.name}" for index, variable in enumerate(variables)),
-            tuple(tuple(variable.shape) for variable in variables),
+            tuple(f"{index:03d}-{variable.name}" for index, variable in kept),
+            tuple(tuple(variable.shape) for _, variable in kept),
         )
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.embeddings import tables_of
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
@@ -86,7 +87,11 @@ class KerasOptimizer(Optimizer):
 
     def __init__(self, workload: Workload, layout: FlatLayout) -> None:
         """Builds the workload's optimizer."""
-        variables = build_model(workload).trainable_variables
+        model = build_model(workload)
+        apart = {table.position for table in tables_of(model)}
+        variables = [
+            one for place, one in enumerate(model.trainable_variables) if place not in apart
+        ]
         self._optimizer = build_optimizer(workload)
         self._parameters_layout = layout
         try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.checks import check_position
+from syncswitch.trainers.job.embeddings import tables_of, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.schedule import checkpoint_path, keeps_switch, switch_worker_step
 from syncswitch.trainers.job.workload import Workload
@@ -24,8 +27,17 @@ from syncswitch.trainers.model.checkpoint import (
     written_checkpoints,
 )
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
-from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector, assign
+from syncswitch.trainers.model.layout import (
+    FlatLayout,
+    ModelState,
+    TableSource,
+    Vector,
+    assign,
+)
 from syncswitch.trainers.model.optimizer import Optimizer
+from syncswitch.trainers.model.tables.choice import row_rule
+from syncswitch.trainers.model.tables.file import StoredTables, TableForm
+from syncswitch.trainers.model.tables.initial import InitialTables
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
 
@@ -41,6 +53,13 @@ class StateForm:
         self.parameters = function.parameters
         self.statistics = function.statistics
         self.slots = optimizer.layout
+        self.tables = function.tables
+        self.rule = row_rule(workload) if self.tables else None
+        self.forms = tuple(
+            TableForm(one.name, self.rule.slots, one.rows, one.width)
+            for one in self.tables
+            if self.rule is not None
+        )
 
     def initial(self, seed: int) -> ModelState:
         """Fresh values, as the workload's model function makes them under `seed`."""
@@ -48,11 +67,36 @@ class StateForm:
 
         keras.utils.set_random_seed(seed)
         model = build_model(self._workload)
+        apart = {table.position for table in self.tables}
         return ModelState(
-            self.parameters.pack(model.trainable_variables),
+            self.parameters.pack(
+                [one for place, one in enumerate(model.trainable_variables) if place not in apart]
+            ),
             self._optimizer.initial_slots(),
             self.statistics.pack(moving_variables(model)),
+            tables=self._initial_tables(model, seed),
         )
+
+    def kept(self, tables: TableSource) -> TableSource:
+        """A copy of tables that change.
+
+        Raises:
+            UserError: There is no place for it.
+        """
+        try:
+            return StoredTables.copied(self.forms, tables)
+        except OSError as error:
+            raise UserError(
+                f"a copy of the embedding tables cannot be written to {tempfile.gettempdir()}:"
+                f" {error.strerror or one_line(error)}; make room there, or name another folder"
+                " by the variable TMPDIR"
+            ) from error
+
+    def _initial_tables(self, model: Any, seed: int) -> TableSource | None:
+        if self.rule is None:
+            return None
+        initializers = [layer.embeddings_initializer for layer in thin_layers(model)]
+        return InitialTables(self.tables, initializers, self.rule, seed)
 
     def checkpoint(self, state: ModelState, spec: TrialSpec, log: RunLog) -> Checkpoint:
         """A checkpoint of `spec` where its cluster was drained last."""
@@ -67,6 +111,8 @@ class StateForm:
             slots=self.slots.name(state.slots),
             statistics=self.statistics.name(state.statistics),
             history=log.history(),
+            tables=state.tables,
+            forms=self.forms,
         )
 
     def save(
@@ -139,12 +185,15 @@ class StateForm:
 
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
         """The state that a checkpoint of this workload holds."""
+        if checkpoint.forms != self.forms:
+            raise self._foreign(path, _difference(checkpoint.forms, self.forms))
         try:
             return ModelState(
                 self.parameters.from_named(checkpoint.parameters),
                 self.slots.from_named(checkpoint.slots),
                 self.statistics.from_named(checkpoint.statistics),
                 checkpoint.updates,
+                checkpoint.tables,
             )
         except (KeyError, ValueError) as error:
             raise self._foreign(path, str(error)) from error
@@ -156,6 +205,13 @@ class StateForm:
         )
 
 
+def _difference(found: Sequence[TableForm], wanted: Sequence[TableForm]) -> str:
+    for one, other in zip_longest(found, wanted):
+        if one != other:
+            return f"its embedding table is {one or 'whole'}, not {other or 'whole'}"
+    return ""
+
+
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with contextlib.suppress(OSError):  # one too many does no harm
@@ -165,12 +221,21 @@ def _remove(paths: Iterable[Path]) -> None:
 def restored_model(
     workload: Workload, parameters: Mapping[str, Vector], statistics: Mapping[str, Vector]
 ) -> Any:
-    """The workload's Keras model with values by logical name."""
+    """The workload's Keras model with values by logical name; large tables are left out of it."""
     model = build_model(workload)
-    for variables, named, what in (
-        (model.trainable_variables, parameters, "parameter"),
-        (moving_variables(model), statistics, "statistic"),
+    apart = {table.position for table in tables_of(model)}
+    trained = enumerate(model.trainable_variables)
+    for variables, layout, named in (
+        (
+            [variable for place, variable in trained if place not in apart],
+            FlatLayout.of(model.trainable_variables, "parameter", apart),
+            parameters,
+        ),
+        (
+            moving_variables(model),
+            FlatLayout.of(moving_variables(model), "statistic"),
+            statistics,
+        ),
     ):
-        layout = FlatLayout.of(variables, what)
         assign(variables, layout.split(layout.from_named(named)))
     return model

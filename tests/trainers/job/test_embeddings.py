@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.job.embeddings import Lookups, tables_of, thin_layers
+from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.keras_parts import build_model
+from tests.trainers.clicks import CLICKS, ITEMS, USERS, WHOLE, WIDTH, clicks_model
+
+
+def shapes(model: Any) -> list[tuple[int, ...]]:
+    return [tuple(variable.shape) for variable in model.trainable_variables]
+
+
+def test_large_tables_are_not_built(keras: Any) -> None:
+    model = build_model(CLICKS)
+    assert [(one.name, one.layer, one.rows, one.width) for one in tables_of(model)] == [
+        ("000-embeddings", "user", USERS, WIDTH),
+        ("001-embeddings", "item", ITEMS, WIDTH),
+    ]
+    assert shapes(model)[:2] == [(1, WIDTH)] * 2
+    assert model.get_layer("user").get_config()["input_dim"] == USERS
+    whole = build_model(CLICKS, is_whole=True)
+    assert tables_of(whole) == ()
+    assert shapes(whole) == shapes(clicks_model())
+
+
+def test_small_ones_are(keras: Any) -> None:
+    model = build_model(replace(CLICKS, least_table_values=ITEMS * WIDTH + 1))
+    assert [one.layer for one in tables_of(model)] == ["user"]
+    assert shapes(model)[1] == (ITEMS, WIDTH)
+
+
+def test_afterwards_keras_is_as_it_was(keras: Any) -> None:
+    build_model(CLICKS)
+    layer = keras.layers.Embedding(USERS, WIDTH)
+    assert layer(np.array([1])).shape == (1, WIDTH)
+    assert tuple(layer.embeddings.shape) == (USERS, WIDTH)
+
+
+def test_the_job_stays_the_same_job() -> None:
+    assert workload_identity(CLICKS, 2, "bsp", "asp") == workload_identity(WHOLE, 2, "bsp", "asp")
+
+
+def test_rows_come_from_elsewhere(keras: Any) -> None:
+    model = build_model(CLICKS)
+    tables = [np.random.default_rng(0).random((one.rows, WIDTH)) for one in tables_of(model)]
+    lookups = Lookups(thin_layers(model))
+    inputs = np.array([[3, 0], [-1, 40], [3, 2]])
+    with lookups.by(lambda table, ids: keras.ops.take(tables[table], ids, axis=0)):
+        user = model.get_layer("user")(inputs[:, 0].astype(np.float32))
+        item = model.get_layer("item")(inputs[:, 1])
+    np.testing.assert_array_equal(user, tables[0][inputs[:, 0]].astype(np.float32))
+    np.testing.assert_array_equal(item, tables[1][inputs[:, 1]].astype(np.float32))
+
+
+def model_with(**named: Any) -> Any:
+    from keras import Input, Model, layers
+
+    inputs = Input((3,), dtype="int64")
+    table = layers.Embedding(USERS, WIDTH, name="table", **named)
+    return Model(inputs, layers.Dense(2)(layers.Flatten()(table(inputs))))
+
+
+def tied_model() -> Any:
+    from keras import Input, Model, layers, ops
+
+    inputs = Input((1,), dtype="int64")
+    table = layers.Embedding(USERS, WIDTH, name="table")
+    hidden = layers.Dense(WIDTH)(layers.Flatten()(table(inputs)))
+
+    class Scores(layers.Layer):  # type: ignore[misc]
+        def call(self, one: Any) -> Any:
+            return ops.matmul(one, ops.transpose(table.embeddings))
+
+        def compute_output_shape(self, shape: Any) -> Any:
+            return (shape[0], USERS)
+
+    scores = Scores()
+    built = Model(inputs, scores(hidden))
+    built(np.zeros((1, 1)))
+    return built
+
+
+def frozen_model() -> Any:
+    model = model_with()
+    model.get_layer("table").trainable = False
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (tied_model, "the model uses its table not only to look rows up"),
+        (frozen_model, "the model uses its table not only to look rows up"),
+        (lambda: model_with(embeddings_regularizer="l2"), "it has a regularizer or a constraint"),
+        (lambda: model_with(embeddings_constraint="non_neg"), "it has a regularizer or a const"),
+        (lambda: model_with(lora_rank=2), "it is quantized, or has LoRA"),
+        (lambda: model_with(trainable=False), "it is not trained"),
+        (
+            lambda: model_with(embeddings_initializer="glorot_uniform"),
+            "its initializer is GlorotUniform, which cannot make some rows",
+        ),
+    ],
+    ids=["tied", "frozen", "regularized", "constrained", "lora", "untrained", "initializer"],
+)
+def test_what_cannot_be_cut_into_rows_stays_whole(
+    keras: Any, caplog: pytest.LogCaptureFixture, model: Any, why: str
+) -> None:
+    name = f"whole {why[:20]} {model}"
+    with caplog.at_level(logging.WARNING):
+        built = build_model(replace(CLICKS, name=name, model=model))
+        build_model(replace(CLICKS, name=name, model=model))
+    assert tables_of(built) == ()
+    assert (USERS, WIDTH) in [tuple(one.shape) for one in built.variables]
+    (said,) = (one.message for one in caplog.records)
+    assert f"layer 'table' has 300 rows, and each step moves all of them: {why}" in said

@@ -1,0 +1,222 @@
+"""Large `Embedding` layers, built without their tables, which lie on parameter servers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+Find = Callable[[int, Any], Any]
+"""`(table, numbers of rows, of any shape) -> rows`, in TensorFlow; tables are counted from 0."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Of one layer.
+
+    Attributes:
+        position: Of its variable among the trained ones of its model.
+        name: In checkpoints.
+        layer: Its name, for people.
+        rows: How many.
+        width: Values of each.
+    """
+
+    position: int
+    name: str
+    layer: str
+    rows: int
+    width: int
+
+
+@dataclass
+class ThinBuilding:
+    """What has been found while a model was built.
+
+    Attributes:
+        thin: Layers without their tables, by their number among all large ones.
+        wanted: Numbers of those whose table the model uses in another way than to look rows up.
+        whole: Why others keep theirs.
+    """
+
+    thin: dict[int, Any] = field(default_factory=dict)
+    wanted: set[int] = field(default_factory=set)
+    whole: list[str] = field(default_factory=list)
+    _seen: int = 0
+
+
+_BUILDING = threading.RLock()
+
+
+@contextmanager
+def thin_tables(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
+    """Within it `Embedding` layers of at least so many values get a single row for their table.
+
+    Args:
+        least_values: Of a table.
+        but: Numbers of those that are built as they are.
+    """
+    from keras import layers
+
+    embedding, found = layers.Embedding, ThinBuilding()
+    build, embeddings = embedding.build, embedding.embeddings
+
+    def thin_build(layer: Any, *arguments: Any, **named: Any) -> None:
+        if layer.built or layer.input_dim * layer.output_dim < max(2, least_values):
+            build(layer, *arguments, **named)
+            return
+        number = found._seen
+        found._seen += 1
+        reason = _why_whole(layer)
+        if reason or number in but:
+            found.whole.append(
+                f"layer {layer.name!r} has {layer.input_dim:,} rows, and each step moves all of"
+                f" them: {reason or 'the model uses its table not only to look rows up'}"
+            )
+            build(layer, *arguments, **named)
+            return
+        rows, layer.input_dim = layer.input_dim, 1
+        try:
+            build(layer, *arguments, **named)
+        finally:
+            layer.input_dim = rows
+        found.thin[number] = layer
+
+    def watched(layer: Any) -> Any:
+        found.wanted |= {number for number, one in found.thin.items() if one is layer}
+        return embeddings.fget(layer)
+
+    def thin_call(layer: Any, inputs: Any) -> Any:
+        if not is_thin(layer):
+            return call(layer, inputs)
+        # The row is asked for, whatever the numbers are.
+        return call_with(layer, inputs, lambda ids: _zeros(layer, ids))
+
+    call = embedding.call
+    with _BUILDING:
+        embedding.build, embedding.embeddings = thin_build, property(watched)
+        embedding.call = thin_call
+        try:
+            yield found
+        finally:
+            embedding.build, embedding.embeddings, embedding.call = build, embeddings, call
+    found.wanted |= {number for number, one in found.thin.items() if not one.trainable}
+
+
+def _why_whole(layer: Any) -> str | None:
+    """Why rows of a layer cannot be trained apart; None where they can."""
+    from keras import initializers, layers
+
+    scalar = initializers.Constant
+    known = (
+        initializers.RandomUniform,
+        initializers.RandomNormal,
+        initializers.TruncatedNormal,
+        initializers.Zeros,
+        initializers.Ones,
+    )
+    made_by = layer.embeddings_initializer
+    is_constant = type(made_by) is scalar and isinstance(made_by.value, int | float)
+    if type(layer) is not layers.Embedding:
+        return f"its class is {type(layer).__name__}; only keras.layers.Embedding is cut into rows"
+    if not layer.trainable:
+        return "it is not trained"
+    if layer.embeddings_regularizer is not None or layer.embeddings_constraint is not None:
+        return "it has a regularizer or a constraint, which looks at all of it"
+    if layer.lora_rank or layer.quantization_mode:
+        return "it is quantized, or has LoRA"
+    if str(layer.variable_dtype) != "float32":
+        return f"it is {layer.variable_dtype}"
+    if not (is_constant or type(made_by) in known):
+        return (
+            f"its initializer is {type(made_by).__name__}, which cannot make some rows; take"
+            " 'uniform', RandomNormal, TruncatedNormal or a constant"
+        )
+    return None
+
+
+def is_thin(layer: Any) -> bool:
+    """Whether this is a layer that was built without its table."""
+    from keras import layers
+
+    if type(layer) is not layers.Embedding or not layer.built:
+        return False
+    rows: int = layer.input_dim
+    return int(layer._embeddings.shape[0]) != rows
+
+
+def true_shape(layer: Any, variable: Any) -> tuple[int, ...]:
+    """Of a layer's variable, as if it had been built with its table."""
+    if is_thin(layer):
+        return layer.input_dim, layer.output_dim
+    return tuple(variable.shape)
+
+
+def thin_layers(model: Any) -> list[Any]:
+    """The model's layers without their tables, in the order of its trained variables."""
+    holders = {id(one._embeddings): one for one in model._flatten_layers() if is_thin(one)}
+    return [holders[id(one)] for one in model.trainable_variables if id(one) in holders]
+
+
+def tables_of(model: Any) -> tuple[Table, ...]:
+    """The tables that a model is built without, in the order of its trained variables."""
+    positions = {id(one): place for place, one in enumerate(model.trainable_variables)}
+    return tuple(
+        Table(
+            place := positions[id(layer._embeddings)],
+            f"{place:03d}-{layer._embeddings.name}",
+            layer.name,
+            layer.input_dim,
+            layer.output_dim,
+        )
+        for layer in thin_layers(model)
+    )
+
+
+class Lookups:
+    """Lets the layers of one model that have no tables look their rows up elsewhere.
+
+    Args:
+        layers: See `thin_layers`.
+    """
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self._finding = threading.local()
+        for number, layer in enumerate(layers):
+            self._redirect(number, layer)
+
+    @contextmanager
+    def by(self, find: Find) -> Iterator[None]:
+        """Within it this thread finds rows so."""
+        self._finding.find = find
+        try:
+            yield
+        finally:
+            del self._finding.find
+
+    def _redirect(self, number: int, layer: Any) -> None:
+        def call(inputs: Any) -> Any:
+            find = self._finding.find
+            return call_with(layer, inputs, lambda ids: find(number, ids))
+
+        layer.call = call
+
+
+def call_with(layer: Any, inputs: Any, rows_of: Callable[[Any], Any]) -> Any:
+    """What the layer does with its inputs, with rows from elsewhere."""
+    from keras import ops
+
+    if inputs.dtype not in ("int32", "int64"):
+        inputs = ops.cast(inputs, "int32")
+    ids = ops.cast(inputs, "int64")
+    # As Keras: from the end.
+    ids = ops.where(ids < 0, ids + layer.input_dim, ids)
+    return ops.cast(rows_of(ids), layer.compute_dtype)
+
+
+def _zeros(layer: Any, ids: Any) -> Any:
+    from keras import ops
+
+    return ops.zeros((*ops.shape(ids), layer.output_dim))

@@ -1,0 +1,1 @@
+"""Embedding tables of which a batch moves its rows alone."""

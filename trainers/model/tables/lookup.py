@@ -1,0 +1,70 @@
+"""Rows of tables in traced functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from syncswitch.trainers.job.embeddings import Find, Table
+from syncswitch.trainers.model.tensorflow_api import tf
+
+
+class TableRows(NamedTuple):
+    """Those of a table that are there.
+
+    Attributes:
+        ids: Their numbers, int64, ascending.
+        values: Shape [U, width].
+    """
+
+    ids: Any
+    values: Any
+
+
+def among(rows: Sequence[TableRows]) -> Find:
+    """Finds rows among these."""
+
+    def find(table: int, ids: Any) -> Any:
+        there = rows[table]
+        places = tf.searchsorted(there.ids, tf.reshape(ids, [-1]))
+        return tf.gather(there.values, tf.reshape(places, tf.shape(ids)))
+
+    return find
+
+
+def any_rows(tables: Sequence[Table]) -> Find:
+    """Finds small numbers that differ, also where tables begin with zeros."""
+
+    def find(table: int, ids: Any) -> Any:
+        shape = tf.concat([tf.shape(ids), [tables[table].width]], 0)
+        return 0.05 * tf.random.stateless_normal(shape, [table, 1])
+
+    return find
+
+
+class Asking:
+    """Notes for which rows tables are asked.
+
+    Args:
+        tables: Which.
+        answer: Scalar tensor: each value of each row.
+
+    Attributes:
+        ids: Of each table, int64, as often as it is asked.
+    """
+
+    def __init__(self, tables: Sequence[Table], answer: Any) -> None:
+        self._tables = tables
+        self._answer = answer
+        self._asked: list[list[Any]] = [[] for _ in tables]
+
+    def find(self, table: int, ids: Any) -> Any:
+        """Answers a table; see `Find`."""
+        self._asked[table].append(tf.reshape(ids, [-1]))
+        shape = tf.concat([tf.shape(ids), [self._tables[table].width]], 0)
+        return tf.fill(shape, self._answer)
+
+    @property
+    def ids(self) -> list[Any]:
+        """What was noted so far."""
+        return [tf.concat([tf.zeros([0], tf.int64), *one], 0) for one in self._asked]

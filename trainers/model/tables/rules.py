@@ -1,0 +1,251 @@
+"""How optimizers update the rows of a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from typing_extensions import override
+
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.tables.missed import Counts, MissedAdam, MissedMomentum
+
+Slots = Sequence[Vector]
+"""What an optimizer remembers of rows, each as long as they are."""
+
+
+class RowRule(ABC):
+    """An optimizer and its settings; `memory` makes what it has to keep besides slots.
+
+    Attributes:
+        slots: Their names.
+        initial: Value that slots begin with.
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ()
+    initial: float = 0.0
+
+    def memory(self) -> Memory:
+        """Of updates that rows have missed, before the first one."""
+        return Memory()
+
+    @abstractmethod
+    def apply(
+        self,
+        values: Vector,
+        slots: Slots,
+        gradient: Vector,
+        updates: int,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        """Applies a gradient to rows that are up to date, in place.
+
+        Args:
+            values: Of the rows, shape [U, d].
+            slots: Of the rows.
+            gradient: Of the rows.
+            updates: Applied before.
+            rate: Learning rate.
+            momentum: Of SGD as the workload sets it.
+        """
+
+
+class Memory:
+    """What updates without a gradient have made of rows: nothing at all.
+
+    Attributes:
+        is_empty: Whether that is so.
+    """
+
+    is_empty: ClassVar[bool] = True
+
+    def add(self, updates: int, rate: float, momentum: float) -> None:
+        """Adds an update, after which so many are applied, less one."""
+
+    def copy(self) -> Memory:
+        """As it is now."""
+        return self
+
+    def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
+        """Brings rows up to date, in place; `last` counts the updates that were added before."""
+
+
+@dataclass(frozen=True)
+class MomentumRule(RowRule):
+    """SGD with momentum, see `MomentumSGD`."""
+
+    slots: ClassVar[tuple[str, ...]] = ("momentum",)
+
+    @override
+    def memory(self) -> Memory:
+        return _MomentumMemory(MissedMomentum(), None)
+
+    @override
+    def apply(
+        self,
+        values: Vector,
+        slots: Slots,
+        gradient: Vector,
+        updates: int,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        (accumulator,) = slots
+        with np.errstate(over="ignore", invalid="ignore"):
+            accumulator *= np.float32(momentum)
+            accumulator += gradient
+            values -= accumulator * np.float32(rate)
+
+
+@dataclass(frozen=True)
+class KerasSGDRule(RowRule):
+    """Keras' SGD without momentum."""
+
+    @override
+    def apply(
+        self,
+        values: Vector,
+        slots: Slots,
+        gradient: Vector,
+        updates: int,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values -= gradient * np.float32(rate)
+
+
+@dataclass(frozen=True)
+class KerasMomentumRule(RowRule):
+    """Keras' SGD with a momentum of its own."""
+
+    momentum: float
+    slots: ClassVar[tuple[str, ...]] = ("momentum",)
+
+    @override
+    def memory(self) -> Memory:
+        return _MomentumMemory(MissedMomentum(), self.momentum)
+
+    @override
+    def apply(
+        self,
+        values: Vector,
+        slots: Slots,
+        gradient: Vector,
+        updates: int,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        (accumulator,) = slots
+        with np.errstate(over="ignore", invalid="ignore"):
+            accumulator *= np.float32(self.momentum)
+            accumulator -= gradient * np.float32(rate)
+            values += accumulator
+
+
+@dataclass(frozen=True)
+class AdagradRule(RowRule):
+    """Keras' Adagrad."""
+
+    epsilon: float
+    initial: float
+    slots: ClassVar[tuple[str, ...]] = ("accumulator",)
+
+    @override
+    def apply(
+        self,
+        values: Vector,
+        slots: Slots,
+        gradient: Vector,
+        updates: int,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        (accumulator,) = slots
+        with np.errstate(over="ignore", invalid="ignore"):
+            accumulator += np.square(gradient)
+            values -= gradient * np.float32(rate) / np.sqrt(accumulator + np.float32(self.epsilon))
+
+
+@dataclass(frozen=True)
+class AdamRule(RowRule):
+    """Keras' Adam."""
+
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    slots: ClassVar[tuple[str, ...]] = ("momentum", "velocity")
+
+    @override
+    def memory(self) -> Memory:
+        return _AdamMemory(MissedAdam(self.beta_1, self.beta_2, self.epsilon), self)
+
+    @override
+    def apply(
+        self,
+        values: Vector,
+        slots: Slots,
+        gradient: Vector,
+        updates: int,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        first, second = slots
+        with np.errstate(over="ignore", invalid="ignore"):
+            first += (gradient - first) * np.float32(1 - self.beta_1)
+            second += (np.square(gradient) - second) * np.float32(1 - self.beta_2)
+            whole = np.sqrt(second) + np.float32(self.epsilon)
+            values -= first * self.alpha(updates, rate) / whole
+
+    def alpha(self, updates: int, rate: float) -> np.float32:
+        """Step size of the update after so many; in float32, as Keras computes it."""
+        step, one = np.float32(updates + 1), np.float32(1)
+        first, second = (one - np.float32(beta) ** step for beta in (self.beta_1, self.beta_2))
+        return np.float32(np.float32(rate) * np.sqrt(second) / first)
+
+
+class _MomentumMemory(Memory):
+    is_empty = False
+
+    def __init__(self, missed: MissedMomentum, own: float | None) -> None:
+        self._missed = missed
+        self._own = own  # Keras' momentum, which acts on steps, not on gradients
+
+    @override
+    def add(self, updates: int, rate: float, momentum: float) -> None:
+        if self._own is None:
+            self._missed.add(momentum, -rate)
+        else:
+            self._missed.add(self._own, 1.0)
+
+    @override
+    def copy(self) -> Memory:
+        return _MomentumMemory(self._missed.copy(), self._own)
+
+    @override
+    def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
+        self._missed.catch_up(last, values, *slots)
+
+
+class _AdamMemory(Memory):
+    is_empty = False
+
+    def __init__(self, missed: MissedAdam, rule: AdamRule) -> None:
+        self._missed = missed
+        self._rule = rule
+
+    @override
+    def add(self, updates: int, rate: float, momentum: float) -> None:
+        self._missed.add(float(self._rule.alpha(updates, rate)))
+
+    @override
+    def copy(self) -> Memory:
+        return _AdamMemory(self._missed.copy(), self._rule)
+
+    @override
+    def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
+        self._missed.catch_up(last, values, *slots)
