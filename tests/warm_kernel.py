@@ -26,10 +26,6 @@ class WarmKernel(WarmProcess):
 
     stdin = None
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid
-
     def terminate(self) -> None:
         self.kill()
 

@@ -1,13 +1,10 @@
-"""The command lines as real processes that need not import TensorFlow first.
+"""The command lines as real processes that need not import TensorFlow first: see `warm_server.py`.
 
-The import takes seven seconds of a processor. A fork server makes it once for all tests; each
-program is a fork of it, with its own folder, environment and standard streams. `program.py` starts
-the same programs afresh.
+`program.py` starts the same programs afresh.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,53 +13,71 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
 
-from tests import program
-
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["tests.warm_libraries"])
+from tests import program, warm_server
 
 
 class WarmProcess:
     """A Python program in a fork of the server; used like `subprocess.Popen`."""
 
     def __init__(self, code: str, *arguments: str, folder: Path) -> None:
-        out, child_out = _SERVER.Pipe(duplex=False)
-        err, child_err = _SERVER.Pipe(duplex=False)
+        out, child_out = os.pipe()
+        err, child_err = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        standard = (nothing, child_out, child_err)
         words = ["-c", *arguments]
-        environment = program.environment()
-        self._process = _SERVER.Process(
-            target=_become, args=(code, words, folder, environment, child_out, child_err)
+        self.pid, self._status = start_fork(
+            code, words, folder, program.environment(), descriptors=standard
         )
-        self._process.start()
-        for end in (child_out, child_err):
-            end.close()
-        self.stdout, self.stderr = _text(out), _text(err)
+        for end in standard:
+            os.close(end)
+        self.stdout, self.stderr = os.fdopen(out), os.fdopen(err)
+        self._returncode: int | None = None
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        return self.poll()
 
-    def poll(self) -> int | None:
-        return self._process.exitcode
+    def poll(self, timeout: float = 0) -> int | None:
+        if self._returncode is None and self._status.poll(timeout):
+            self._returncode = self._status.recv()
+        return self._returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
-        self._process.kill()
+        self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:
         """All that it still writes, once it has ended; kills it if that takes too long."""
         with ThreadPoolExecutor(2) as readers:
             texts = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
-            self._process.join(timeout)
-            if self._process.exitcode is None:
-                self._process.kill()
-                raise subprocess.TimeoutExpired(repr(self._process), timeout)
+            if self.poll(timeout) is None:
+                self.kill()
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
             return texts[0].result(), texts[1].result()
+
+
+def start_fork(
+    code: str,
+    words: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    descriptors: tuple[int, int, int],
+) -> tuple[int, Connection]:
+    """Starts `python WORDS` in a folder; gives its process ID, and where its exit code comes.
+
+    Args:
+        code: What it does.
+        words: Its `sys.argv`.
+        folder: It works in.
+        environment: All of it.
+        descriptors: Its standard input, output and error.
+    """
+    server = warm_server.shared()
+    return server.start(_become, code, words, folder, environment, descriptors=descriptors)
 
 
 def start(name: str, *arguments: object, folder: Path) -> WarmProcess:
@@ -86,31 +101,23 @@ def _ended(process: WarmProcess) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess([], process.returncode, out, err)
 
 
-def _text(end: Connection) -> TextIO:
-    """The reading end of a pipe as a file."""
-    file = os.fdopen(os.dup(end.fileno()))
-    end.close()
-    return file
-
-
 def _become(
     code: str,
     words: list[str],
     folder: Path,
     environment: Mapping[str, str],
-    out: Connection,
-    err: Connection,
+    *descriptors: int,
 ) -> None:
-    """In the fork: `python -c CODE WORDS` in a folder."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for descriptor, standard in ((nothing, 0), (out.fileno(), 1), (err.fileno(), 2)):
+    """In the fork."""
+    for standard, descriptor in enumerate(descriptors):
         os.dup2(descriptor, standard)
-    out.close()
-    err.close()
-    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        os.close(descriptor)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stderr = os.fdopen(2, "w", buffering=1)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[:] = words
     sys.path.insert(0, "")
+    warm_server.fork_zygote()
     exec(code, {"__name__": "__main__"})

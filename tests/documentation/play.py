@@ -14,14 +14,12 @@ from contextlib import closing, redirect_stdout, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from tests import program, warm_program
+from tests import program, warm_program, warm_server
 from tests.documentation.pages import Block, Command, Page, commands
 
 __all__ = ["Player", "play"]
 
-_SERVER = multiprocessing.get_context("forkserver")
 _PATIENCE_SECONDS = 240
 
 
@@ -128,9 +126,8 @@ class _Python:
     """Runs programs one after the other, in one namespace, in a fork of the warm server."""
 
     def __init__(self, folder: Path) -> None:
-        self._connection, other = _SERVER.Pipe()
-        self._process: Any = _SERVER.Process(target=_serve, args=(other, folder))
-        self._process.start()
+        self._connection, other = multiprocessing.Pipe()
+        _, self._status = warm_server.shared().start(_serve, folder, descriptors=[other.fileno()])
         other.close()
 
     def run(self, code: str) -> None:
@@ -141,13 +138,15 @@ class _Python:
 
     def close(self) -> None:
         self._connection.close()
-        self._process.join(_PATIENCE_SECONDS)
+        self._status.poll(_PATIENCE_SECONDS)
 
 
-def _serve(connection: Connection, folder: Path) -> None:
+def _serve(folder: Path, descriptor: int) -> None:
+    connection = Connection(descriptor)
     os.chdir(folder)
     os.environ.pop("SYNCSWITCH_STORAGE", None)
     sys.path.insert(0, "")
+    warm_server.fork_zygote()
     namespace: dict[str, object] = {"__name__": "__main__"}
     with redirect_stdout(io.StringIO()), suppress(EOFError):
         while True:

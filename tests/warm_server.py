@@ -1,0 +1,205 @@
+"""A fork of these tests that forks programs: they need not import TensorFlow first.
+
+The import takes six seconds of a processor. The tests that are collected have made it already; the
+fork is taken before one of them runs, as long as TensorFlow has no threads. So is the zygote of
+this process, and that of each program.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, NoReturn
+
+from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.processes import zygote
+from syncswitch.trainers.parent import die_with_parent
+
+
+class Server:
+    """The fork as this process sees it; any thread may ask."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._asking = threading.Lock()
+
+    def start(
+        self, target: Callable[..., None], *arguments: Any, descriptors: Iterable[int] = ()
+    ) -> tuple[int, Connection]:
+        """Starts a process.
+
+        Args:
+            target: It calls this with the arguments and then its own copies of the descriptors.
+            arguments: Can be pickled.
+            descriptors: Of open files.
+
+        Returns:
+            Its process ID, and where its exit code comes when it has ended.
+        """
+        ours, theirs = os.pipe()
+        request = pickle.dumps((target, arguments))
+        with self._asking:
+            socket.send_fds(
+                self._channel, [len(request).to_bytes(8, "big")], [theirs, *descriptors]
+            )
+            self._channel.sendall(request)
+            os.close(theirs)
+            process_id = int.from_bytes(_received(self._channel, 8), "big")
+        return process_id, Connection(ours, writable=False)
+
+
+def fork_shared() -> None:
+    """Forks the server of this process; it ends with it, and what it has started with it."""
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    if not os.fork():
+        ours.close()
+        _forget_pytest()
+        _Forks(theirs, parent).serve()
+    theirs.close()
+    _shared.append(Server(ours))
+
+
+def shared() -> Server:
+    """The server of this process."""
+    return _shared[0]
+
+
+_shared: list[Server] = []
+
+
+def fork_zygote() -> None:
+    """Has the first zygote of this process be a fork of it."""
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    if not os.fork():
+        ours.close()
+        _forget_pytest()
+        _be_zygote(theirs, parent)
+    theirs.close()
+    start = zygote._start
+
+    def start_first() -> zygote.Zygote:
+        zygote._start = start
+        return zygote.Zygote(Wire(ours))
+
+    zygote._start = start_first
+
+
+def _be_zygote(channel: socket.socket, parent: int) -> NoReturn:
+    try:
+        os.setsid()
+        die_with_parent()
+        if os.getppid() == parent:
+            wait([channel])
+            from syncswitch.trainers.model import tensorflow_api  # noqa: F401
+
+            zygote._Family(Wire(channel)).serve()
+    finally:
+        os._exit(0)
+
+
+def _forget_pytest() -> None:
+    """Programs have the standard library as it is from the start."""
+    faulthandler.disable()
+    logging.root.handlers.clear()
+    sys.unraisablehook = sys.__unraisablehook__
+    threading.excepthook = threading.__excepthook__
+    for unheard in (DeprecationWarning, PendingDeprecationWarning):
+        warnings.simplefilter("ignore", unheard)
+
+
+class _Forks:
+    """The server's own side."""
+
+    def __init__(self, channel: socket.socket, parent: int) -> None:
+        self._channel = channel
+        self._parent = parent
+        self._running: dict[int, int] = {}
+
+    def serve(self) -> NoReturn:
+        try:
+            die_with_parent()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGCHLD, self._reap)
+            with suppress(EOFError):
+                while os.getppid() == self._parent:
+                    self._answer()
+        finally:
+            for process_id in self._running:
+                os.kill(process_id, signal.SIGKILL)
+            os._exit(0)
+
+    def _answer(self) -> None:
+        header, descriptors, _, _ = socket.recv_fds(self._channel, 8, 16)
+        if not header:
+            raise EOFError
+        request = _received(self._channel, int.from_bytes(header, "big"))
+        import tests.warm_libraries  # noqa: F401
+
+        process_id = os.fork()
+        if not process_id:
+            self._be(request, descriptors)
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+        self._running[process_id] = descriptors[0]
+        self._reap()
+        self._channel.sendall(process_id.to_bytes(8, "big"))
+
+    def _reap(self, *_: Any) -> None:
+        for process_id in list(self._running):
+            ended, status = os.waitpid(process_id, os.WNOHANG)
+            if ended:
+                waiting = Connection(self._running.pop(process_id), readable=False)
+                with waiting, suppress(OSError):  # nobody may wait any more
+                    waiting.send(os.waitstatus_to_exitcode(status))
+
+    def _be(self, request: bytes, descriptors: list[int]) -> NoReturn:
+        code = 1
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._channel.close()
+            for status in (*self._running.values(), descriptors[0]):
+                os.close(status)
+            die_with_parent()
+            target, arguments = pickle.loads(request)
+            target(*arguments, *descriptors[1:])
+            code = 0
+        except SystemExit as ended:
+            code = _exit_code(ended)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            threading._shutdown()  # type: ignore[attr-defined]
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+
+def _exit_code(ended: SystemExit) -> int:
+    """What Python makes of the argument of `sys.exit`."""
+    if ended.code is None or isinstance(ended.code, int):
+        return (ended.code or 0) & 0xFF
+    print(ended.code, file=sys.stderr)
+    return 1
+
+
+def _received(channel: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        if not (part := channel.recv(size - len(found))):
+            raise EOFError
+        found += part
+    return found
