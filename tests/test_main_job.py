@@ -173,18 +173,25 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
 
 
 @pytest.mark.parametrize(
-    ("percent", "expected"),
+    ("percent", "options", "expected"),
     [
-        (50, [("bsp", 0, 160), ("ssp:2", 160, 320)]),
-        (100, [("bsp", 0, 320)]),
-        (0, [("ssp:2", 0, 320)]),
+        (
+            50,
+            ("--switch-at", 50, "--protocols", "bsp,ssp:2"),
+            [("bsp", 0, 160), ("ssp:2", 160, 320)],
+        ),
+        (100, ("--protocol", "bsp"), [("bsp", 0, 320)]),
+        (0, ("--switch-at", 0, "--protocols", "bsp,ssp:2"), [("ssp:2", 0, 320)]),
     ],
 )
 def test_the_runner_trains_at_a_switch_that_no_policy_has(
-    tmp_path: Path, percent: int, expected: list[tuple[str, int, int]]
+    tmp_path: Path,
+    percent: int,
+    options: tuple[object, ...],
+    expected: list[tuple[str, int, int]],
 ) -> None:
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    job = (WORKLOAD, "--switch-at", percent, "--workers", 2, "--protocols", "bsp,ssp:2")
+    job = (WORKLOAD, *options, "--workers", 2)
     done = run("syncswitch-run", *job, "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -250,6 +257,8 @@ def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> N
         ((WORKLOAD, "--policy", 9), ["no policy '9'"]),
         ((WORKLOAD, "--policy", "nofile.json"), ["nofile.json"]),
         ((WORKLOAD, "--policy", policy, "--switch-at", 50), ["--switch-at", "--policy"]),
+        ((WORKLOAD, "--protocol", "bsp", "--switch-at", 50), ["--switch-at and --protocol"]),
+        ((WORKLOAD, "--protocol", "bulk"), ["no protocol 'bulk'"]),
         ((WORKLOAD, "--switch-at", "nan"), ["--switch-at", "0<=x<=100"]),
         ((WORKLOAD, "--switch-at", "100.1"), ["--switch-at", "0<=x<=100"]),
         ((WORKLOAD, "--switch-at", 5, "--workers", 200), ["tiny", "two rounds of 200 workers"]),

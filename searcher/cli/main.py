@@ -12,6 +12,10 @@ _COMMANDS = {
         "search.evaluate:evaluate",
         "Trains WORKLOAD with a POLICY that was found for another job.",
     ),
+    "sweep": (
+        "search.sweep:sweep",
+        "Trains WORKLOAD at chosen switch points, and compares them with one target.",
+    ),
     "status": (
         "status:status",
         "Shows how far each search and evaluation is, of WORKLOAD or of all.",

@@ -6,30 +6,19 @@ has one. Runs of it that the database has already count; only what is missing is
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
+from syncswitch.searcher.loop.comparison import Comparison
+from syncswitch.searcher.loop.trial_loop import LoopOptions
 from syncswitch.searcher.results.transfer import EvaluationResult, evaluated_switch_point
-from syncswitch.searcher.strategies.base import Wait
-from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.planner import PlannedTrial
-from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec, TrialState
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -73,25 +62,19 @@ class PolicyEvaluation:
             UserError: A number is out of range, the job is too short for the policy, its baseline
                 diverged, or the database cannot be used.
         """
-        self._policy, self._identity = policy, identity
-        self._trainer, self._conditions = trainer, conditions
+        self._policy, self._identity, self._conditions = policy, identity, conditions
         self._own_policy = _own_policy(PolicyRegistry(database), identity, policy)
-        strategy = _strategy(policy, self._own_policy, runs)
-        plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
-        plan.check()
-        check_switch(identity, policy)
-        recorded = usable_runs(TrialStore(database), identity, trainer, conditions)
-        _check_baseline(recorded)
-        wanted = missing_runs(recorded, strategy.percents, runs, base_seed)
-        self._loop = TrialLoop(
+        self._comparison = Comparison(
             database,
             identity,
-            plan,
-            replace(strategy, wanted=wanted),
+            _strategy(policy, self._own_policy, runs),
             open_trainer,
+            trainer=trainer,
+            base_seed=base_seed,
+            conditions=conditions,
             **options,
         )
-        self.study_name = self._loop.study.name
+        self.study_name = self._comparison.study_name
 
     def run(self) -> EvaluationResult:
         """Makes the runs that are missing, and compares.
@@ -102,85 +85,19 @@ class PolicyEvaluation:
             UserError: The baseline diverged, or the trainer refuses the workload.
             RetryableError: Too many runs in a row failed.
         """
-        return self._loop.run(self._move)
-
-    def _result(self, new_runs: int) -> EvaluationResult:
-        recorded = usable_runs(self._loop.store, self._identity, self._trainer, self._conditions)
-        _check_baseline(recorded)
+        compared = self._comparison.run()
         own = self._own_policy
         return EvaluationResult(
             policy=self._policy,
             identity=self._identity,
             conditions=self._conditions,
-            study=self._loop.study.name,
-            new_runs=new_runs,
-            foreign=evaluated_switch_point(self._policy.switch_percent, recorded),
-            baseline=evaluated_switch_point(BASELINE_PERCENT, recorded),
+            study=self.study_name,
+            new_runs=compared.new_runs,
+            foreign=evaluated_switch_point(self._policy.switch_percent, compared.rows),
+            baseline=evaluated_switch_point(BASELINE_PERCENT, compared.rows),
             own_policy=own,
-            own=None if own is None else evaluated_switch_point(own.switch_percent, recorded),
+            own=None if own is None else evaluated_switch_point(own.switch_percent, compared.rows),
         )
-
-    def _move(self, state: SearchState) -> EvaluationResult | PlannedTrial | Wait:
-        """The comparison, once all runs are made; else what is missing."""
-        self._loop.report(state)
-        if self._loop.strategy.progress(state.finished).open_percent is None:
-            return self._result(len(state.finished))
-        planned = state.plan
-        assert isinstance(planned, PlannedTrial | Wait)  # a comparison decides nothing
-        return planned
-
-
-def check_switch(identity: WorkloadIdentity, policy: TimingPolicy) -> None:
-    """Makes sure that the second protocol of a switch gets some of a job; the first always does.
-
-    Raises WorkloadError where the job is too short.
-    """
-    percent, W = policy.switch_percent, identity.total_worker_steps
-    step = switch_worker_step(TrialSpec(identity, percent, seed=0))
-    if percent < 100 and step == W:
-        raise WorkloadError(
-            f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its {W:,}"
-            f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
-            " none; give it more worker-steps, or use fewer --workers"
-        )
-
-
-def usable_runs(
-    store: TrialStore,
-    identity: WorkloadIdentity,
-    trainer: str,
-    conditions: RunConditions,
-) -> list[StoredTrial]:
-    """The recorded runs of a job that may be compared with each other.
-
-    They are of searches and evaluations, by the same kind of trainer, under the same conditions,
-    made to their end: how accurate a stopped run would have become is not known. Of a switch
-    point's runs with the same seed, which may be one and the same training, the first counts.
-    """
-    searches = store.searches(workload=identity.fingerprint)
-    studies = {search.study for search in searches if search.trainer == trainer}
-    found: dict[tuple[float, int | None], StoredTrial] = {}
-    for row in store.trials(fingerprint=identity.fingerprint):
-        is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
-        if row.study in studies and is_whole and row.conditions == conditions:
-            found.setdefault((row.switch_percent, row.seed), row)
-    return list(found.values())
-
-
-def missing_runs(
-    recorded: Sequence[StoredTrial], percents: Iterable[float], runs: int, base_seed: int
-) -> tuple[tuple[float, int], ...]:
-    """Switch point and replicate of each run that is to be made, so that there are `runs` of each.
-
-    What has the seed of a recorded run is not made again.
-    """
-    wanted: list[tuple[float, int]] = []
-    for percent in percents:
-        seeds = {row.seed for row in recorded if row.switch_percent == percent}
-        fresh = (n for n in itertools.count() if replicate_seed(base_seed, n) not in seeds)
-        missing = max(0, runs - len(seeds))
-        wanted += [(percent, replicate) for replicate in itertools.islice(fresh, missing)]
-    return tuple(wanted)
 
 
 def _strategy(policy: TimingPolicy, own: TimingPolicy | None, runs: int) -> ComparisonStrategy:
@@ -200,12 +117,3 @@ def _own_policy(
         # A file does not say which version it is here.
         return None if own.switch_percent == policy.switch_percent else own
     return own
-
-
-def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
-    """Before anything is trained for nothing. Raises UserError."""
-    check_baseline(
-        Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
-        for row in recorded
-        if row.switch_percent == BASELINE_PERCENT
-    )

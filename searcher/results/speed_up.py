@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from syncswitch.storage.metrics import student_half_width
 from syncswitch.storage.records.policy import TimingPolicy
 
 _LEVEL = 0.9
+_SwitchPoint = TypeVar("_SwitchPoint", bound=Hashable)
 # Ends further away than this say only that too few runs were timed.
 _WIDEST = math.log(100.0)
 
@@ -31,9 +33,9 @@ class SpeedUp:
 
 
 def measured_speed_up(
-    seconds: Mapping[float, Sequence[float]],
-    percent: float,
-    baseline_percent: float,
+    seconds: Mapping[_SwitchPoint, Sequence[float]],
+    switch_point: _SwitchPoint,
+    baseline: _SwitchPoint,
     paces: Sequence[Sequence[float]] = (),
 ) -> SpeedUp | None:
     """The ratio of the mean times of two switch points, with a 90 % interval.
@@ -46,19 +48,19 @@ def measured_speed_up(
     Args:
         seconds: Times of whole trainings, by switch point; any switch points help to say how times
             spread.
-        percent: Switch point of the policy.
-        baseline_percent: Of the first protocol alone.
+        switch_point: That of the policy.
+        baseline: That of the first protocol alone.
         paces: Of each protocol the times that runs took for equally many worker-steps.
 
     Returns:
         None where one of the two was not timed.
     """
-    timed = {switch_point: [t for t in times if t > 0] for switch_point, times in seconds.items()}
-    mine, usual = timed.get(percent, []), timed.get(baseline_percent, [])
+    timed = {key: [t for t in times if t > 0] for key, times in seconds.items()}
+    mine, usual = timed.get(switch_point, []), timed.get(baseline, [])
     if not mine or not usual:
         return None
     value = statistics.fmean(usual) / statistics.fmean(mine)
-    if percent == baseline_percent:
+    if switch_point == baseline:
         return SpeedUp(1.0, 1.0, 1.0)
     inverse_runs = 1 / len(mine) + 1 / len(usual)
     positive = [[pace for pace in group if pace > 0] for group in paces]

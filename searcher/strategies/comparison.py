@@ -23,10 +23,13 @@ class ComparisonStrategy(Strategy):
         percents: The switch points that are compared, the first protocol alone before the others:
             if that diverges, the rest is not worth its time.
         wanted: Switch point and replicate of each run to make.
+        has_baseline: The first protocol alone is what the rest is compared with, so it must not
+            diverge.
     """
 
     percents: tuple[float, ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()
+    has_baseline: bool = True
 
     @property
     @override
@@ -79,7 +82,8 @@ class ComparisonStrategy(Strategy):
         for run in finished:
             if run.switch_percent in runs:
                 runs[run.switch_percent].append(run)
-        check_baseline(runs.get(self.highest_percent, ()))
+        if self.has_baseline:
+            check_baseline(runs.get(self.highest_percent, ()))
         unfinished = (p for p in self.percents if len(runs[p]) < len(self.replicates(p)))
         return SearchProgress(
             summaries=tuple(summary_of(percent, runs[percent], None) for percent in self.percents),

@@ -32,7 +32,7 @@ PROTOCOLS_HELP = (
 )
 
 # More than any cluster has; every column and every float takes it.
-_MOST_WORKERS = 100_000
+MOST_WORKERS = 100_000
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -89,7 +89,7 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
     narrowing = "Only policies for this many workers."
     return click.option(
         "--workers",
-        type=click.IntRange(min=1, max=_MOST_WORKERS),
+        type=click.IntRange(min=1, max=MOST_WORKERS),
         default=default,
         show_default=default is not None,
         help=text or ("Workers in the cluster." if default else narrowing),

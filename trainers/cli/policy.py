@@ -61,11 +61,18 @@ def check_no_policy(learns: bool = False) -> None:
     given = [option for option, name in _WHEN.items() if is_given(name)]
     if learns and not click.get_current_context().params["is_guarded"]:
         raise UserError("--learn needs the guard: leave out --no-guard")
+    if is_given("protocol") and is_given("protocols"):
+        raise UserError("--protocol and --protocols both say what to use: leave out one of them")
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
 
 
-_WHEN = {"--learn": "learns", "--switch-at": "switch_percent", "--policy": "choice"}
+_WHEN = {
+    "--learn": "learns",
+    "--switch-at": "switch_percent",
+    "--protocol": "protocol",
+    "--policy": "choice",
+}
 
 
 def chosen_by_user(

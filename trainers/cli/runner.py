@@ -63,17 +63,22 @@ if TYPE_CHECKING:
     " first protocol alone, 0 = the second alone.",
 )
 @click.option(
+    "--protocol",
+    metavar="PROTOCOL",
+    help="Use this protocol alone, whatever policies there are, such as bsp.",
+)
+@click.option(
     "--guard/--no-guard",
     "is_guarded",
     default=True,
     show_default=True,
     help="Go back to the switch, and on with the first protocol alone, when the training fails"
-    " after it: the policy knows how the first protocol did. There is none with --switch-at.",
+    " after it: the policy knows how the first protocol did. Without a policy there is none.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help=f"Workers in the cluster. Default: as in the policy; with --switch-at {USUAL_WORKERS}.",
+    help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
 )
 @protocols_option(
     None,
@@ -148,6 +153,7 @@ def main(
     reference: str,
     choice: str,
     switch_percent: float | None,
+    protocol: str | None,
     is_guarded: bool,
     workers: int | None,
     protocols: str | None,
@@ -190,7 +196,7 @@ def main(
     from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run
     from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
     from syncswitch.trainers.model.export import check_model_path
-    from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.protocols import alone, parse_pair
 
     cluster = choose_cluster(
         launcher,
@@ -223,6 +229,8 @@ def main(
             lambda workload: interrupted_run(home(workload)[1]) if resume else None,
         )
         seed = seed if run.seed is None or is_given("seed") else run.seed
+    elif protocol is not None:
+        run = chosen_by_user(reference, 100.0, size, alone(protocol))
     elif switch_percent is not None:
         run = chosen_by_user(reference, switch_percent, size, usual_pair)
     else:

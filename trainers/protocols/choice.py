@@ -86,6 +86,9 @@ def choose_protocol(text: str) -> ProtocolChoice:
     return ProtocolChoice(canonical, kind, options)
 
 
+_USUAL = ("asp", "bsp")
+
+
 def parse_pair(text: str) -> tuple[str, str]:
     """Reads `first,second`, the protocols before and after the switch.
 
@@ -98,6 +101,12 @@ def parse_pair(text: str) -> tuple[str, str]:
         f"such as bsp,asp (known: {usages})"
     )
     return _pair(text, wrong, lambda part: choose_protocol(part).text)
+
+
+def alone(text: str) -> tuple[str, str]:
+    """A pair of which all of a job uses the first, as it is recorded. Raises UserError."""
+    first = choose_protocol(text).text
+    return first, next(name for name in _USUAL if name != first)
 
 
 def parse_named_pair(text: str) -> tuple[str, str]:

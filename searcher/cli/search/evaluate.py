@@ -92,7 +92,8 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.loop.transfer import PolicyEvaluation, check_switch
+    from syncswitch.searcher.loop.comparison import check_switch
+    from syncswitch.searcher.loop.transfer import PolicyEvaluation
 
     trainer.check_jobs(jobs)
     policy = policy_named(policy_text, storage_url)
@@ -103,9 +104,9 @@ def evaluate(
         reference, trainer.workers(workers), policy.workers, pair, storage_url, seed
     )
     conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
-    _check_chief(conditions.injections)
+    check_chief(conditions.injections, "evaluate")
     job = trainer.job(request)
-    check_switch(job.identity, policy)
+    check_switch(job.identity, policy.switch_percent)
     try:
         with opened_for(job, storage_url, "evaluation", jobs) as (database, trainers, reporter):
             evaluation = PolicyEvaluation(
@@ -131,12 +132,12 @@ def evaluate(
     return None
 
 
-def _check_chief(injections: Iterable[str]) -> None:
+def check_chief(injections: Iterable[str], command: str) -> None:
     """Such a run would be made again and again. Raises UserError."""
     for text in injections:
         if text.startswith("kill:chief"):
             raise UserError(
-                f"injection {text!r} cannot be used with evaluate, whose runs begin afresh without"
+                f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
                 " their chief; try it with syncswitch-run"
             )
 

@@ -1,9 +1,9 @@
-"""What is behind `run` and `evaluate`: opens what they need, and closes it again."""
+"""What is behind the commands that make runs: opens what they need, and closes it again."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.cli.search.jobs import shared_by
@@ -24,12 +24,25 @@ def opened_for(
 
     Where the database does not know the job or this search yet, a trainer is opened first.
     """
-    with (
-        contextlib.closing(_Trainers(job.open_trainer)) as trainers,
-        contextlib.ExitStack() as stack,
-    ):
-        if _is_unknown(job.identity, study, storage_url):
-            trainers.open_in_advance()
+    with opened_for_several([job], storage_url, what, jobs, study) as opened:
+        database, (trainers,), reporter = opened
+        yield database, trainers, reporter
+
+
+@contextlib.contextmanager
+def opened_for_several(
+    to_train: Sequence[Job], storage_url: str, what: str, jobs: int, study: str | None = None
+) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], LineReporter]]:
+    """The same for jobs that are trained one after the other, with what trains each.
+
+    Only of the first one a trainer may be opened in advance.
+    """
+    with contextlib.ExitStack() as stack:
+        trainers = [
+            stack.enter_context(contextlib.closing(_Trainers(job.open_trainer))) for job in to_train
+        ]
+        if _is_unknown(to_train[0].identity, study, storage_url):
+            trainers[0].open_in_advance()
         database = stack.enter_context(open_database(storage_url, create=True))
         reporter = stack.enter_context(reporting(what))
         # Not before it is clear that the job can be trained.

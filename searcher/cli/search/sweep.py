@@ -1,0 +1,208 @@
+"""`syncswitch-search sweep`: the curve over switch points, whatever a search would try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.backends.registry import trainer_options
+from syncswitch.searcher.cli.search.evaluate import check_chief
+from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
+from syncswitch.searcher.cli.search.opening import opened_for_several
+from syncswitch.searcher.cli.views.sweep import print_sweeps, rows_as_json
+from syncswitch.searcher.results.sweep import Sweep, with_reference
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
+from syncswitch.trainers.cli.completion import complete_protocols, complete_workload
+from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.trainers.cli.console import print_error, print_json
+from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.options import (
+    MOST_WORKERS,
+    PROTOCOLS_HELP,
+    FiniteRange,
+    common_options,
+    tensorboard_option,
+)
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.run.tensorboard import logged
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.trainer import Trainer
+
+_MOST_POINTS = 30
+
+
+@click.command()
+@click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
+@click.option(
+    "--at",
+    "at_text",
+    metavar="PERCENTS",
+    default="100,50,25,12.5,6.25,0",
+    show_default=True,
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 10_000),
+    default=5,
+    show_default=True,
+    help="Runs at each switch point, recorded ones included.",
+)
+@click.option(
+    "--workers",
+    "workers_text",
+    metavar="N[,N...]",
+    help=f"Workers in the cluster; several sizes make a sweep each. Default:"
+    f" {TrainerChoice.default_workers}.",
+)
+@click.option(
+    "--protocols",
+    "--order",
+    "protocols",
+    metavar="FIRST,SECOND",
+    multiple=True,
+    shell_complete=complete_protocols,
+    help=f"{PROTOCOLS_HELP} May be given several times. Default:"
+    f" {TrainerChoice.default_protocols}.",
+)
+@click.option(
+    "--threshold",
+    type=FiniteRange(0, 1, min_open=True, max_open=True),
+    default=0.01,
+    show_default=True,
+    help="How much accuracy may be lost against the target (beta).",
+)
+@click.option(
+    "--target-accuracy",
+    type=FiniteRange(0, 1, min_open=True),
+    help="Accuracy to keep (A), 0 to 1. Default: measured with BSP alone, or with the first"
+    " protocol alone where there is no BSP.",
+)
+@trainer_options
+@inject_option
+@conditions_options
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Seed from which the seeds of all runs are derived.",
+)
+@jobs_option
+@tensorboard_option
+@common_options
+def sweep(
+    reference: str | None,
+    at_text: str,
+    runs: int,
+    workers_text: str | None,
+    protocols: tuple[str, ...],
+    threshold: float,
+    target_accuracy: float | None,
+    trainer: TrainerChoice,
+    chosen: ConditionsChoice,
+    seed: int,
+    jobs: int,
+    tensorboard_folder: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> int | None:
+    """Trains WORKLOAD at chosen switch points, and compares them with one target.
+
+    WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. For each size of cluster
+    the target is measured with BSP alone, which is trained even where --at leaves it out.
+
+    Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
+    continue an interrupted sweep; several processes on one database share the work.
+    """
+    from syncswitch.searcher.loop.sweep import JobToSweep, make_sweep
+
+    percents = _percents(at_text)
+    trainer.check_jobs(jobs)
+    pairs, reference_percent = with_reference([trainer.pair(p) for p in protocols or (None,)])
+    to_train: list[tuple[Job, RunConditions]] = []
+    for size in _sizes(workers_text):
+        for pair in pairs:
+            workers, usual = trainer.workers(size), trainer.default_workers
+            request = JobRequest(reference, workers, usual, pair, storage_url, seed)
+            conditions = trainer.conditions(chosen, request.size, max(percents), pair[0])
+            check_chief(conditions.injections, "sweep")
+            to_train.append((trainer.job(request), conditions))
+
+    def announce(job: JobToSweep) -> None:
+        if len(to_train) > 1 and not is_further_job():
+            reporter.tell(f"on {job.identity.cluster}:")
+
+    sweeps: list[Sweep] = []
+    try:
+        with opened_for_several([job for job, _ in to_train], storage_url, "sweep", jobs) as opened:
+            database, trainers, reporter = opened
+            ready = [
+                JobToSweep(
+                    job.identity,
+                    partial(_open, opening, tensorboard_folder),
+                    percents,
+                    conditions,
+                    trainer.kind,
+                )
+                for (job, conditions), opening in zip(to_train, trainers, strict=True)
+            ]
+            for start in range(0, len(ready), len(pairs)):
+                one = make_sweep(
+                    database,
+                    ready[start : start + len(pairs)],
+                    reference_percent=reference_percent,
+                    runs=runs,
+                    threshold=threshold,
+                    target_accuracy=target_accuracy,
+                    base_seed=seed,
+                    say=announce,
+                    reference=to_train[0][0].reference or normal_reference(named(request)),
+                    reporter=reporter,
+                )
+                sweeps.append(one)
+    except KeyboardInterrupt:
+        print_error("interrupted; all finished runs are kept, and the same command continues")
+        return EXIT_INTERRUPTED
+    if as_json:
+        print_json([row for one in sweeps for row in rows_as_json(one)])
+    else:
+        print_sweeps(sweeps)
+    return None
+
+
+def _open(opening: Callable[[], Trainer], folder: Path | None, study: str) -> Trainer:
+    return logged(opening(), folder, study)
+
+
+def _percents(text: str) -> tuple[float, ...]:
+    """The switch points of `--at`, each once. Raises UserError."""
+    try:
+        percents = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        percents = ()
+    if not (0 < len(percents) <= _MOST_POINTS and all(0 <= one <= 100 for one in percents)):
+        raise UserError(
+            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
+        )
+    return percents
+
+
+def _sizes(text: str | None) -> tuple[int | None, ...]:
+    """The sizes of `--workers`, each once. Raises UserError."""
+    if text is None:
+        return (None,)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= MOST_WORKERS for part in parts):
+        raise UserError(
+            f"--workers is {text!r}: give whole numbers from 1 to {MOST_WORKERS:,}, such as 4,8,16"
+        )
+    return tuple(dict.fromkeys(map(int, parts)))

@@ -1,0 +1,106 @@
+"""What `sweep` shows: a row for each switch point of each job."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from syncswitch.searcher.results.speed_up import SpeedUp
+from syncswitch.searcher.results.sweep import Sweep, SweptJob
+from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint
+from syncswitch.searcher.text.values import (
+    NONE,
+    accuracy_interval,
+    accuracy_text,
+    percent_text,
+    run_conditions_text,
+    seconds_text,
+    workers_text,
+)
+from syncswitch.trainers.cli.console import echo, print_table, print_text
+
+_Row = tuple[SweptJob, EvaluatedSwitchPoint, SpeedUp | None]
+
+
+def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
+    """A value for each switch point."""
+    return [
+        {
+            "workload": job.identity.name,
+            "fingerprint": job.identity.fingerprint,
+            "workers": job.identity.workers,
+            "simulated_cluster": job.identity.simulated_cluster,
+            "protocols": [job.identity.first_protocol, job.identity.second_protocol],
+            "conditions": dataclasses.asdict(job.conditions),
+            "study": job.study,
+            "target_accuracy": sweep.target_accuracy,
+            **dataclasses.asdict(point),
+            "kept_runs": sweep.kept_runs(point),
+            "speed_up": speed_up.value if speed_up else None,
+            "speed_up_low": speed_up.low if speed_up else None,
+            "speed_up_high": speed_up.high if speed_up else None,
+        }
+        for job, point, speed_up in _rows(sweep)
+    ]
+
+
+def print_sweeps(sweeps: Sequence[Sweep]) -> None:
+    """The table, and what its rows are compared with."""
+    print_table(
+        [
+            "workers",
+            "protocols",
+            "switch at",
+            "runs",
+            "diverged",
+            "kept",
+            "accuracy",
+            "seconds",
+            "times as fast",
+        ],
+        [_cells(sweep, *row) for sweep in sweeps for row in _rows(sweep)],
+    )
+    echo()
+    for sweep in sweeps:
+        print_text(_compared_with(sweep))
+    text = run_conditions_text(sweeps[0].jobs[0].conditions)
+    if text:
+        print_text(f"All runs trained under these conditions: {text}.")
+
+
+def _rows(sweep: Sweep) -> Iterator[_Row]:
+    for number, job in enumerate(sweep.jobs):
+        for point in job.switch_points:
+            yield job, point, sweep.speed_up(number, point.switch_percent)
+
+
+def _cells(
+    sweep: Sweep, job: SweptJob, point: EvaluatedSwitchPoint, speed_up: SpeedUp | None
+) -> list[str]:
+    identity, accuracy, half = job.identity, point.mean_accuracy, point.accuracy_half_width
+    low = None if accuracy is None or half is None else max(0.0, accuracy - half)
+    high = None if accuracy is None or half is None else min(1.0, accuracy + half)
+    kept = sweep.kept_runs(point)
+    return [
+        workers_text(identity.workers, identity.simulated_cluster),
+        f"{identity.first_protocol},{identity.second_protocol}",
+        percent_text(point.switch_percent),
+        str(point.runs),
+        str(point.diverged_runs),
+        NONE if kept is None else str(kept),
+        NONE if accuracy is None else accuracy_interval(accuracy, low, high),
+        seconds_text(point.training_seconds),
+        NONE if speed_up is None else f"{speed_up.value:.2f}",
+    ]
+
+
+def _compared_with(sweep: Sweep) -> str:
+    identity, percent = sweep.jobs[0].identity, sweep.reference_percent
+    protocol = identity.first_protocol if percent else identity.second_protocol
+    size = workers_text(identity.workers, identity.simulated_cluster)
+    origin = "as given" if sweep.given_target is not None else f"{protocol.upper()} alone"
+    return (
+        f"Target on {size} workers: {accuracy_text(sweep.target_accuracy)} ({origin}); kept runs"
+        f" lose at most {sweep.threshold:g} of it."
+    )

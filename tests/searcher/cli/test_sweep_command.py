@@ -1,0 +1,147 @@
+"""The command `sweep`: its curve, which runs it makes, bad input, a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Invoke, error_line
+
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.trials.store import TrialStore
+
+PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
+SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
+
+
+def runs_in(url: str) -> list[tuple[int, str, float, int]]:
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+    return [(row.workers, row.first_protocol, row.switch_percent, row.replicate) for row in rows]
+
+
+def test_the_curve_of_one_job(invoke: Invoke, url: str) -> None:
+    done = invoke(*SWEEP)
+    assert done.exit_code == 0, done.stderr
+    _, _, first, quarter, nothing, _, compared = done.stdout.splitlines()
+    assert first.split()[:7] == ["4", "bsp,asp", "100", "%", "2", "0", "2"]
+    assert quarter.split()[:7] == ["4", "bsp,asp", "25", "%", "2", "0", "2"]
+    assert quarter.split()[-2:] == ["55.0", "1.82"]
+    assert nothing.split()[:7] == ["4", "bsp,asp", "0", "%", "2", "0", "0"]
+    assert compared.startswith("Target on 4 workers: 0.94")
+    assert compared.endswith(" (BSP alone); kept runs lose at most 0.01 of it.")
+    made = runs_in(url)
+    assert made == [(4, "bsp", percent, n) for percent in (100.0, 25.0, 0.0) for n in range(2)]
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+    assert [row.time_to_accuracy_seconds is None for row in rows][-2:] == [True, True]
+    assert rows[0].target_accuracy == rows[5].target_accuracy is not None
+
+    again = invoke(*SWEEP)
+    assert (again.stdout, again.stderr) == (
+        done.stdout,
+        "this sweep is finished, with 6 runs\n",
+    )
+    more = invoke("sweep", "generated", "--at", "25,12.5", "--runs", "2")
+    assert more.exit_code == 0, more.stderr
+    assert runs_in(url) == [*made, (4, "bsp", 12.5, 0), (4, "bsp", 12.5, 1)]
+    assert [line.split()[2] for line in more.stdout.splitlines()[2:5]] == ["100", "25", "12.5"]
+    assert json.loads(invoke("policy", "list", "--json").stdout) == []
+
+
+def test_other_orders_and_sizes_have_one_target_each(invoke: Invoke, url: str) -> None:
+    done = invoke(
+        *["sweep", "generated", "--at", "50", "--runs", "1", "--workers", "4,8", "--json"],
+        *["--order", "asp,bsp", "--protocols", "bsp,ssp:3", "--protocols", "bsp,ssp:3"],
+    )
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(s["workers"], s["protocols"], s["switch_percent"]) for s in found] == [
+        row
+        for workers in (4, 8)
+        for row in (
+            (workers, ["asp", "bsp"], 0.0),
+            (workers, ["asp", "bsp"], 50.0),
+            (workers, ["bsp", "ssp:3"], 50.0),
+        )
+    ]
+    for rows in (found[:3], found[3:]):
+        assert {s["target_accuracy"] for s in rows} == {rows[0]["mean_accuracy"]}
+        assert rows[0]["speed_up"] == 1.0
+        assert rows[2]["speed_up"] == pytest.approx(
+            rows[0]["training_seconds"] / rows[2]["training_seconds"]
+        )
+        assert [s["kept_runs"] for s in rows] == [1, 1, 1]
+    assert len(runs_in(url)) == 6
+    assert done.stderr.splitlines()[0] == "on 4 workers, asp,bsp:"
+
+
+def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str) -> None:
+    done = invoke("sweep", "generated", "--at", "25", "--runs", "1", "--target-accuracy", "0.97")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines()[2].split()[4:7] == ["1", "0", "0"]
+    assert done.stdout.splitlines()[2].split()[-1] == "-"
+    assert "0.9700 (as given)" in done.stdout
+    assert runs_in(url) == [(4, "bsp", 25.0, 0)]
+
+
+def test_points_that_diverge_are_answers_and_a_baseline_is_none(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "20")
+    assert json.loads(invoke(*SWEEP, "--json").stdout)[-1]["diverged_runs"] == 2
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")
+    done = invoke(*SWEEP, "--workers", "8")
+    assert done.exit_code == 2
+    assert "learning rate is too high" in done.stderr.splitlines()[-1]
+    assert len(runs_in(url)) == 6 + 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--at", "100,101"], "--at is '100,101': give 1 to 30 percents from 0 to 100"),
+        (["--at", "half"], "--at is 'half': give"),
+        (["--at", "nan"], "--at is 'nan': give"),
+        (["--workers", "4,0"], "--workers is '4,0': give whole numbers from 1 to 100,000"),
+        (["--protocols", "bsp"], "--protocols is 'bsp': give two different protocols"),
+        (["--inject", "kill:chief,at=5%"], "cannot be used with sweep, whose runs begin afresh"),
+        (["--target-accuracy", "0"], "0.0 is not in the range 0<x<=1"),
+    ],
+)
+def test_bad_input_is_one_line_and_makes_no_run(
+    invoke: Invoke, folder: Path, arguments: list[str], said: str
+) -> None:
+    done = invoke("sweep", "generated", *arguments)
+    assert done.exit_code == 2
+    assert said in error_line(done)
+    assert not (folder / "search.db").exists()
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_after_a_kill_several_processes_finish_it(url: str) -> None:
+    environment = {**os.environ, "SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.2"}
+    command = [*PROGRAM, *SWEEP, "--order", "bsp,asp", "--order", "asp,bsp", "--json"]
+    options: dict[str, Any] = {"env": environment, "text": True, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, **options)
+    assert process.stderr is not None
+    process.stderr.readline()
+    assert process.stderr.readline().startswith("[1/6] 100 % BSP, run 1 of 2")
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+    others = [subprocess.Popen(command, stderr=subprocess.PIPE, **options) for _ in range(2)]
+    outputs = [other.communicate(timeout=100)[0] for other in others]
+    assert [other.returncode for other in others] == [0, 0]
+    assert outputs[0] == outputs[1]
+    assert [s["runs"] for s in json.loads(outputs[0])] == [2] * 6
+    with open_database(url, create=False) as database:
+        complete = [row for row in TrialStore(database).trials() if row.state == "complete"]
+    made = {(row.first_protocol, row.switch_percent, row.replicate) for row in complete}
+    assert len(made) == 12
