@@ -23,7 +23,6 @@ HOME_OF_LIBRARY = {
     "sqlalchemy": "storage",
     "alembic": "storage",
     "pandas": "storage",
-    "pyarrow": "storage",
 }
 
 

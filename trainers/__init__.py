@@ -2,7 +2,7 @@
 
 What programs use is listed in `__all__`: `PolicyCallback` and `fit` train with a policy that was
 found before; the trainers make the runs of a search, or one run alone; `Workload` and `Data` say
-what is trained.
+what is trained; `StreamedData` reads from files, each kind of which has a `Source`.
 """
 
 from typing import TYPE_CHECKING
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
     from syncswitch.trainers.command.template import CommandTemplate
     from syncswitch.trainers.command.trainer import CommandTrainer
-    from syncswitch.trainers.job.data import Data
+    from syncswitch.trainers.job.data import Data, StreamedData
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.loading import load_workload
+    from syncswitch.trainers.job.sources.parquet import ParquetFiles
+    from syncswitch.trainers.job.sources.pipelines import PipelinePieces
+    from syncswitch.trainers.job.sources.records import CsvFiles, TFRecordFiles
+    from syncswitch.trainers.job.sources.source import Source
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
     from syncswitch.trainers.keras_api.fit import fit
@@ -30,11 +34,17 @@ __all__ = [
     "CommandJob",
     "CommandTemplate",
     "CommandTrainer",
+    "CsvFiles",
     "Data",
     "Observer",
+    "ParquetFiles",
+    "PipelinePieces",
     "PolicyCallback",
     "SilentObserver",
     "SimulatedTrainer",
+    "Source",
+    "StreamedData",
+    "TFRecordFiles",
     "Trainer",
     "Verdict",
     "Workload",
@@ -51,9 +61,15 @@ _OTHERS = {
     "CommandJob": "command.job",
     "CommandTemplate": "command.template",
     "CommandTrainer": "command.trainer",
+    "CsvFiles": "job.sources.records",
     "Data": "job.data",
+    "ParquetFiles": "job.sources.parquet",
+    "PipelinePieces": "job.sources.pipelines",
     "PolicyCallback": "keras_api.callback",
     "SimulatedTrainer": "simulated.trainer",
+    "Source": "job.sources.source",
+    "StreamedData": "job.data",
+    "TFRecordFiles": "job.sources.records",
     "Workload": "job.workload",
     "fit": "keras_api.fit",
     "load_profile": "simulated.profile",

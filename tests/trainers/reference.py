@@ -87,7 +87,7 @@ class _Loop:
         inputs, labels = tf.constant(data.train_inputs), tf.constant(data.train_labels)
 
         def compute(step: Any, parameters: Any, statistics: Any) -> Any:
-            batch = function.batch(inputs, labels, step, np.int64(seed))
+            batch = function.batch((inputs, labels), step, np.int64(seed))
             return function.gradient(parameters, statistics, *batch)[1:]
 
         self._decay = np.concatenate(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.sources.source import Array, ArraySource, Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,8 +22,6 @@ _ONE_ARRAY = (
     "give one array with a row for each example: put several inputs side by side, and let the model"
     " take them apart"
 )
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Data:
     of the job is the same whoever computes it, every epoch holds each example exactly once across
     all workers, and a run continues at any step as if it had never stopped.
 
-    For data too large for memory let the arrays hold file names or offsets, and read and decode in
-    `transform`, which runs on the worker.
+    For data too large for memory see `StreamedData`.
 
     Attributes:
         train_inputs: Shape [examples, ...].
@@ -94,17 +92,90 @@ class Data:
         )
 
     @property
-    def chance_accuracy(self) -> float | None:
-        """Accuracy of always guessing the most frequent class of the test set.
+    def parse(self) -> None:
+        """Nothing is to be parsed."""
+        return None
 
-        None where the labels are neither class numbers nor one-hot.
-        """
-        labels = self.test_labels
-        if labels.ndim == 2 and labels.shape[1] > 1 and (labels.sum(axis=1) == 1).all():
-            labels = labels.argmax(axis=1)
-        if labels.size != len(labels) or not np.issubdtype(labels.dtype, np.integer):
-            return None
-        return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+    @cached_property
+    def train(self) -> Source:
+        """The training examples: inputs and labels."""
+        return ArraySource((self.train_inputs, self.train_labels))
+
+    @cached_property
+    def test(self) -> Source:
+        """The test examples: inputs and labels."""
+        return ArraySource((self.test_inputs, self.test_labels))
+
+    @property
+    def chance_accuracy(self) -> float | None:
+        """See `chance_accuracy`."""
+        return chance_accuracy([class_numbers(self.test_labels)])
+
+
+@dataclass(frozen=True)
+class StreamedData:
+    """Examples that workers read from files while they train, and so may be more than memory holds.
+
+    As with `Data`, batch k of the job is the same whoever computes it, every epoch holds each
+    example exactly once across all workers, and a run continues at any step. Each worker reads the
+    batches that it will probably be asked for ahead of time.
+
+    Attributes:
+        train: Training examples, such as `TFRecordFiles`, `CsvFiles`, `ParquetFiles`,
+            `PipelinePieces`, or a `Source` of one's own.
+        test: Test examples; read anew for each test.
+        parse: Makes `(inputs, labels)` of the arrays that these sources read for a batch, one
+            argument for each, in TensorFlow; None where they are inputs and labels.
+        transform: As in `Data`, on what `parse` has made.
+        test_transform: As in `Data`.
+    """
+
+    train: Source
+    test: Source
+    parse: Callable[..., tuple[Any, Any]] | None = None
+    transform: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
+    test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            source = getattr(self, part)
+            if not isinstance(source, Source):
+                raise WorkloadError(
+                    f"data: {part} is a {type(source).__name__}; give a source such as"
+                    " TFRecordFiles(...)"
+                )
+            if source.examples < 1:
+                raise WorkloadError(f"data: {part} has no examples; give at least one")
+
+    @property
+    def chance_accuracy(self) -> None:
+        """Not known before the test examples are read."""
+        return None
+
+
+AnyData = Data | StreamedData
+
+
+def class_numbers(labels: Array) -> Array | None:
+    """The class of each example; None where labels are neither class numbers nor one-hot."""
+    if labels.ndim == 2 and labels.shape[1] > 1 and (labels.sum(axis=1) == 1).all():
+        labels = labels.argmax(axis=1)
+    if labels.size != len(labels) or not np.issubdtype(labels.dtype, np.integer):
+        return None
+    return labels.reshape(-1)
+
+
+def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
+    """Accuracy of always guessing the most frequent class; None where classes are not known.
+
+    Args:
+        classes: Of the batches of a test set, see `class_numbers`.
+    """
+    known = [one for one in classes if one is not None]
+    if len(known) < len(classes):
+        return None
+    counts = np.unique(np.concatenate(known), return_counts=True)[1]
+    return float(counts.max() / counts.sum())
 
 
 def _array(field: str, given: Any) -> Array:

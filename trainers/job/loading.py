@@ -19,6 +19,8 @@ BUILT_IN = {
     "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",
 }
 
+_OF_FILE = "syncswitch_workload_"
+
 
 def normal_reference(reference: str) -> str:
     """The reference without its folder: what a store can know a workload by. Imports nothing."""
@@ -37,7 +39,7 @@ def load_workload(reference: str) -> Workload:
     place, attribute = find_module(reference)
     try:
         with redirect_stdout(sys.stderr):
-            module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+            module = import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     except (WorkloadError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -71,12 +73,13 @@ def find_module(reference: str) -> tuple[str, str]:
     return place, attribute
 
 
-def _import_file(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """Imports a file, once."""
     path = path.resolve()
     # The file's own folder first, as `python file.py` does, so that its neighbours import.
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    name = f"syncswitch_workload_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    name = f"{_OF_FILE}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -90,6 +93,11 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def is_file_module(name: str) -> bool:
+    """Whether this is what `import_file` calls a module."""
+    return name.startswith(_OF_FILE)
 
 
 def _import_module(name: str) -> ModuleType:

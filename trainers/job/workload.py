@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
-from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
 """What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
@@ -53,7 +53,7 @@ class Workload:
 
     name: str
     model: Callable[[], Any]
-    data: Callable[[], Data]
+    data: Callable[[], AnyData]
     data_set: str
     total_worker_steps: int
     batch_size: int
@@ -117,7 +117,7 @@ class Workload:
                 " order"
             )
 
-    def load_data(self) -> Data:
+    def load_data(self) -> AnyData:
         """Loads the training and the test set.
 
         Raises:
@@ -125,10 +125,10 @@ class Workload:
         """
         with users_code(self, "data"):
             data = self.data()
-        if not isinstance(data, Data):
+        if not isinstance(data, Data | StreamedData):
             raise WorkloadError(
                 f"workload {self.name!r}: data() returned a {type(data).__name__}; "
-                "return a syncswitch.trainers.job.data.Data"
+                "return a syncswitch.trainers.Data or StreamedData"
             )
         return data
 

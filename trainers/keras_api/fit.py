@@ -18,9 +18,10 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
+from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer

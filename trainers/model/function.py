@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.embeddings import Lookups, tables_of, thin_layers
 from syncswitch.trainers.job.keras_parts import build_loss, build_model
+from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches.examples import check_unbatched, parsed, sample
+from syncswitch.trainers.model.batches.order import shuffled
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.moving_statistics import decay_of
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tables.lookup import Asking, TableRows, among, any_rows
 from syncswitch.trainers.model.tensorflow_api import tf
-
-_FEW = 2
 
 
 class ModelFunction:
@@ -33,20 +33,21 @@ class ModelFunction:
             not given.
 
     Attributes:
+        batch_size: B.
         tables: Embedding tables whose rows are given to each computation.
         parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
     """
 
-    def __init__(self, workload: Workload, data: Data, model: Any = None) -> None:
-        self._batch_size = workload.batch_size
-        self._examples = len(data.train_inputs)
+    def __init__(self, workload: Workload, data: AnyData, model: Any = None) -> None:
+        self.batch_size = workload.batch_size
+        self._data = data
         self._transform = data.transform
         self._model = build_model(workload) if model is None else model
         self.tables = tables_of(self._model)
         self._lookups = Lookups(thin_layers(self._model))
-        _check_unbatched(workload, data, self._model)
-        self._sample = _sample(data, workload.batch_size, self._model)
+        self._sample = sample(data, workload.batch_size, self._model)
+        check_unbatched(workload, data, self._sample, self._model)
         self._takes_training = _takes_training(self._model)
         self._loss = build_loss(workload)
         apart = {table.position for table in self.tables}
@@ -63,14 +64,13 @@ class ModelFunction:
             apart = {table.position for table in self.tables}
             variables = enumerate(self._model.trainable_variables)
             values = [tf.constant(one.numpy()) for place, one in variables if place not in apart]
-            inputs, labels = map(tf.constant, self._sample)
+            examples = list(map(tf.constant, self._sample))
 
             def moved(statistics: Any) -> Any:
-                seed, batch = tf.zeros([2], tf.int64), inputs
-                if self._transform is not None:
-                    batch, _ = self._transform(inputs, labels, seed)
+                seed = tf.zeros([2], tf.int64)
+                inputs, _ = self._made(examples, seed)
                 with self._lookups.by(any_rows(self.tables)):
-                    return self._forward(values, statistics, batch, seed)[1]
+                    return self._forward(values, statistics, inputs, seed)[1]
 
             start = self.statistics.pack(moving_variables(self._model))
             move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
@@ -85,33 +85,37 @@ class ModelFunction:
         """
         return self.statistics_decay * statistics + contribution
 
-    def batch(self, inputs: Any, labels: Any, worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
+    def batch(self, examples: Sequence[Any], worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
         """Batch number `worker_step` of the job: the next B places in an endless row of epochs.
 
         Args:
-            inputs: All training inputs.
-            labels: All training labels.
+            examples: All training examples where they are in memory; otherwise those of this batch.
             worker_step: Int64 scalar.
             seed: Int64 scalar, of the run.
 
         Returns:
             Inputs and labels of the batch, and a seed of its own, shape [2].
         """
-        B, examples = self._batch_size, self._examples
+        if isinstance(self._data.train, ArraySource):
+            indices = self._indices(worker_step, seed)
+            examples = [tf.gather(one, indices) for one in examples]
+        batch_seed = tf.stack([seed, worker_step])
+        return *self._made(examples, batch_seed), batch_seed
+
+    def _indices(self, worker_step: Any, seed: Any) -> Any:
+        """Numbers of the examples of a batch; as `Order` says them, in the traced step."""
+        B, examples = self.batch_size, self._data.train.examples
         places = worker_step * B + tf.range(B, dtype=tf.int64)
         epochs = places // examples
-        # The public index_shuffle pads a batch of seeds along the wrong axis.
-        indices = tf.raw_ops.RandomIndexShuffle(
-            index=places % examples,
-            seed=tf.stack([tf.fill([B], seed), epochs, tf.zeros_like(epochs)], axis=-1),
-            max_index=tf.constant(examples - 1, tf.int64),
-            rounds=4,
-        )
-        batch_inputs, batch_labels = tf.gather(inputs, indices), tf.gather(labels, indices)
-        batch_seed = tf.stack([seed, worker_step])
+        seeds = tf.stack([tf.fill([B], seed), epochs, tf.zeros_like(epochs)], axis=-1)
+        return shuffled(places % examples, seeds, tf.constant(examples - 1, tf.int64))
+
+    def _made(self, examples: Sequence[Any], seed: Any) -> tuple[Any, Any]:
+        """Inputs and labels of a batch of these examples, parsed and transformed."""
+        inputs, labels = parsed(self._data, examples)
         if self._transform is not None:
-            batch_inputs, batch_labels = self._transform(batch_inputs, batch_labels, batch_seed)
-        return batch_inputs, batch_labels, batch_seed
+            inputs, labels = self._transform(inputs, labels, seed)
+        return inputs, labels
 
     def gradient(
         self, parameters: Any, statistics: Any, inputs: Any, labels: Any, seed: Any
@@ -263,26 +267,3 @@ def _is_moving(variable: Any) -> bool:
 def _takes_training(model: Any) -> bool:
     parameters = inspect.signature(model.call).parameters.values()
     return any(one.name == "training" or one.kind is one.VAR_KEYWORD for one in parameters)
-
-
-def _check_unbatched(workload: Workload, data: Data, model: Any) -> None:
-    """Refuses data whose examples are batches."""
-    inputs = getattr(model, "inputs", None) or []
-    if not inputs or data.transform is not None:
-        return
-    given, wanted = data.train_inputs.shape[1:], tuple(inputs[0].shape[1:])
-    is_deeper = len(given) == len(wanted) + 1
-    if is_deeper and all(b in (None, a) for a, b in zip(given[1:], wanted, strict=True)):
-        raise WorkloadError(
-            f"workload {workload.name!r}: an example of data() has the shape {given}, and the model"
-            f" takes {wanted}: it is a batch of {given[0]}; leave out batch(), syncswitch makes the"
-            " batches"
-        )
-
-
-def _sample(data: Data, batch_size: int, model: Any) -> tuple[Any, Any]:
-    """Inputs and labels of a batch; of a small one where it is plain that the model takes it."""
-    inputs = getattr(model, "inputs", None) or []
-    is_any_size = inputs and all(tensor.shape[0] is None for tensor in inputs)
-    rows = np.arange(_FEW if is_any_size else batch_size) % len(data.train_inputs)
-    return data.train_inputs[rows], data.train_labels[rows]

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.data import AnyData
+from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
@@ -28,7 +30,7 @@ _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 def trace_step(
-    function: ModelFunction, data: Data, beside: str | None = None, *, is_compiled: bool = False
+    function: ModelFunction, data: AnyData, beside: str | None = None, *, is_compiled: bool = False
 ) -> Any:
     """Traces one worker-step up to its gradient.
 
@@ -39,9 +41,9 @@ def trace_step(
         is_compiled: Have XLA compile all but the batch, where it can.
 
     Returns:
-        A concrete function `(model, inputs, labels, worker-step and seed) -> (loss, contribution,
-        gradients ...)`: parameters and then statistics, shape [P + S]; all training inputs and
-        labels; int64, shape [2]; and the parts of the flat gradient in their order.
+        A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
+        gradients ...)`: parameters and then statistics, shape [P + S]; what `batch` takes; int64,
+        shape [2]; and the parts of the flat gradient in their order.
     """
     sizes = [function.parameters.size, function.statistics.size]
 
@@ -52,9 +54,10 @@ def trace_step(
 
     computed = tf.function(compute, autograph=False, jit_compile=True) if is_compiled else compute
 
-    def step(model: Any, inputs: Any, labels: Any, numbers: Any) -> tuple[Any, ...]:
+    def step(model: Any, *given: Any) -> tuple[Any, ...]:
+        *rows, numbers = given
         with tf.device(beside):
-            batch = function.batch(inputs, labels, numbers[0], numbers[1])
+            batch = function.batch(rows, numbers[0], numbers[1])
         loss, gradients, contribution = computed(model, *batch)
         if sizes[0] <= _SHORT:
             gradients = [pack(gradients)]
@@ -64,7 +67,7 @@ def trace_step(
     return concrete(
         step,
         tf.TensorSpec([sum(sizes)]),
-        *map(_spec, (data.train_inputs, data.train_labels)),
+        *row_specs(data, function.batch_size),
         tf.TensorSpec([2], tf.int64),
     )
 
@@ -206,8 +209,3 @@ def as_array(tensor: Any) -> Vector:
         return np.asarray(memoryview(tensor))
     found: Vector = tensor.numpy()
     return found
-
-
-def _spec(values: Array) -> Any:
-    tensor = tf.constant(values[:1])
-    return tf.TensorSpec(values.shape, tensor.dtype)

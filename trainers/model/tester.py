@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers
 from syncswitch.trainers.job.keras_parts import build_loss, build_metric, loss_settings
+from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches.examples import parsed
+from syncswitch.trainers.model.batches.feed import Tensors, in_order
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.steps import as_tensor
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -31,23 +35,20 @@ class ModelTester:
     """Computes the test accuracy of flat parameters on one device; traced once."""
 
     def __init__(
-        self, function: ModelFunction, workload: Workload, data: Data, device: str
+        self, function: ModelFunction, workload: Workload, data: AnyData, device: str
     ) -> None:
         self._function = function
         self._workload = workload
         self._data = data
         self._device = device
         with tf.device(device):
-            self._batches = [
-                (
-                    tf.constant(data.test_inputs[start : start + _BATCH]),
-                    tf.constant(data.test_labels[start : start + _BATCH]),
-                )
-                for start in range(0, len(data.test_inputs), _BATCH)
-            ]
+            # What is in memory stays there; other examples are read anew for each test.
+            is_held = isinstance(data.test, ArraySource)
+            self._held = list(in_order(data.test, _BATCH)) if is_held else None
             self._metric = self._build_metric()
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
         self.accuracy(*self._zeros())
+        self._chance = data.chance_accuracy if is_held else self._read_chance()
 
     def accuracy(self, parameters: Any, statistics: Any) -> float:
         """Test accuracy, 0 to 1; NaN where the parameters are not finite."""
@@ -60,8 +61,8 @@ class ModelTester:
             if not (finite & tf.reduce_all(tf.math.is_finite(statistics))).numpy():
                 return math.nan
             self._metric.reset_state()
-            for inputs, labels in self._batches:
-                self._update(parameters, statistics, inputs, labels)
+            for rows in self._batches():
+                self._update(parameters, statistics, *rows)
             return self._checked(np.asarray(self._metric.result()))
 
     def _checked(self, result: Any) -> float:
@@ -80,17 +81,17 @@ class ModelTester:
 
     def is_chance(self, accuracy: float) -> bool:
         """Whether this accuracy is no better than guessing; False where that is not known."""
-        chance = self._data.chance_accuracy
+        chance = self._chance
         if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
             return False
-        return is_at_chance(accuracy, chance, len(self._data.test_labels))
+        return is_at_chance(accuracy, chance, self._data.test.examples)
 
     def warn_if_hardly_above_chance(self, record: TrialRecord) -> None:
         """Warns where the first protocol alone has learned next to nothing: no policy is worth it.
 
         That is less than a tenth of the way from guessing to perfection.
         """
-        chance, identity = self._data.chance_accuracy, record.spec.identity
+        chance, identity = self._chance, record.spec.identity
         if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
             return
         is_whole = record.spec.switch_percent >= 100 and not record.diverged
@@ -106,8 +107,17 @@ class ModelTester:
                 identity.workers,
             )
 
-    def _traced_update(self, parameters: Any, statistics: Any, inputs: Any, labels: Any) -> None:
-        inputs, labels = self._test_batch(inputs, labels)
+    def _batches(self) -> Iterable[Tensors]:
+        if self._held is not None:
+            return self._held
+        return in_order(self._data.test, _BATCH)
+
+    def _read_chance(self) -> float | None:
+        labels = (parsed(self._data, rows)[1] for rows in self._batches())
+        return chance_accuracy([class_numbers(np.asarray(one)) for one in labels])
+
+    def _traced_update(self, parameters: Any, statistics: Any, *rows: Any) -> None:
+        inputs, labels = self._test_batch(rows)
         self._metric.update_state(labels, self._function.predict(parameters, statistics, inputs))
 
     def _build_metric(self) -> Any:
@@ -116,7 +126,7 @@ class ModelTester:
         metric = build_metric(self._workload)
         if metric is not None:
             return metric
-        inputs, labels = self._test_batch(*self._batches[0])
+        inputs, labels = self._test_batch(next(iter(self._batches())))
         outputs = self._function.predict(*self._zeros(), inputs)
         if outputs.shape[-1] == 1:
             return self._binary_accuracy(labels)
@@ -135,7 +145,8 @@ class ModelTester:
         from_logits = loss_settings(build_loss(self._workload)).get("from_logits", False)
         return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
 
-    def _test_batch(self, inputs: Any, labels: Any) -> tuple[Any, Any]:
+    def _test_batch(self, rows: Sequence[Any]) -> tuple[Any, Any]:
+        inputs, labels = parsed(self._data, rows)
         if self._data.test_transform is None:
             return inputs, labels
         return self._data.test_transform(inputs, labels)

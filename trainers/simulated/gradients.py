@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches.examples import row_specs
+from syncswitch.trainers.model.batches.feed import feed_of
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
@@ -69,12 +71,12 @@ class GradientSource:
     def __init__(
         self,
         workload: Workload,
-        data: Data,
+        data: AnyData,
         function: ModelFunction,
         at_once: int,
     ) -> None:
         self._function = function
-        self._data = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+        self._feed = feed_of(data.train, workload.batch_size, 2 * at_once)
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
         probes = self._probes()
         try:
@@ -83,6 +85,7 @@ class GradientSource:
                 tf.TensorSpec([function.parameters.size]),
                 tf.TensorSpec([function.statistics.size]),
                 tf.TensorSpec([2], tf.int64),
+                *row_specs(data, workload.batch_size),
             )
             self._single = for_threads(traced, THREADS)
             self._call_single(probes[0], 0)
@@ -108,8 +111,9 @@ class GradientSource:
     def close(self) -> None:
         """Ends the threads."""
         self._threads.shutdown()
+        self._feed.close()
 
-    def _can_batch(self, workload: Workload, data: Data, wanted: Sequence[Outstanding]) -> bool:
+    def _can_batch(self, workload: Workload, data: AnyData, wanted: Sequence[Outstanding]) -> bool:
         """Builds the batched call, and tries whether it says the same as the single one."""
         try:
             with quiet_log():
@@ -127,7 +131,7 @@ class GradientSource:
         return True
 
     def _try_batch(
-        self, workload: Workload, data: Data, wanted: Sequence[Outstanding]
+        self, workload: Workload, data: AnyData, wanted: Sequence[Outstanding]
     ) -> list[Computed]:
         self._batched_function = ModelFunction(workload, data, with_patches(build_model(workload)))
         self._batch = tf.function(self._traced_batch, autograph=False)
@@ -159,30 +163,38 @@ class GradientSource:
     def _call_single(self, wanted: Outstanding, seed: int) -> Computed:
         numbers = tf.constant([wanted.worker_step, seed], tf.int64)
         loss, gradient, contribution = self._single(
-            tf.constant(wanted.parameters), tf.constant(wanted.statistics), numbers
+            tf.constant(wanted.parameters),
+            tf.constant(wanted.statistics),
+            numbers,
+            *self._feed.rows(wanted.worker_step, seed),
         )
         return Computed(float(loss), gradient.numpy(), contribution.numpy())
 
     def _call_batch(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
         # Filled up, as each size would be compiled anew.
-        full = [*wanted, *[wanted[-1]] * (self.at_once - len(wanted))]
+        more = self.at_once - len(wanted)
+        full = [*wanted, *[wanted[-1]] * more]
+        rows = [self._feed.rows(one.worker_step, seed) for one in wanted]
         losses, gradients, contributions = self._batch(
             tf.constant(np.stack([one.parameters for one in full])),
             tf.constant(np.stack([one.statistics for one in full])),
             tf.constant([one.worker_step for one in full], tf.int64),
             tf.constant(seed, tf.int64),
+            [*rows, *[rows[-1]] * more],
         )
-        rows = zip(losses.numpy(), gradients.numpy(), contributions.numpy(), strict=True)
-        return [Computed(float(row[0]), row[1], row[2]) for row in list(rows)[: len(wanted)]]
+        found = zip(losses.numpy(), gradients.numpy(), contributions.numpy(), strict=True)
+        return [Computed(float(row[0]), row[1], row[2]) for row in list(found)[: len(wanted)]]
 
-    def _traced_single(self, parameters: Any, statistics: Any, numbers: Any) -> Any:
-        batch = self._function.batch(*self._data, numbers[0], numbers[1])
+    def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *rows: Any) -> Any:
+        batch = self._function.batch(rows, numbers[0], numbers[1])
         return self._function.gradient(parameters, statistics, *batch)
 
-    def _traced_batch(self, parameters: Any, statistics: Any, steps: Any, seed: Any) -> Any:
+    def _traced_batch(
+        self, parameters: Any, statistics: Any, steps: Any, seed: Any, rows: list[Any]
+    ) -> Any:
         batches = [
-            self._batched_function.batch(*self._data, step, seed)
-            for step in tf.unstack(steps, self.at_once)
+            self._batched_function.batch(one, step, seed)
+            for one, step in zip(rows, tf.unstack(steps, self.at_once), strict=True)
         ]
         stacked = [tf.stack(part) for part in zip(*batches, strict=True)]
         return self._gradients(parameters, statistics, *stacked)

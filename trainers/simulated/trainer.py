@@ -67,7 +67,7 @@ class SimulatedTrainer(Trainer):
         self._identities: dict[tuple[str, str], WorkloadIdentity] = {}
         self._rate_at = rate_function(workload)
         data = workload.load_data()
-        self._examples = len(data.train_inputs)
+        self._examples = data.train.examples
         self._function = function = ModelFunction(workload, data)
         # What a pull and a push carry.
         self._values = function.parameters.size + function.statistics.size

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.job.data import Array
+from syncswitch.trainers.job.sources.source import Array
 
 FOLDER_VARIABLE = "SYNCSWITCH_DATA"
 """Environment variable that names the folder with the data, instead of the Keras cache."""

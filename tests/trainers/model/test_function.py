@@ -26,7 +26,7 @@ class TestOrderOfTheData:
         arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
         result = []
         for step in range(steps):
-            inputs, labels, _ = function.batch(*arrays, np.int64(step), np.int64(seed))
+            inputs, labels, _ = function.batch(arrays, np.int64(step), np.int64(seed))
             np.testing.assert_array_equal(inputs[:, :1], labels)
             result.append([int(value) for value in inputs[:, 0]])
         return result
@@ -57,7 +57,7 @@ class TestOrderOfTheData:
         arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
 
         def batch(step: int, seed: int) -> Any:
-            return function.batch(*arrays, np.int64(step), np.int64(seed))[0].numpy()
+            return function.batch(arrays, np.int64(step), np.int64(seed))[0].numpy()
 
         np.testing.assert_array_equal(batch(5, 1), batch(5, 1))
         assert not np.allclose(batch(5, 1), batch(6, 1))

@@ -105,7 +105,7 @@ class TestStep:
         model = vector(function.parameters.size + function.statistics.size)
         parameters, statistics = np.split(model, [function.parameters.size])
         arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
-        batch = function.batch(*arrays, np.int64(3), np.int64(7))
+        batch = function.batch(arrays, np.int64(3), np.int64(7))
         loss, gradient, contribution = function.gradient(
             tf.constant(parameters), tf.constant(statistics), *batch
         )

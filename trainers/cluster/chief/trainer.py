@@ -115,7 +115,7 @@ class ClusterTrainer(Trainer):
         # What befell the cluster since, or in the last moment of, the trial before.
         self._cluster.repair()
         state = self._program.form.begin(spec, log)
-        examples = len(self._data.train_inputs)
+        examples = self._data.train.examples
         configuration = Configuration(self._workload, spec, examples, self._rate_at)
         trial = cluster_trial(spec, log, configuration, self._cluster, lost)
         trial.switch_state = self._program.form.switch_state(spec, log)

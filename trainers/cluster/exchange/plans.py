@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.cluster.exchange.wire import Address
-from syncswitch.trainers.job.data import Array
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
 
 if TYPE_CHECKING:
+    from syncswitch.trainers.model.shipped_source import ShippedSource
     from syncswitch.trainers.model.steps import ShippedFunction
 
 SERVER, WORKER = "ps", "worker"
@@ -69,14 +69,14 @@ class WorkerPlan(Plan):
 
     Attributes:
         step: Of `trace_step`.
-        inputs: Training inputs.
-        labels: Training labels.
+        source: Of the training examples.
+        batch_size: B.
         compiled: The step as XLA compiles it, for a worker with a GPU.
     """
 
     step: ShippedFunction
-    inputs: Array
-    labels: Array
+    source: ShippedSource
+    batch_size: int
     compiled: ShippedFunction | None
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
 from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.server_part import RemoteServer
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.model.batches.feed import Feed
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -34,7 +36,7 @@ class Worker:
     Args:
         sizes: Of the vectors.
         step: See `trace_step`.
-        data: Training inputs and labels, arrays or tensors.
+        feed: Of the training examples.
         computed: Where it puts what it has computed, shape [P + S].
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_update: Makes the update of its replica.
@@ -45,7 +47,7 @@ class Worker:
         self,
         sizes: Sizes,
         step: Callable[..., Sequence[Any]],
-        data: tuple[Any, Any],
+        feed: Feed,
         computed: Vector,
         decay: Vector,
         new_update: Callable[[], Update],
@@ -54,9 +56,7 @@ class Worker:
         self._server: tuple[Caller, ParameterServer | RemoteServer] | None = None
         self._sizes = sizes
         self._step = step
-        # On the CPU, also where there is a GPU: it gets batches.
-        with tf.device("/CPU:0"):
-            self._data = tuple(map(tf.convert_to_tensor, data))
+        self._feed = feed
         self._computed = computed
         self._decay = decay
         self._new_update = new_update
@@ -174,9 +174,12 @@ class Worker:
         start = time.perf_counter()
         numbers = tf.constant([task.worker_step, task.seed], tf.int64)
         try:
-            loss, contribution, *gradients = self._step(as_tensor(model), *self._data, numbers)
+            rows = self._feed.rows(task.worker_step, task.seed)
+            loss, contribution, *gradients = self._step(as_tensor(model), *rows, numbers)
         except tf.errors.OpError as error:
             raise StepError(_reason(error)) from error
+        except WorkloadError as error:
+            raise StepError(str(error)) from error
         computed, place = self._computed, 0
         for part in map(as_array, gradients):
             computed[place : place + part.size] = part

@@ -39,13 +39,17 @@ class WorkerPart:
     def _build(self, plan: WorkerPlan) -> None:
         from syncswitch.trainers.cluster.exchange.gpu import step_of
         from syncswitch.trainers.cluster.exchange.worker import Worker
+        from syncswitch.trainers.model.batches.feed import feed_of
 
+        source = plan.source.restored()
+        source.check()
+        feed = feed_of(source, plan.batch_size)
         self._size = plan.sizes.model
         self._computed = Block(1, self._size)
         self._worker = worker = Worker(
             plan.sizes,
-            step_of(plan),
-            (plan.inputs, plan.labels),
+            step_of(plan, feed),
+            feed,
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan.update),

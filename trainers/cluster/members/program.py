@@ -9,11 +9,12 @@ from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.cluster.exchange.plans import ServerPlan, WorkerPlan
 from syncswitch.trainers.cluster.exchange.update import Update, momentum_update, traced_update
-from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, make_optimizer
+from syncswitch.trainers.model.shipped_source import ShippedSource
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.steps import (
     ShippedFunction,
@@ -43,7 +44,7 @@ class Program:
         step: See `trace_step`.
     """
 
-    def __init__(self, workload: Workload, data: Data, *, has_gpus: bool = False) -> None:
+    def __init__(self, workload: Workload, data: AnyData, *, has_gpus: bool = False) -> None:
         self._workload = workload
         self.data = data
         self._has_gpus = has_gpus
@@ -90,8 +91,8 @@ class Program:
             self.decay,
             self._shipped_update,
             ShippedFunction.of(self.step, self._workload),
-            self.data.train_inputs,
-            self.data.train_labels,
+            ShippedSource.of(self.data.train, self._workload),
+            self.function.batch_size,
             self._compiled,
         )
 

@@ -12,7 +12,8 @@ from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Parame
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.tensorflow_api import for_threads, tf
+from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
+from syncswitch.trainers.model.tensorflow_api import for_threads
 
 
 class ThreadsCluster(Cluster):
@@ -26,6 +27,7 @@ class ThreadsCluster(Cluster):
 
     def __init__(self, program: Program, workers: int) -> None:
         super().__init__(program, workers)
+        self._feed: Feed = HeldFeed(())
         self.renew()
 
     @override
@@ -46,9 +48,8 @@ class ThreadsCluster(Cluster):
     def renew(self) -> None:
         program, sizes = self.program, self.program.sizes
         # One copy for all of them.
-        data = tuple(
-            map(tf.convert_to_tensor, (program.data.train_inputs, program.data.train_labels))
-        )
+        self._feed.close()
+        self._feed = feed_of(program.data.train, program.function.batch_size, len(self.members))
         self.server = ParameterServer(
             sizes,
             len(self.members),
@@ -64,7 +65,7 @@ class ThreadsCluster(Cluster):
             self.members[worker] = Worker(
                 sizes,
                 step,
-                data,
+                self._feed,
                 aligned(sizes.model),
                 program.decay,
                 program.new_update,
@@ -77,6 +78,7 @@ class ThreadsCluster(Cluster):
 
     @override
     def close(self) -> None:
+        self._feed.close()
         self._pool.shutdown(wait=False)
 
     def _join(self, worker: int, incarnation: int) -> None:

@@ -64,7 +64,7 @@ class Batches:
     def of(self, first: int, count: int) -> tuple[Any, Any]:
         """Of some worker-steps in a row, side by side."""
         parts = [
-            self._function.batch(*self._data, np.int64(step), self._seed)
+            self._function.batch(self._data, np.int64(step), self._seed)
             for step in range(first, first + count)
         ]
         inputs = np.concatenate([part[0].numpy() for part in parts])

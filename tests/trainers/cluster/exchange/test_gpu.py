@@ -14,6 +14,7 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.exchange.gpu import compiled_or, step_of
 from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.model.batches.feed import HeldFeed, feed_of
 from tests.trainers.jobs import CONSTANT, DENSE
 from tests.warm_program import run_code
 
@@ -21,7 +22,7 @@ from tests.warm_program import run_code
 def test_a_worker_that_sees_no_gpu_says_what_to_do() -> None:
     program = Program(CONSTANT, CONSTANT.load_data(), has_gpus=True)
     with pytest.raises(UserError, match="this worker sees no GPU; look at its driver"):
-        step_of(program.worker_plan)
+        step_of(program.worker_plan, HeldFeed(()))
 
 
 def test_the_compiled_step_computes_the_same() -> None:
@@ -30,11 +31,12 @@ def test_the_compiled_step_computes_the_same() -> None:
     # As in the process of a worker, nothing is left of the function that was traced.
     gc.collect()
     plain = plan.step.restored()
-    compiled = compiled_or(plain, plan)
+    feed = feed_of(program.data.train, plan.batch_size)
+    compiled = compiled_or(plain, plan, feed)
     assert compiled is not plain
     model = program.form.initial(3).parameters
     for step in range(3):
-        arguments = model, plan.inputs, plan.labels, np.array([step, 1])
+        arguments = model, *feed.rows(step, 1), np.array([step, 1])
         for mine, yours in zip(plain(*arguments), compiled(*arguments), strict=True):
             np.testing.assert_allclose(mine, yours, rtol=1e-4, atol=1e-6)
 
@@ -49,7 +51,7 @@ def test_what_xla_cannot_compile_is_computed_as_it_is(caplog: pytest.LogCaptureF
     program = Program(replace(CONSTANT, loss=loss), CONSTANT.load_data(), has_gpus=True)
     plan = program.worker_plan
     plain = plan.step.restored()
-    assert compiled_or(plain, plan) is plain
+    assert compiled_or(plain, plan, feed_of(program.data.train, plan.batch_size)) is plain
     assert "the step is not compiled" in caplog.text
 
 

@@ -21,6 +21,7 @@ from syncswitch.trainers.cluster.exchange.plans import Hold, Push, Task
 from syncswitch.trainers.cluster.exchange.update import momentum_update
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.model.batches.feed import feed_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.trainers.jobs import BRIEF, normalized_model
@@ -58,7 +59,7 @@ def new_worker(program: Program, **fields: Any) -> Worker:
     return Worker(
         program.sizes,
         program.step,
-        (program.data.train_inputs, program.data.train_labels),
+        feed_of(program.data.train, program.function.batch_size),
         aligned(program.sizes.model),
         program.decay,
         program.new_update,

@@ -95,7 +95,7 @@ def batch_gradient(cluster: Cluster, worker_step: int) -> Vector:
 
     data = cluster.program.data
     arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
-    batch = cluster.program.function.batch(*arrays, np.int64(worker_step), np.int64(SEED))
+    batch = cluster.program.function.batch(arrays, np.int64(worker_step), np.int64(SEED))
     return np.mean(batch[0].numpy(), axis=0)
 
 

@@ -1,0 +1,1 @@
+"""Where examples are read from, if they are not in memory."""

@@ -1,0 +1,150 @@
+"""The examples that steps are given: all of those in memory, or a batch that was read ahead."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from syncswitch.trainers.job.sources.source import ArraySource, Rows, Source
+from syncswitch.trainers.model.batches.order import Order
+from syncswitch.trainers.model.tensorflow_api import tf
+
+Tensors = tuple[Any, ...]
+_STRIDES = 3
+_READERS = 2
+
+
+class Feed(ABC):
+    """Gives the traced steps their examples; any thread may ask."""
+
+    @abstractmethod
+    def rows(self, worker_step: int, seed: int) -> Tensors:
+        """What `ModelFunction.batch` makes the batch of this worker-step of."""
+
+    def close(self) -> None:  # noqa: B027  (there may be nothing to end)
+        """Reads no further."""
+
+
+class HeldFeed(Feed):
+    """All examples, in memory: a step picks its own.
+
+    Args:
+        rows: Arrays or tensors.
+    """
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = tensors(rows)
+
+    @override
+    def rows(self, worker_step: int, seed: int) -> Tensors:
+        return self._rows
+
+
+class ReadFeed(Feed):
+    """The examples of a batch, which it reads before somebody asks for them, if it can guess which.
+
+    Args:
+        source: Of the examples.
+        batch_size: B.
+        askers: So many workers share it, whose steps follow each other; a worker for itself may
+            expect to be as far from step to step as it has been.
+    """
+
+    def __init__(self, source: Source, batch_size: int, askers: int = 1) -> None:
+        self._source = source
+        self._order = Order(source, batch_size)
+        self._askers = askers
+        self._reader = ThreadPoolExecutor(_READERS, "reader")
+        self._lock = threading.Lock()
+        self._ahead: dict[tuple[int, int], Future[Tensors]] = {}
+        self._strides: deque[int] = deque([1], _STRIDES)
+        self._last = (0, -1)
+        examples = source.examples // self._order.windows
+        self._lead = max(1, examples // 2 // batch_size)
+        self._prepared = (0, -1)
+
+    @override
+    def rows(self, worker_step: int, seed: int) -> Tensors:
+        with self._lock:
+            found = self._ahead.pop((seed, worker_step), None)
+            self._prepare_window(worker_step, seed)
+            self._read_ahead(worker_step, seed)
+        # What was not expected need not queue up behind what is.
+        return self._read(worker_step, seed) if found is None else found.result()
+
+    @override
+    def close(self) -> None:
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, worker_step: int, seed: int) -> Tensors:
+        return tensors(self._source.read(self._order.numbers(worker_step, seed)))
+
+    def _read_ahead(self, worker_step: int, seed: int) -> None:
+        last_seed, last = self._last
+        self._last = seed, worker_step
+        if seed == last_seed and worker_step > last:
+            self._strides.append(worker_step - last)
+        steps = likely_steps(worker_step, self._strides, self._askers)
+        for one in steps:
+            if (seed, one) not in self._ahead:
+                self._ahead[seed, one] = self._reader.submit(self._read, one, seed)
+        # What was expected and never came.
+        while len(self._ahead) > 2 * len(steps) + self._askers:
+            self._ahead.pop(next(iter(self._ahead))).cancel()
+
+    def _prepare_window(self, worker_step: int, seed: int) -> None:
+        """Has the blocks of the next window read from the middle of each window on.
+
+        Not before: others may still be at the end of the former one.
+        """
+        window = self._order.window(worker_step + self._lead, seed)
+        last_seed, last = self._prepared
+        if seed != last_seed or not last - 1 <= window <= last:
+            self._prepared = seed, window
+            self._source.prepare(self._order.blocks_of(window, seed))
+
+
+def likely_steps(worker_step: int, strides: Sequence[int], askers: int) -> list[int]:
+    """Which steps follow one: the next ones, or those as far from it as others were of late."""
+    if askers > 1:
+        return [worker_step + number for number in range(1, askers + 1)]
+    return sorted({worker_step + stride for stride in strides})
+
+
+def feed_of(source: Source, batch_size: int, askers: int = 1) -> Feed:
+    """The feed that fits a source; see `ReadFeed`."""
+    if isinstance(source, ArraySource):
+        return HeldFeed(source.rows)
+    return ReadFeed(source, batch_size, askers)
+
+
+def in_order(source: Source, size: int) -> Iterator[Tensors]:
+    """All examples, in batches of this size, of which one is read ahead."""
+    if isinstance(source, ArraySource):
+        for start in range(0, source.examples, size):
+            yield tensors([one[start : start + size] for one in source.rows])
+        return
+
+    def read(start: int) -> Tensors:
+        return tensors(source.read(np.arange(start, min(start + size, source.examples))))
+
+    with ThreadPoolExecutor(1, "reader") as reader:
+        ahead = reader.submit(read, 0)
+        for start in range(size, source.examples + size, size):
+            found = ahead.result()
+            if start < source.examples:
+                ahead = reader.submit(read, start)
+            yield found
+
+
+def tensors(rows: Rows | Sequence[Any]) -> Tensors:
+    """Examples as tensors on the CPU, also where there is a GPU: it gets batches."""
+    with tf.device("/CPU:0"):
+        return tuple(map(tf.convert_to_tensor, rows))
