@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.loop.recorded import usable_runs
 from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import check_baseline
@@ -21,7 +22,7 @@ from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -140,28 +141,6 @@ def check_switch(identity: WorkloadIdentity, percent: float) -> None:
             f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
             " none; give it more worker-steps, or use fewer --workers"
         )
-
-
-def usable_runs(
-    store: TrialStore,
-    identity: WorkloadIdentity,
-    trainer: str,
-    conditions: RunConditions,
-) -> list[StoredTrial]:
-    """The recorded runs of a job that may be compared with each other.
-
-    They are of searches and evaluations, by the same kind of trainer, under the same conditions,
-    made to their end: how accurate a stopped run would have become is not known. Of a switch
-    point's runs with the same seed, which may be one and the same training, the first counts.
-    """
-    searches = store.searches(workload=identity.fingerprint)
-    studies = {search.study for search in searches if search.trainer == trainer}
-    found: dict[tuple[float, int | None], StoredTrial] = {}
-    for row in store.trials(fingerprint=identity.fingerprint):
-        is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
-        if row.study in studies and is_whole and row.conditions == conditions:
-            found.setdefault((row.switch_percent, row.seed), row)
-    return list(found.values())
 
 
 def missing_runs(

@@ -123,6 +123,7 @@ class TrialLoop:
             self._reporter,
             self._patience.heartbeat_interval_seconds,
             is_decided,
+            plan.trainer,
         )
         self._repairer = Repairer(self.study, self.store, self._patience)
         self._trainer: Trainer | None = None

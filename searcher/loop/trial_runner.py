@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from syncswitch.searcher.loop.observer import TrialObserver
+from syncswitch.searcher.loop.recorded import recorded_result
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
 from syncswitch.searcher.loop.trial_guard import alarmed, trial_guard
@@ -44,6 +45,7 @@ class TrialRunner:
     reporter: Reporter
     heartbeat_interval_seconds: float
     is_decided: Callable[[], bool]
+    trainer_kind: str
 
     def __post_init__(self) -> None:
         self._owner = Owner.current()
@@ -82,7 +84,18 @@ class TrialRunner:
         self.study.complete(claim.number, record.converged_accuracy)
 
     def _trained(self, claim: Claim, trial: ReportedTrial, trainer: Trainer) -> _Trained:
-        """Begins and trains."""
+        """Begins, and trains unless the run is recorded already."""
+        spec = self._spec(claim, Prefix())
+        recorded = recorded_result(self.store, spec, self.trainer_kind)
+        if recorded is not None:
+            self.store.begin(
+                self.study.name,
+                claim.number,
+                spec,
+                self._owner,
+                speculative=claim.is_speculative,
+            )
+            return _Trained(recorded, is_cancelled=False)
         while True:
             prefix = self.prefixes.of(
                 claim.number, claim.switch_percent, claim.replicate, claim.state.rows

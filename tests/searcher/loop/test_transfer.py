@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -269,3 +270,31 @@ def test_two_at_once_share_the_work(url: str) -> None:
         rows = TrialStore(database).trials()
     made = [(row.switch_percent, row.replicate) for row in rows if row.state == "complete"]
     assert sorted(made) == sorted((p, r) for p in (100.0, 25.0) for r in range(3))
+
+
+def test_a_search_does_not_make_again_what_a_comparison_made(url: str) -> None:
+    evaluate(url, 12.5, runs=2)
+    trainer = GeneratedTrainer()
+    found = search(url, trainer)
+    # The search wants two runs each of 100, 50, 25 and 12.5 %.
+    assert trainer.runs == [(p, r) for p in (50.0, 25.0) for r in range(2)]
+    assert found.cost.completed_runs == 8
+    paid = sum(2 * seconds_at(percent) for percent in (50.0, 25.0))
+    assert found.cost.paid_seconds == pytest.approx(paid)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        rows = store.trials(study=found.policy.study)
+        copied = [row for row in rows if row.switch_percent in (100.0, 12.5)]
+        original = [row for row in store.trials() if row.study != found.policy.study]
+        key = attrgetter("switch_percent", "replicate", "converged_accuracy", "phases")
+        assert sorted(map(key, copied)) == sorted(map(key, original))
+        assert all(row.paid_seconds == 0 for row in copied)
+        assert copied[0].trial_number is not None
+        assert len(store.evaluations(found.policy.study, copied[0].trial_number)) == 5
+    assert check_database(url) == []
+    # It finds what it would have found alone, and other seeds are other runs.
+    alone = found.policy
+    assert (alone.switch_percent, len(alone.evidence)) == (12.5, 8)
+    other = GeneratedTrainer()
+    search(url, other, replace(PLAN, base_seed=1))
+    assert len(other.runs) == 8
