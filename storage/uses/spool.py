@@ -29,7 +29,7 @@ from syncswitch.storage.errors import (
     UserError,
     one_line,
 )
-from syncswitch.storage.files import check_plain_file
+from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.uses.store import record_use
 
@@ -122,7 +122,11 @@ def _take_in(
             is_read = isinstance(error, SyncSwitchError)
             why = str(error) if is_read else "it is torn or altered"
             reasons.append(f"line {number} of {path} stays there: {why}")
-    _replace(path, left)
+    if left:
+        with whole_file(path) as whole:
+            whole.writelines(left)
+    else:
+        path.unlink()
     return TakenIn(recorded, known, tuple(reasons))
 
 
@@ -137,19 +141,6 @@ def _parsed(line: bytes) -> PolicyUse:
 @cache
 def _adapter() -> TypeAdapter[PolicyUse]:
     return TypeAdapter(PolicyUse)
-
-
-def _replace(path: Path, lines: Sequence[bytes]) -> None:
-    """Leaves these lines; whoever reads the path sees the old file or the new one."""
-    if not lines:
-        path.unlink()
-        return
-    temporary = path.with_name(f".{path.name}.tmp")  # one at a time: the file is locked
-    with temporary.open("wb") as file:
-        file.writelines(lines)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.run.event_text import is_remarkable
 
@@ -129,7 +130,8 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
 
 
 def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
-    return record.converged_accuracy >= policy.target_accuracy - policy.threshold
+    accuracy = record.converged_accuracy
+    return is_kept(accuracy, record.diverged, policy.target_accuracy, policy.threshold)
 
 
 def print_report(report: RunReport) -> None:

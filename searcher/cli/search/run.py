@@ -119,10 +119,6 @@ def run(
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
     strategy: str,
-    settings: int,
-    runs: int,
-    threshold: float,
-    target_accuracy: float | None,
     warm_start: bool,
     seed: int,
     checkpoint_folder: Path,
@@ -147,14 +143,7 @@ def run(
     """
     from syncswitch.searcher.loop.search import Search
 
-    decides = make_strategy(
-        strategy,
-        settings=settings,
-        runs=runs,
-        threshold=threshold,
-        target_accuracy=target_accuracy,
-        **options,
-    )
+    decides = make_strategy(strategy, **options)
     if warm_start and strategy != "adaptive":
         raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
     trainer.check_jobs(jobs)

@@ -130,7 +130,7 @@ def test_whoever_is_killed_between_the_commit_and_the_removal_counts_nothing_twi
     database.close()
 
     def work() -> None:
-        spool._replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        Path.unlink = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
         with open_database(url, create=False) as own:
             take_in(own, spool_path)
 
