@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import itertools
 import os
@@ -48,6 +49,8 @@ providers._get_local_constants = providers.Constants  # type: ignore[attr-define
 
 # Programs that are started here inherit what is ignored, as it is behind `make test &`.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+Once = Callable[[str, Callable[[Path], None]], Path]
 
 # Searches and stores commit often; on a slow disk that is most of the time of their tests.
 _MEMORY = Path("/dev/shm")
@@ -155,13 +158,31 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Fills a folder, which then is there for all processes that run tests; none may change it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def make(name: str, fill: Callable[[Path], None]) -> Path:
+        path = shared / name
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                new = Path(tempfile.mkdtemp(dir=shared))
+                fill(new)
+                new.rename(path)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def published(once: Once) -> Path:
     """A folder with a manifest and logs that say what the published ones say."""
     from tests.published import write_logs
 
-    folder = tmp_path_factory.mktemp("published")
-    write_logs(folder)
-    return folder
+    return once("published", write_logs)
 
 
 @pytest.fixture

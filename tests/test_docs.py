@@ -10,6 +10,7 @@ import importlib.util
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -48,11 +49,9 @@ page_of = pytest.mark.parametrize("page", PAGES, ids=repr)
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def started(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     """The folder as the first page leaves it."""
-    folder = tmp_path_factory.mktemp("start")
-    play(Page(START), folder)
-    return folder
+    return once("start", lambda folder: play(Page(START), folder))
 
 
 @pytest.mark.slow

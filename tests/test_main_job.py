@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,14 +30,20 @@ RUNS = {(100.0, 0), (100.0, 1), (50.0, 0), (50.0, 1), (25.0, 0), (25.0, 1)}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    once: Callable[[str, Callable[[Path], None]], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder in which the search was done once."""
     folder = tmp_path_factory.mktemp("job")
+    shutil.copytree(once("searched", search), folder, dirs_exist_ok=True)
+    return folder
+
+
+def search(folder: Path) -> None:
     (folder / "tiny_jobs.py").write_text(TINY_WORKLOAD)
     done = run("syncswitch-search", *SEARCH, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     (folder / "result.json").write_text(done.stdout)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,14 @@ PARTS = ("searcher", "storage", "trainers")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: what an earlier build has left in the tree would go into it as well."""
-    tree, folder = (tmp_path_factory.mktemp(name) for name in ("tree", "wheel"))
+def wheel(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    return next(once("wheel", build).glob("*.whl"))
+
+
+def build(folder: Path) -> None:
+    """From a copy: what an earlier build has left in the tree would go into it as well."""
+    tree = folder / "tree"
+    tree.mkdir()
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     for name in PARTS:
@@ -30,7 +36,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         capture_output=True,
     )
-    return next(folder.glob("*.whl"))
 
 
 def expected_files() -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -20,13 +20,15 @@ BUILD = "import sys; from sphinx.cmd.build import main; sys.exit(main(sys.argv[1
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     """The built site; a warning is an error."""
-    folder = tmp_path_factory.mktemp("site")
+    return once("site", build) / "html"
+
+
+def build(folder: Path) -> None:
     options = ["-W", "--keep-going", "-n", "-q"]
     done = warm_program.run_code(BUILD, *options, ROOT / "docs", folder / "html", folder=ROOT)
     assert done.returncode == 0, done.stderr
-    return folder / "html"
 
 
 def text_of(site: Path, page: str) -> str:
