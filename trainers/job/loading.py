@@ -14,6 +14,7 @@ from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.workload import Workload
 
 BUILT_IN = {
+    "breast-cancer": "syncswitch.trainers.workloads.breast_cancer:workload",
     "digits": "syncswitch.trainers.workloads.digits:workload",
     "resnet32-cifar10": "syncswitch.trainers.workloads.resnets:resnet32_cifar10",
     "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",

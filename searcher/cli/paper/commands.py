@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from syncswitch.searcher.cli.paper.figures import list_figures, run, show
 from syncswitch.searcher.cli.paper.manifest import manifest
 
 
@@ -12,4 +13,5 @@ def paper() -> None:
     """Makes the figures of the papers, from their authors' logs or from runs of yours."""
 
 
-paper.add_command(manifest)
+for command in (list_figures, run, show, manifest):
+    paper.add_command(command)

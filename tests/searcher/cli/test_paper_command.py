@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.searcher.cli.main import main
@@ -42,3 +44,92 @@ def test_what_is_corrected_and_what_is_left_out_is_named(tmp_path: Path) -> None
         "- cifar10_res32/switch_exp/a50-b50-run2: its log shows a switch at 75 %, taken as that",
         "- cifar10_res32/switch_exp/b4-a95-run1: left out, its name does not say what was run",
     ]
+
+
+TINY = """
+import keras
+import numpy as np
+
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+
+
+def model():
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, activation="softmax")])
+
+
+def data():
+    inputs = np.random.default_rng(0).normal(size=(80, 4)).astype("float32")
+    labels = (inputs[:, 0] > 0).astype("int32")
+    return Data(inputs[:60], labels[:60], inputs[60:], labels[60:])
+
+
+workload = Workload(
+    name="tiny",
+    model=model,
+    data=data,
+    data_set="tiny",
+    total_worker_steps=48,
+    batch_size=4,
+    learning_rate=0.05,
+    evaluation_interval_worker_steps=8,
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_figures_runs_are_made_once_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(TINY)
+    job = f"{tmp_path}/tiny.py:workload"
+    storage = ("--storage", f"sqlite:///{tmp_path}/runs.db")
+    command = ("paper", "run", "order", job, "--runs", 1, "--workers", 2, *storage)
+    done = invoke(*command, "-o", tmp_path / "order.html")
+    assert done.exit_code == 0, done.stderr
+    names = [line.split("  ")[0] for line in done.stdout.splitlines()[2:]]
+    assert names[: names.index("")] == [
+        "BSP",
+        "ASP 25 %, then BSP",
+        "BSP 75 %, then ASP",
+        "ASP 50 %, then BSP",
+        "BSP 50 %, then ASP",
+        "ASP 75 %, then BSP",
+        "BSP 25 %, then ASP",
+        "ASP",
+    ]
+    assert done.stderr.count(" s of training") == 8
+    assert "plotly" in (tmp_path / "order.html").read_text()
+
+    again = invoke(*command, "--json")
+    assert "s of training" not in again.stderr
+    rows = json.loads(again.stdout)
+    assert [row["run"] for row in rows] == names[:8]
+    shown = invoke("paper", "show", "order", job, *storage, "--json")
+    assert json.loads(shown.stdout) == rows
+
+    under = invoke("paper", "run", "stragglers", job, "--runs", 1, "--workers", 4, *storage)
+    assert under.exit_code == 0, under.stderr
+    assert "sweep 4 of 4: --at 50 --inject moderate --online elastic" in under.stderr
+    assert "elastic; " in " ".join(under.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "fig", "digits"), "'fig' is not one of"),
+        (("run", "order", "digits", "--wrong"), "No such option"),
+        (("run", "order", "digits", "--runs", "0"), "'--runs': 0 is not in the range"),
+        (("show", "order", "digits", "--time-to", "2"), "'--time-to': 2"),
+    ],
+)
+def test_wrong_words_are_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = invoke("paper", *words, "--storage", f"sqlite:///{tmp_path}/runs.db")
+    assert message in done.stderr
+    assert done.exit_code == 2
+    assert not (tmp_path / "runs.db").exists()
+
+
+def test_the_figures_are_listed() -> None:
+    lines = invoke("paper", "list").stdout.splitlines()
+    assert len(lines) == 11
+    assert lines[2].startswith("summary")
+    assert "Table I" in lines[2]

@@ -1,0 +1,106 @@
+"""The runs of a job as figures need them: whole, undisturbed or not, each with its curve."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.records.trial import Evaluation, TrialState
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.replay.recording import whole_runs
+
+if TYPE_CHECKING:
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.trials.values import StoredTrial
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRun:
+    """One whole run.
+
+    Attributes:
+        cluster: A few digits of a simulated cluster's profile; empty for a real one.
+        percent: The switch point that it counts for; 100 is the first protocol alone.
+        conditions: Online policy, way of switching and injections, in that order; empty for none.
+        accuracy: None where it diverged.
+        seconds: Of training; None where nobody recorded it.
+        curve: Its tests.
+    """
+
+    workload: str
+    workers: int
+    cluster: str
+    total_worker_steps: int
+    protocols: tuple[str, str]
+    percent: float
+    conditions: tuple[str, ...]
+    seed: int | None
+    accuracy: float | None
+    seconds: float | None
+    curve: tuple[Evaluation, ...] = ()
+
+    @property
+    def alone(self) -> str | None:
+        """The protocol of a run without a switch; None of one with."""
+        if self.percent in (0.0, 100.0):
+            return self.protocols[0 if self.percent else 1]
+        return None
+
+    @property
+    def name(self) -> str:
+        """What was trained, for people."""
+        if self.alone is not None:
+            return self.alone.upper()
+        first, second = (protocol.upper() for protocol in self.protocols)
+        return f"{first} {self.percent:g} %, then {second}"
+
+
+def read_runs(database: Database, workload: str) -> list[FigureRun]:
+    """Reads the whole runs of a job that count for a switch point, those of all clusters.
+
+    Of the runs with one seed that train alike, such as BSP alone in both orders, the first counts.
+
+    Args:
+        database: Open.
+        workload: Name, reference, or start of the fingerprint.
+    """
+    store = TrialStore(database)
+    jobs: dict[str, list[StoredTrial]] = defaultdict(list)
+    for trial in store.trials(workload=normal_reference(workload)):
+        if trial.state == TrialState.COMPLETE and trial.candidate_percent is not None:
+            jobs[trial.fingerprint].append(trial)
+    found: dict[object, FigureRun] = {}
+    for fingerprint, trials in jobs.items():
+        whole = whole_runs(trials, store.curves(fingerprint))
+        for trial in trials:
+            if trial.trial_id not in whole or trial.stopped_early:
+                continue
+            run = _run(trial, whole[trial.trial_id].evaluations)
+            same = (run.workers, run.cluster, run.total_worker_steps, run.name, run.conditions)
+            key = trial.trial_id if run.seed is None else (*same, run.seed)
+            found.setdefault(key, run)
+    return list(found.values())
+
+
+def _run(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> FigureRun:
+    conditions = trial.conditions
+    told = (
+        "" if conditions.online == "none" else conditions.online,
+        "" if conditions.switch_mechanism == "hot" else conditions.switch_mechanism,
+        *conditions.injections,
+    )
+    return FigureRun(
+        workload=trial.workload,
+        workers=trial.workers,
+        cluster=(trial.simulated_cluster or "")[:8],
+        total_worker_steps=trial.total_worker_steps,
+        protocols=(trial.first_protocol, trial.second_protocol),
+        percent=trial.candidate_percent or 0.0,
+        conditions=told if any(told) else (),
+        seed=trial.seed,
+        accuracy=None if trial.diverged else trial.converged_accuracy,
+        seconds=None if trial.diverged else trial.training_seconds,
+        curve=curve,
+    )
