@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.trainers.job.embeddings import tables_of
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.job.workload import Workload
@@ -85,15 +85,16 @@ class KerasOptimizer(Optimizer):
 
     is_reentrant = False
 
-    def __init__(self, workload: Workload, layout: FlatLayout) -> None:
-        """Builds the workload's optimizer."""
+    def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
+        """Builds the workload's optimizer, for a part of the variables of `layout`."""
         model = build_model(workload)
         apart = {table.position for table in tables_of(model)}
         variables = [
             one for place, one in enumerate(model.trainable_variables) if place not in apart
-        ]
+        ][part]
         self._optimizer = build_optimizer(workload)
-        self._parameters_layout = layout
+        self._parameters_layout = FlatLayout(layout.names[part], layout.shapes[part])
+        self._owners = _noted_owners(self._optimizer, variables)
         try:
             self._optimizer.build(variables)
         except (TypeError, ValueError, NotImplementedError) as error:
@@ -113,6 +114,33 @@ class KerasOptimizer(Optimizer):
         names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
         self.layout = FlatLayout(names, layout.shapes)
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
+
+    def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
+        """The size of each slot, and which variable it belongs to; None for a scalar of all.
+
+        Args:
+            servers: How many parameter servers are to share them, for messages.
+
+        Raises:
+            UserError: They cannot: an update of one variable depends on others.
+        """
+        optimizer = self._optimizer
+        owners = [self._owners.get(id(slot)) for slot in self._slots]
+        sizes = self.layout.sizes
+        problem = None
+        if getattr(optimizer, "global_clipnorm", None):
+            problem = "with global_clipnorm needs the norm of the whole gradient"
+        elif hasattr(optimizer, "inner_optimizer"):
+            problem = "looks at the whole gradient before each update"
+        elif any(size > 1 and own is None for size, own in zip(sizes, owners, strict=True)):
+            problem = "has variables of which it does not say to which parameter they belong"
+        if problem is not None:
+            raise UserError(
+                f"--parameter-servers is {servers}, and the workload's optimizer"
+                f" {type(optimizer).__name__} {problem}; use another optimizer, clipnorm or"
+                " clipvalue, or one parameter server"
+            )
+        return list(zip(sizes, owners, strict=True))
 
     @override
     def initial_slots(self) -> Vector:
@@ -134,6 +162,21 @@ class KerasOptimizer(Optimizer):
             for variables in (self._variables, self._slots)
         )
         return moved, kept
+
+
+def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
+    """Notes, while an optimizer is built, by `id` of its variables for which of these each is."""
+    numbers = {id(variable): number for number, variable in enumerate(variables)}
+    owners: dict[int, int] = {}
+    add = optimizer.add_variable_from_reference
+
+    def noted(reference_variable: Any, *arguments: Any, **fields: Any) -> Any:
+        added = add(reference_variable, *arguments, **fields)
+        owners[id(added)] = numbers[id(reference_variable)]
+        return added
+
+    optimizer.add_variable_from_reference = noted
+    return owners
 
 
 def make_optimizer(workload: Workload, layout: FlatLayout) -> Optimizer:

@@ -37,12 +37,12 @@ def connected_of(
 
     clusters: dict[Any, Any] = {}
 
-    def make(workload: Any, workers: int, *, by_network: bool = False) -> Any:
-        key = (workload, workers, by_network)
+    def make(workload: Any, workers: int, *, by_network: bool = False, servers: int = 1) -> Any:
+        key = (workload, workers, by_network, servers)
         if key not in clusters:
             folder = tmp_path_factory.mktemp("cluster")
             engine = new_engine(Path(folder), workers, by_network=by_network)
-            clusters[key] = ConnectedCluster(program_of(workload), workers, engine)
+            clusters[key] = ConnectedCluster(program_of(workload), workers, engine, servers)
         clusters[key].repair()
         return clusters[key]
 

@@ -1,4 +1,4 @@
-"""Copies of a run from which it goes on when its parameter server is lost."""
+"""Copies of a run from which it goes on when a parameter server is lost."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from collections.abc import Collection, Mapping
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
+from syncswitch.trainers.cluster.chief.taken import TakenSteps
 from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
+from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
-from syncswitch.trainers.job.schedule import Segment
+from syncswitch.trainers.job.schedule import Segment, next_segment
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
@@ -27,6 +29,7 @@ class Backups:
         cluster: That holds the state.
         coordinator: Of the run.
         tasks: Each worker's last step, and the number under which it was asked for.
+        taken: Steps that some parameter servers have.
     """
 
     def __init__(
@@ -35,11 +38,13 @@ class Backups:
         cluster: Cluster,
         coordinator: Coordinator,
         tasks: Mapping[int, tuple[Ticket, int]],
+        taken: TakenSteps,
     ) -> None:
         self._trial = trial
         self._cluster = cluster
         self._coordinator = coordinator
         self._tasks = tasks
+        self._taken = taken
         self._last_seconds = time.monotonic()
         self._pause_seconds = _PAUSE_SECONDS
 
@@ -58,7 +63,9 @@ class Backups:
             return
         try:
             mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
-            self._trial.backup = Backup(self._cluster.marked(), mark, undone)
+            backup = Backup(self._cluster.marked(), mark, undone)
+            if not self._would_mix(backup, segment):
+                self._trial.backup = backup
         except ServerLostError as error:
             self._coordinator.fail(None, error)
         self._last_seconds = time.monotonic()
@@ -81,14 +88,29 @@ class Backups:
             self._trial.switch_state = self.state()
             self._trial.log.keep_switch()
 
-    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[LogMark, tuple[int, ...]]:
+    def _would_mix(self, backup: Backup, segment: Segment) -> bool:
+        """Whether steps that some servers have would be done again by another protocol.
+
+        An online policy has just decided for it.
+        """
+        mark, plan = backup.mark, self._trial.log.guarding.plan
+        following = next_segment(
+            plan, mark.done, mark.first_protocol_done, is_detour=mark.is_detour
+        )
+        is_other = following is not None and following.protocol != segment.protocol
+        return is_other and any(backup.undone.values())
+
+    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[LogMark, Undone]:
         """Where the run is; the coordinator is at rest."""
         pushed = self._cluster.mark()
         applied: Collection[Ticket] = ()
+        taken: dict[int, frozenset[int]] = {}
         if steps.exchange is Exchange.PUSH:
             tasks = list(self._tasks.values())
-            applied = [ticket for ticket, number in tasks if pushed[ticket.worker] == number]
-        undone = tuple(steps.undone(applied))
+            taken = self._taken.at_mark(tasks, pushed)
+            everywhere = len(self._cluster.servers)
+            applied = [one for one, _ in tasks if len(taken[one.worker_step]) == everywhere]
+        undone = {step: taken.get(step, frozenset()) for step in steps.undone(applied)}
         done, now_seconds = steps.next_step - len(undone), self._trial.clock.last_update_seconds
         staleness = self._coordinator.staleness
         return self._trial.log.mark(segment, done, now_seconds, staleness), undone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
@@ -62,7 +62,12 @@ class ClusterLearner:
         return cluster.scatter(state, newcomers)
 
     def step(
-        self, worker: int, worker_step: int, hold: Hold = NO_HOLD, number: int | None = None
+        self,
+        worker: int,
+        worker_step: int,
+        hold: Hold = NO_HOLD,
+        number: int | None = None,
+        taken: Collection[int] = (),
     ) -> tuple[float, int | None]:
         """One worker-step; its loss and, where parameters are shared, its staleness.
 
@@ -71,6 +76,7 @@ class ClusterLearner:
             worker_step: Which.
             hold: Slows it.
             number: Of the task, see `Task`; by default the next one.
+            taken: See `Task`.
         """
         exchange, rate, momentum = self.exchange, 0.0, 0.0
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
@@ -81,7 +87,7 @@ class ClusterLearner:
                 self._start = None
         if number is None:
             number = next(self._cluster.numbers)
-        task = Task(number, worker_step, self._seed, exchange, rate, momentum, hold)
+        task = Task(number, worker_step, self._seed, exchange, rate, momentum, hold, tuple(taken))
         push = self._cluster.step(worker, task)
         if exchange is Exchange.REPLICA:
             return push.loss, None
@@ -129,7 +135,7 @@ class ClusterLearner:
         except ServerLostError as error:
             start = time.perf_counter()
             self._note("lost", str(error))
-            self._cluster.restart_server()
+            self._cluster.restart_servers()
             self._cluster.load(state)
             reason = "another parameter server has the mean of the replicas"
             self._note("rebuilt", reason, None, time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Handles the loss of workers and of the parameter server."""
+"""Handles the loss of workers and of parameter servers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections import Counter
 from syncswitch.storage.errors import RetryableError, one_line
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.fault_injector import Note
+from syncswitch.trainers.cluster.chief.taken import TakenSteps
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Ticket
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,29 +27,41 @@ _LONGEST_REASON = 120
 class Recovery:
     """Takes lost workers out of the run and brings them back; called in their own threads."""
 
-    def __init__(self, cluster: Cluster, coordinator: Coordinator, note: Note) -> None:
+    def __init__(
+        self, cluster: Cluster, coordinator: Coordinator, note: Note, taken: TakenSteps
+    ) -> None:
         self._cluster = cluster
         self._coordinator = coordinator
         self._note = note
+        self._taken = taken
         self._losses: Counter[int] = Counter()
         self._lost_at: dict[int, float] = {}
         self._given_up: set[int] = set()
         self._replacing = threading.Lock()
 
-    def lose(self, worker: int, number: int, error: BaseException, exchange: Exchange) -> bool:
+    def lose(self, ticket: Ticket, number: int, error: BaseException, exchange: Exchange) -> bool:
         """Decides what an error in a worker's task means, in its thread, and tells the coordinator.
+
+        Args:
+            ticket: Of the task.
+            number: Of the task.
+            error: What was raised.
+            exchange: What becomes of gradients.
 
         Returns:
             Whether the worker is lost, and nothing else.
         """
+        worker = ticket.worker
         if isinstance(error, WorkerLostError):
             try:
                 # From here on nothing of it can be applied any more.
-                was_pushed = self._fence(worker, exchange) == number
+                pushed = self._fence(worker, exchange)
             except ServerLostError as further:
                 error = further
             else:
-                self._coordinator.lose(worker, is_applied=was_pushed and exchange is Exchange.PUSH)
+                is_push = exchange is Exchange.PUSH
+                is_applied = is_push and self._taken.add(ticket.worker_step, number, pushed)
+                self._coordinator.lose(worker, is_applied=is_applied)
                 self._note_lost(worker, _short(error))
                 return True
         self._coordinator.fail(worker, error)
@@ -93,19 +107,19 @@ class Recovery:
         self._lost_at[worker] = time.perf_counter()
         self._note("lost", loss_of(worker, reason), worker)
 
-    def _fence(self, worker: int, exchange: Exchange) -> int:
+    def _fence(self, worker: int, exchange: Exchange) -> tuple[int, ...]:
         try:
             return self._cluster.fence(worker)
         except ServerLostError:
             if exchange is not Exchange.REPLICA:
                 raise
-        # Nothing is on it that is needed.
+        # Nothing is on them that is needed.
         with self._replacing:
             try:
-                # Another thread may have replaced it.
+                # Another thread may have replaced them.
                 return self._cluster.fence(worker)
             except ServerLostError:
-                self._cluster.restart_server()
+                self._cluster.restart_servers()
                 return self._cluster.fence(worker)
 
     def _give_up(self, worker: int, problem: str) -> None:

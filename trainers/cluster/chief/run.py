@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.cluster.chief.backups import Backups
@@ -14,8 +15,10 @@ from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evalu
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.chief.recovery import Recovery
 from syncswitch.trainers.cluster.chief.straggler_control import StragglerControl
+from syncswitch.trainers.cluster.chief.taken import TakenSteps
 from syncswitch.trainers.cluster.chief.trial import ClusterTrial
 from syncswitch.trainers.cluster.chief.watchdog import Watchdog
+from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.model.tester import ModelTester
@@ -29,7 +32,7 @@ _LEAVE_SECONDS = 30.0
 
 
 class TrainingRun:
-    """Trains from the state on the parameter server to the end of the job. Used once.
+    """Trains from the state on the parameter servers to the end of the job. Used once.
 
     Args:
         trial: What is trained, and where it is; kept up to date.
@@ -39,7 +42,7 @@ class TrainingRun:
         undone: Worker-steps to be made first, though later ones are done.
 
     Raises:
-        ServerLostError: By `execute`: the parameter server is gone, and with it the state.
+        ServerLostError: By `execute`: a parameter server is gone, and with it the state.
     """
 
     def __init__(
@@ -49,11 +52,12 @@ class TrainingRun:
         tester: ModelTester,
         *,
         restarts_at_switch: bool,
-        undone: Sequence[int] = (),
+        undone: Undone = MappingProxyType({}),
     ) -> None:
         self._cluster = cluster
         self._trial = trial
         self._undone = tuple(undone)
+        self._taken = TakenSteps(len(cluster.servers), undone)
         self._spec = spec = trial.spec
         self._log = log = trial.log
         self._fault_injector = trial.fault_injector
@@ -73,8 +77,8 @@ class TrainingRun:
         self._protocol = ""
         # See `Backups`.
         self._tasks: dict[int, tuple[Ticket, int]] = {}
-        self._backups = Backups(trial, cluster, self._coordinator, self._tasks)
-        self._recovery = Recovery(cluster, self._coordinator, self._note)
+        self._backups = Backups(trial, cluster, self._coordinator, self._tasks, self._taken)
+        self._recovery = Recovery(cluster, self._coordinator, self._note, self._taken)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
         self._requested_step = log.last_evaluation_step
@@ -204,10 +208,13 @@ class TrainingRun:
             try:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
-                loss, staleness = self._learner.step(worker, ticket.worker_step, hold, number)
+                taken = self._taken.by(ticket.worker_step)
+                loss, staleness = self._learner.step(
+                    worker, ticket.worker_step, hold, number, taken
+                )
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
-                if self._recovery.lose(worker, number, error, self._learner.exchange):
+                if self._recovery.lose(ticket, number, error, self._learner.exchange):
                     self._stragglers.tell(worker, is_lost=True)
                     return False
                 continue

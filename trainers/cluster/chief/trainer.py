@@ -21,6 +21,7 @@ from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
 from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial, cluster_trial
+from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
@@ -129,16 +130,16 @@ class ClusterTrainer(Trainer):
         log = trial.log
         restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
         is_new = True
-        undone: tuple[int, ...] = ()
+        undone: Undone = {}
         while True:
             try:
                 if loss is not None:
                     state, undone = self._rebuild(trial, loss, losses)
                     loss = None
                 if log.has_to_go_back:
-                    state, undone = self._go_back(trial), ()
+                    state, undone = self._go_back(trial), {}
                 trial.backup = Backup(state, log.mark(), undone)
-                self._cluster.load(state)
+                self._cluster.load(state, undone)
                 if is_new:
                     trial.clock.mark_update()
                 run = TrainingRun(
@@ -155,7 +156,7 @@ class ClusterTrainer(Trainer):
                 if is_over:
                     return
                 restarts_at_switch = False
-                state, undone = self._restart(trial.spec, log), ()
+                state, undone = self._restart(trial.spec, log), {}
             except ServerLostError as error:
                 losses += 1
                 is_new = False
@@ -163,8 +164,8 @@ class ClusterTrainer(Trainer):
 
     def _rebuild(
         self, trial: ClusterTrial, error: ServerLostError, losses: int
-    ) -> tuple[ModelState, tuple[int, ...]]:
-        """Starts another parameter server; the state with which it goes on, and what is undone."""
+    ) -> tuple[ModelState, Undone]:
+        """Starts other parameter servers; the state with which it goes on, and what is undone."""
         if losses > _MOST_LOSSES:
             raise RetryableError(f"the parameter server was lost {losses} times ({error})")
         log, clock = trial.log, trial.clock
@@ -172,7 +173,7 @@ class ClusterTrainer(Trainer):
         done = log.reached
         log.add_event(RunEvent("lost", done, clock.now_seconds, str(error)))
         start = time.perf_counter()
-        self._cluster.restart_server()
+        self._cluster.restart_servers()
         backup = trial.backup
         assert backup is not None
         log.fall_back(backup.mark)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
+from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.grammar import parse_injection
@@ -30,7 +31,7 @@ class Backup:
 
     state: ModelState
     mark: LogMark
-    undone: tuple[int, ...] = ()
+    undone: Undone = field(default_factory=dict)
 
 
 @dataclass

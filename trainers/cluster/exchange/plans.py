@@ -58,9 +58,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class ServerPlan(Plan):
-    """Of a parameter server for so many workers."""
+    """Of a parameter server.
+
+    Attributes:
+        workers: n.
+        shard: Its piece of what workers pull.
+        model: Length of what they pull.
+    """
 
     workers: int
+    shard: slice
+    model: int
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,7 @@ class Task:
         rate: Learning rate, where the worker's gradient alone is an update.
         momentum: Likewise.
         hold: Slows it.
+        taken: Parameter servers that have this worker-step from a worker that died over it.
     """
 
     number: int
@@ -119,6 +128,7 @@ class Task:
     rate: float = 0.0
     momentum: float = 0.0
     hold: Hold = NO_HOLD
+    taken: tuple[int, ...] = ()
 
 
 class Push(NamedTuple):
@@ -126,7 +136,8 @@ class Push(NamedTuple):
 
     Attributes:
         loss: Of the batch, before the update.
-        pulled_updates: Updates applied when the worker read the parameters.
+        pulled_updates: Updates applied when the worker read the parameters; where there are several
+            parameter servers, by the first.
         pushed_updates: Updates applied when its gradient had arrived; for a protocol that applies
             each push, this one included.
     """

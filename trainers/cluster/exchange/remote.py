@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,13 +34,16 @@ class Remote:
         wire: To it.
         name: Of it, for people.
         lost: Raised where it is gone.
+
+    Attributes:
+        calling: Held from the beginning of a call to its end.
     """
 
     def __init__(self, wire: Wire, name: str, lost: type[Exception] = LostError) -> None:
         self.wire = wire
         self.name = name
         self._lost = lost
-        self._calling = threading.Lock()
+        self.calling = threading.Lock()
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return partial(self.call, method)
@@ -64,15 +69,25 @@ class Remote:
             StepError: The step cannot be computed.
             RemoteError: It has raised something else.
         """
-        with self._calling:
-            try:
-                self.wire.send((method, arguments))
-                if descriptor is not None:
-                    self.wire.send_descriptor(descriptor)
-                failure, result = self.wire.receive(into)
-            except (OSError, EOFError) as error:
-                self.wire.close()
-                raise self._lost(f"{self.name} is gone") from error
+        with self.calling:
+            self.ask(method, arguments, descriptor)
+            return self.answer(into)
+
+    def ask(self, method: str, arguments: Sequence[Any], descriptor: int | None = None) -> None:
+        """Begins a call, while `calling` is held; `answer` ends it."""
+        try:
+            self.wire.send((method, tuple(arguments)))
+            if descriptor is not None:
+                self.wire.send_descriptor(descriptor)
+        except (OSError, EOFError) as error:
+            raise self._gone() from error
+
+    def answer(self, into: Vector | None = None) -> Any:
+        """Waits for the end of a call; see `call`."""
+        try:
+            failure, result = self.wire.receive(into)
+        except (OSError, EOFError) as error:
+            raise self._gone() from error
         if failure is not None:
             raise _ERRORS.get(failure, RemoteError)(result)
         return result
@@ -80,6 +95,61 @@ class Remote:
     def close(self) -> None:
         """Ends the wire, also for a thread that waits for an answer."""
         self.wire.close()
+
+    def _gone(self) -> Exception:
+        self.wire.close()
+        return self._lost(f"{self.name} is gone")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of several calls at the same time.
+
+    Attributes:
+        remote: Who is called.
+        method: Its name.
+        arguments: Of it.
+        into: See `Wire.receive`.
+    """
+
+    remote: Remote
+    method: str
+    arguments: Sequence[Any]
+    into: Vector | None = None
+
+
+def call_all(calls: Sequence[Call]) -> list[Any]:
+    """Calls them all before it waits for the first answer; what each has returned.
+
+    It has waited for all of them when it raises, so that the others can be called again.
+
+    Raises:
+        Exception: See `Remote.call`; that somebody is gone rather than anything else.
+    """
+    if len(calls) == 1:
+        (one,) = calls
+        return [one.remote.call(one.method, *one.arguments, into=one.into)]
+    found: list[Any] = []
+    asked: list[Call] = []
+    errors: list[Exception] = []
+    with ExitStack() as held:
+        for one in calls:
+            held.enter_context(one.remote.calling)
+        for one in calls:
+            try:
+                one.remote.ask(one.method, one.arguments)
+                asked.append(one)
+            except Exception as error:
+                errors.append(error)
+        for one in asked:
+            try:
+                found.append(one.remote.answer(one.into))
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        answered = (FencedError, StepError, UserError, RemoteError)
+        raise min(errors, key=lambda error: isinstance(error, answered))
+    return found
 
 
 _ERRORS: Mapping[str, type[Exception]] = {

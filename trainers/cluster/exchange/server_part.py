@@ -1,4 +1,4 @@
-"""A parameter server as a process, and as a worker in another one sees it."""
+"""A parameter server as a process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from syncswitch.trainers.cluster.exchange.memory import Block, aligned
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Pulled
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import ServerPlan
-from syncswitch.trainers.cluster.exchange.remote import Methods, Remote, serve
+from syncswitch.trainers.cluster.exchange.remote import Methods, serve
 from syncswitch.trainers.cluster.exchange.update import update_of
 from syncswitch.trainers.cluster.exchange.wire import Wire
-from syncswitch.trainers.model.layout import Vector
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
@@ -35,7 +34,7 @@ class ServerPart:
         if wire.is_local:
             wire.send(len(self._buffers.rows))
             wire.send_descriptor(self._buffers.descriptor)
-            inbox = Block(1, size, wire.receive_descriptor()).rows[0]
+            inbox = Block(1, self._model, wire.receive_descriptor()).rows[0][self._shard]
         else:
             wire.send(None)
             inbox = aligned(size)
@@ -61,59 +60,10 @@ class ServerPart:
         """Nothing waits here."""
 
     def _build(self, plan: ServerPlan) -> None:
+        self._shard, self._model = plan.shard, plan.model
         self._buffers = Block(plan.workers + _BESIDES_WORKERS, plan.sizes.model)
         rows = iter(self._buffers.rows)
         self._server = ParameterServer(
             plan.sizes, plan.workers, update_of(plan.update), plan.decay, lambda: next(rows)
         )
         self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
-
-
-class RemoteServer:
-    """A parameter server over a wire, as one worker sees it; see `ParameterServer`.
-
-    Args:
-        wire: To a `ServerPart`.
-        size: Of what is pulled.
-        computed: What the worker has computed.
-    """
-
-    def __init__(self, wire: Wire, size: int, computed: Block) -> None:
-        rows = wire.receive()
-        self._remote = Remote(wire, "the parameter server")
-        self._buffers: list[Vector] | None = None
-        self._pulled: Vector | None = None
-        if rows is None:
-            self._pulled = aligned(size)
-        else:
-            self._buffers = Block(rows, size, wire.receive_descriptor()).rows
-            wire.send_descriptor(computed.descriptor)
-
-    def pull(self, caller: Caller) -> Pulled:
-        """See `ParameterServer`."""
-        updates, found = self._remote.call("pull", caller, into=self._pulled)
-        return Pulled(updates, 0, found if self._buffers is None else self._buffers[found])
-
-    def push_update(
-        self, caller: Caller, number: int, computed: Vector, rate: float, momentum: float
-    ) -> int:
-        """See `ParameterServer`."""
-        sent = self._sent(computed)
-        updates: int = self._remote.push_update(caller, number, sent, rate, momentum)
-        return updates
-
-    def push_gradient(
-        self, caller: Caller, number: int, computed: Vector, worker_step: int | None = None
-    ) -> int:
-        """See `ParameterServer`."""
-        sent = self._sent(computed)
-        updates: int = self._remote.push_gradient(caller, number, sent, worker_step)
-        return updates
-
-    def close(self) -> None:
-        """Ends the wire."""
-        self._remote.close()
-
-    def _sent(self, computed: Vector) -> Vector | None:
-        """Nothing where memory is shared."""
-        return computed if self._buffers is None else None

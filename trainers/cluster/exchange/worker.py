@@ -15,7 +15,7 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
 from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task
-from syncswitch.trainers.cluster.exchange.server_part import RemoteServer
+from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServers
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.batches.feed import Feed
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -53,7 +53,7 @@ class Worker:
         new_update: Callable[[], Update],
         computing: AbstractContextManager[object] = _NO_LIMIT,
     ) -> None:
-        self._server: tuple[Caller, ParameterServer | RemoteServer] | None = None
+        self._server: tuple[Caller, ParameterServer | RemoteServers] | None = None
         self._sizes = sizes
         self._step = step
         self._feed = feed
@@ -66,8 +66,8 @@ class Worker:
         self._updates = 0
         self._model = self._mean = self._slots = np.zeros(0, np.float32)
 
-    def join(self, caller: Caller, server: ParameterServer | RemoteServer) -> None:
-        """Trains what this parameter server holds from now on, as the one who it is there."""
+    def join(self, caller: Caller, server: ParameterServer | RemoteServers) -> None:
+        """Trains what this parameter server holds, or all do, as the one who it is there."""
         self._server = caller, server
 
     def step(self, task: Task) -> Push:
@@ -89,8 +89,10 @@ class Worker:
         elif task.exchange is Exchange.BUFFER:
             pushed = server.push_gradient(caller, task.number, self._computed, task.worker_step)
         else:
+            # Only of several parameter servers can some have it.
+            rest: tuple[Any, ...] = (task.taken,) if task.taken else ()
             pushed = server.push_update(
-                caller, task.number, self._computed, task.rate, task.momentum
+                caller, task.number, self._computed, task.rate, task.momentum, *rest
             )
         return Push(loss, pulled.updates, pushed)
 

@@ -10,7 +10,7 @@ from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import WorkerPlan
 from syncswitch.trainers.cluster.exchange.remote import LostError, Remote, serve
-from syncswitch.trainers.cluster.exchange.server_part import RemoteServer
+from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer, RemoteServers
 from syncswitch.trainers.cluster.exchange.update import update_of
 from syncswitch.trainers.cluster.exchange.wire import Address, Wire, dial
 from syncswitch.trainers.model.layout import Vector
@@ -22,7 +22,7 @@ class WorkerPart:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._worker: Any = None  # imports TensorFlow
-        self._server: RemoteServer | None = None
+        self._servers: RemoteServers | None = None
         self._peers = Peers(secret)
         self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
 
@@ -32,7 +32,7 @@ class WorkerPart:
 
     def close(self) -> None:
         """Waits for nobody any more."""
-        for one in (self._server, *self._peers.values()):
+        for one in (self._servers, *self._peers.values()):
             if one is not None:
                 one.close()
 
@@ -63,12 +63,16 @@ class WorkerPart:
             "commit": worker.commit,
         }
 
-    def _connect(self, caller: Caller, address: Address) -> None:
-        """Joins a parameter server, new or the same."""
-        if self._server is not None:
-            self._server.close()
-        self._server = RemoteServer(dial(address, self._secret), self._size, self._computed)
-        self._worker.join(caller, self._server)
+    def _connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
+        """Joins parameter servers, new or the same, with their names, addresses and shards."""
+        if self._servers is not None:
+            self._servers.close()
+        joined = [
+            RemoteServer(dial(address, self._secret), name, shard, self._computed)
+            for name, address, shard in servers
+        ]
+        self._servers = RemoteServers(joined, self._size)
+        self._worker.join(caller, self._servers)
 
     def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
         """Of a group; this one itself at its position."""

@@ -1,4 +1,4 @@
-"""A parameter server and workers as the chief sees them."""
+"""Parameter servers and workers as the chief sees them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from syncswitch.storage.errors import FatalError, WorkloadError
-from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.plans import Part, Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.remote import LostError
+from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.exchange.update import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
 from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 
 class ServerLostError(Exception):
-    """The parameter server is gone, and with it all that was trained since the last copy."""
+    """A parameter server is gone, and with it all that was trained since the last copy."""
 
 
 class WorkerLostError(Exception):
-    """A worker is gone, or cannot reach the parameter server."""
+    """A worker is gone, or cannot reach a parameter server."""
 
 
 class Cluster(ABC):
@@ -41,11 +44,12 @@ class Cluster(ABC):
         kind: What can be disturbed there on purpose, as `check_injections` calls it.
         has_processes: Whether its parts can be lost, stopped and disturbed one by one.
         numbers: For tasks, each of them used once; see `Task`.
+        servers: The parameter servers.
     """
 
     kind: str
     has_processes: bool
-    server: ParameterServer
+    servers: ServerGroup
 
     def __init__(self, program: Program, workers: int) -> None:
         self.program = program
@@ -56,30 +60,35 @@ class Cluster(ABC):
         self._committing = threading.Lock()
         self._pool = ThreadPoolExecutor(max(2, workers), thread_name_prefix="members")
 
-    def load(self, state: ModelState) -> None:
-        """Puts a state onto the parameter server."""
-        self.server.load(state)
+    def load(self, state: ModelState, undone: Undone = MappingProxyType({})) -> None:
+        """Puts a state onto the parameter servers.
+
+        Args:
+            state: The new one.
+            undone: Of a copy in which some servers are ahead of others.
+        """
+        self.servers.load(state, undone)
 
     def state(self) -> ModelState:
         """A copy of the state."""
         self.mark()
         return self.marked()
 
-    def mark(self) -> Sequence[int]:
+    def mark(self) -> Sequence[tuple[int, ...]]:
         """Remembers the state as it is now, for `marked`.
 
         Returns:
-            The number of each worker's last task that is in it.
+            For each worker the numbers of its last task that is in the part of each server.
         """
-        return self.server.mark()
+        return self.servers.mark()
 
     def marked(self) -> ModelState:
         """The state at the last `mark`; may take a while, in which the training goes on."""
-        return self.server.marked()
+        return self.servers.marked()
 
     def snapshot(self) -> tuple[Vector, Vector]:
         """Copies of parameters and statistics; no later update is in them."""
-        return self.server.snapshot()
+        return self.servers.snapshot()
 
     def step(self, worker: int, task: Task) -> Push:
         """Has a worker do a step; returns when that is done.
@@ -102,23 +111,23 @@ class Cluster(ABC):
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
         """Applies the mean of what these workers have pushed as one update."""
-        self.server.apply_round(workers, rate, momentum)
+        self.servers.apply_round(workers, rate, momentum)
 
     def apply_buffer(
         self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
     ) -> None:
         """Applies the mean of these gradients of the buffer as one update."""
-        self.server.apply_buffer(worker_steps, stale, rate, momentum)
+        self.servers.apply_buffer(worker_steps, stale, rate, momentum)
 
     @abstractmethod
-    def fence(self, worker: int) -> int:
+    def fence(self, worker: int) -> tuple[int, ...]:
         """From now on nothing counts that comes from the process that was this worker.
 
         Returns:
-            Number of its last task that was taken in.
+            The numbers of its last task that each parameter server has taken in.
 
         Raises:
-            ServerLostError: The parameter server does not answer either.
+            ServerLostError: One of these does not answer either.
         """
 
     @abstractmethod
@@ -134,8 +143,8 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    def restart_server(self) -> None:
-        """Replaces the parameter server; the state is to be loaded."""
+    def restart_servers(self) -> None:
+        """Replaces the parameter servers, all of them; the state is to be loaded."""
 
     @abstractmethod
     def renew(self) -> None:

@@ -6,20 +6,28 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, cast
 
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
-from syncswitch.trainers.cluster.exchange.remote import LostError, Remote, RemoteError
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller
+from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Part
+from syncswitch.trainers.cluster.exchange.remote import (
+    Call,
+    LostError,
+    Remote,
+    RemoteError,
+    call_all,
+)
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.exchange.worker_part import Peers, RemotePeer
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
 from syncswitch.trainers.cluster.members.hub import Arrival, Hub
 from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.members.server_group import ServerGroup
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,21 +40,24 @@ _SLOW_SECONDS = 5.0
 
 
 class ConnectedCluster(Cluster):
-    """Workers and a parameter server that are processes, here or elsewhere.
+    """Workers and parameter servers that are processes, here or elsewhere.
 
     Args:
         program: What is computed.
         workers: n.
         engine: Starts them.
+        servers: How many parameter servers share the state.
 
     Raises:
+        UserError: The optimizer cannot be shared by several of these.
         RetryableError: One of them does not start.
     """
 
     has_processes = True
 
-    def __init__(self, program: Program, workers: int, engine: Engine) -> None:
+    def __init__(self, program: Program, workers: int, engine: Engine, servers: int = 1) -> None:
         super().__init__(program, workers)
+        self._shards = program.shards(servers)
         self.kind = engine.kind
         self._engine = engine
         self._hub = Hub(engine.listen, engine.secret)
@@ -61,14 +72,14 @@ class ConnectedCluster(Cluster):
             raise
 
     @override
-    def fence(self, worker: int) -> int:
-        # Where the parameter server is gone, this one may be well.
-        incarnation, number = self.server.fence(worker)
+    def fence(self, worker: int) -> tuple[int, ...]:
+        # Where a parameter server is gone, this one may be well.
+        incarnation, numbers = self.servers.fence(worker)
         self._incarnations[worker] = incarnation
         self.members[worker] = None
         self.forget_replica(worker)
         self._hub.drop((WORKER, worker))
-        return number
+        return numbers
 
     @override
     def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
@@ -77,9 +88,10 @@ class ConnectedCluster(Cluster):
         self._connect(worker)
 
     @override
-    def restart_server(self) -> None:
-        self._start([PARAMETER_SERVER])
-        self._build_server()
+    def restart_servers(self) -> None:
+        # The others go back to the copy as well, so that none of them has to be asked how it is.
+        self._start(self._server_parts)
+        self._build_servers()
         for worker in self._workers:
             try:
                 self._connect(worker)
@@ -89,16 +101,16 @@ class ConnectedCluster(Cluster):
 
     @override
     def renew(self) -> None:
-        self._start([PARAMETER_SERVER, *((WORKER, worker) for worker in self._workers)])
-        self._build_server()
+        self._start([*self._server_parts, *((WORKER, worker) for worker in self._workers)])
+        self._build_servers()
         list(self._pool.map(self._build_worker, self._workers))
         for worker in self._workers:
             self._connect(worker)
 
     @override
     def repair(self) -> None:
-        if not self._is_there(PARAMETER_SERVER):
-            self.restart_server()
+        if not self._servers_are_there:
+            self.restart_servers()
         for worker in self._workers:
             if not self._is_there((WORKER, worker)):
                 self.fence(worker)
@@ -140,6 +152,20 @@ class ConnectedCluster(Cluster):
     def _workers(self) -> range:
         return range(len(self.members))
 
+    @property
+    def _server_parts(self) -> list[Part]:
+        return [(SERVER, number) for number in range(len(self._shards))]
+
+    @property
+    def _servers_are_there(self) -> bool:
+        return all(map(self._is_there, self._server_parts))
+
+    def _name(self, part: Part) -> str:
+        role, number = part
+        if role == WORKER:
+            return f"worker {number}"
+        return "the parameter server" if len(self._shards) == 1 else f"parameter server {number}"
+
     def _is_there(self, part: Part) -> bool:
         arrival = self._arrivals.get(part)
         if arrival is None or arrival.is_gone:
@@ -162,28 +188,31 @@ class ConnectedCluster(Cluster):
             if arrival is not None:
                 return arrival
             if not is_wanted():
-                raise RetryableError(f"{_name(part)} is not waited for any more")
+                raise RetryableError(f"{self._name(part)} is not waited for any more")
             condition = self._engine.condition(part)
             if condition.life is Life.DEAD:
-                raise RetryableError(f"{_name(part)} does not start: {condition.report}")
+                raise RetryableError(f"{self._name(part)} does not start: {condition.report}")
             if time.monotonic() > deadline:
                 raise RetryableError(
-                    f"{_name(part)} was not there within {self._engine.start_seconds:g} s"
+                    f"{self._name(part)} was not there within {self._engine.start_seconds:g} s"
                     f"{condition.report and ': '}{condition.report}"
                 )
             if not has_said and time.monotonic() - start > _SLOW_SECONDS:
                 has_said = True
-                _LOG.warning("waiting for %s", _name(part))
+                _LOG.warning("waiting for %s", self._name(part))
 
-    def _build_server(self) -> None:
-        wire = self._arrivals[PARAMETER_SERVER].wire
-        remote = Remote(wire, _name(PARAMETER_SERVER), ServerLostError)
-        remote.build(self.program.server_plan(len(self.members)))
-        self.server = cast(ParameterServer, remote)
+    def _build_servers(self) -> None:
+        remotes = [
+            Remote(self._arrivals[part].wire, self._name(part), ServerLostError)
+            for part in self._server_parts
+        ]
+        plans = self.program.server_plans(self._shards, len(self.members))
+        call_all([Call(*pair) for pair in zip(remotes, repeat("build"), zip(plans))])
+        self.servers = ServerGroup(remotes, self._shards, self.program.sizes)
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:
-        remote = Remote(self._arrivals[WORKER, worker].wire, _name((WORKER, worker)))
+        remote = Remote(self._arrivals[WORKER, worker].wire, self._name((WORKER, worker)))
         try:
             remote.build(self.program.worker_plan)
         except (LostError, RemoteError) as error:
@@ -191,16 +220,20 @@ class ConnectedCluster(Cluster):
         self.members[worker] = cast(Worker, remote)
 
     def _connect(self, worker: int) -> None:
-        """Has a worker join the parameter server."""
-        address = self._arrivals[PARAMETER_SERVER].hello.address
+        """Has a worker join the parameter servers."""
+        joined = [
+            (self._name(part), self._arrivals[part].hello.address, shard.model)
+            for part, shard in zip(self._server_parts, self._shards, strict=True)
+        ]
         caller = Caller(worker, self._incarnations[worker])
         try:
-            cast(Remote, self._member(worker)).connect(caller, address)
+            cast(Remote, self._member(worker)).connect(caller, joined)
         except (LostError, RemoteError) as error:
-            if not self._is_there(PARAMETER_SERVER):
-                raise ServerLostError("the parameter server is gone") from error
+            for part in self._server_parts:
+                if not self._is_there(part):
+                    raise ServerLostError(f"{self._name(part)} is gone") from error
             raise RetryableError(
-                f"{_name((WORKER, worker))} cannot join the parameter server ({error})"
+                f"{self._name((WORKER, worker))} cannot join the parameter server ({error})"
             ) from error
 
     @override
@@ -211,8 +244,3 @@ class ConnectedCluster(Cluster):
     def _found_by(self, worker: int) -> Any:
         self._member(worker)
         return self._arrivals[WORKER, worker].hello.address
-
-
-def _name(part: Part) -> str:
-    role, number = part
-    return f"worker {number}" if role == WORKER else "the parameter server"

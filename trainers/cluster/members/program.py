@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from itertools import accumulate
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.cluster.exchange.plans import ServerPlan, WorkerPlan
+from syncswitch.trainers.cluster.exchange.shards import (
+    Shard,
+    cut_anywhere,
+    cut_between_variables,
+    uncut,
+)
 from syncswitch.trainers.cluster.exchange.update import Update, momentum_update, traced_update
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.optimizer import MomentumSGD, make_optimizer
+from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
 from syncswitch.trainers.model.shipped_source import ShippedSource
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.steps import (
@@ -79,9 +86,37 @@ class Program:
         optimizer = make_optimizer(self._workload, self.function.parameters)
         return traced_update(flat_update(trace_update(optimizer, self.sizes.parameters)))
 
-    def server_plan(self, workers: int) -> ServerPlan:
-        """For a parameter server in another process."""
-        return ServerPlan(self.sizes, self.decay, self._shipped_update, workers)
+    def shards(self, servers: int) -> tuple[Shard, ...]:
+        """How so many parameter servers share a state.
+
+        Raises:
+            UserError: The optimizer needs all of it in one place.
+        """
+        optimizer = self._optimizer
+        if servers == 1:
+            return uncut(self.sizes)
+        if not isinstance(optimizer, KerasOptimizer):
+            return cut_anywhere(self.sizes, servers)
+        return cut_between_variables(
+            self.form.parameters.sizes,
+            self.form.statistics.sizes,
+            optimizer.slots_of_variables(servers),
+            servers,
+        )
+
+    def server_plans(self, shards: Sequence[Shard], workers: int) -> list[ServerPlan]:
+        """For parameter servers in other processes."""
+        return [
+            ServerPlan(
+                shard.sizes,
+                self.decay[shard.statistics],
+                self._update_of(shard),
+                workers,
+                shard.model,
+                self.sizes.model,
+            )
+            for shard in shards
+        ]
 
     @cached_property
     def worker_plan(self) -> WorkerPlan:
@@ -103,8 +138,20 @@ class Program:
         traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
         return ShippedFunction.of(traced, self._workload)
 
+    def _update_of(self, shard: Shard) -> ShippedFunction | None:
+        """The optimizer for the variables of a shard."""
+        if shard.sizes == self.sizes:
+            return self._shipped_update
+        if isinstance(self._optimizer, MomentumSGD) or not shard.sizes.parameters:
+            return None
+        layout = self.form.parameters
+        starts = list(accumulate(layout.sizes, initial=0))
+        first, last = (starts.index(end) for end in (shard.parameters.start, shard.parameters.stop))
+        optimizer = KerasOptimizer(self._workload, layout, slice(first, last))
+        return ShippedFunction.of(trace_update(optimizer, shard.sizes.parameters), self._workload)
+
     @cached_property
-    def _shipped_update(self) -> Any:
+    def _shipped_update(self) -> ShippedFunction | None:
         if isinstance(self._optimizer, MomentumSGD):
             return None
         traced = trace_update(self._optimizer, self.sizes.parameters)

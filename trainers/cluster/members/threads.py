@@ -12,6 +12,7 @@ from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Parame
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.tensorflow_api import for_threads
 
@@ -31,16 +32,16 @@ class ThreadsCluster(Cluster):
         self.renew()
 
     @override
-    def fence(self, worker: int) -> int:
-        incarnation, number = self.server.fence(worker)
+    def fence(self, worker: int) -> tuple[int, ...]:
+        incarnation, numbers = self.servers.fence(worker)
         self._join(worker, incarnation)
         self.forget_replica(worker)
-        return number
+        return numbers
 
     def revive(self, worker: int, is_wanted: object = None) -> None:
         """Nothing to do: its thread goes on."""
 
-    def restart_server(self) -> None:
+    def restart_servers(self) -> None:
         """Makes another one."""
         self.renew()
 
@@ -50,13 +51,14 @@ class ThreadsCluster(Cluster):
         # One copy for all of them.
         self._feed.close()
         self._feed = feed_of(program.data.train, program.function.batch_size, len(self.members))
-        self.server = ParameterServer(
+        self._server = ParameterServer(
             sizes,
             len(self.members),
             program.new_update(),
             program.decay,
             lambda: aligned(sizes.model),
         )
+        self.servers = ServerGroup([self._server], program.shards(1), sizes)
         # Who waits for a core has not pulled yet: its gradient would be older for nothing.
         cores = os.cpu_count() or 1
         computing = threading.Semaphore(cores)
@@ -82,4 +84,4 @@ class ThreadsCluster(Cluster):
         self._pool.shutdown(wait=False)
 
     def _join(self, worker: int, incarnation: int) -> None:
-        self._member(worker).join(Caller(worker, incarnation), self.server)
+        self._member(worker).join(Caller(worker, incarnation), self._server)

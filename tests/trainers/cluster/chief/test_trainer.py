@@ -366,7 +366,7 @@ class TestErrors:
                 raise ServerLostError("connection reset")
             cluster.renew()
 
-        monkeypatch.setattr(ThreadsCluster, "restart_server", restart)
+        monkeypatch.setattr(ThreadsCluster, "restart_servers", restart)
         observer = RecordingObserver()
         message = r"^the parameter server was lost 11 times \(connection reset\)$"
         with pytest.raises(RetryableError, match=message):

@@ -12,7 +12,8 @@ from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError, Sizes
 from syncswitch.trainers.cluster.exchange.plans import ServerPlan
 from syncswitch.trainers.cluster.exchange.remote import LostError, serve
-from syncswitch.trainers.cluster.exchange.server_part import RemoteServer, ServerPart
+from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer, RemoteServers
+from syncswitch.trainers.cluster.exchange.server_part import ServerPart
 from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire, dial
 from syncswitch.trainers.cluster.exchange.worker_part import Peers
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -42,10 +43,12 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
     part: tuple[ServerPart, Door],
 ) -> None:
     served, door = part
-    served.methods["build"](ServerPlan(SIZES, vector(0.5), None, 2))
+    whole = slice(0, SIZES.model)
+    served.methods["build"](ServerPlan(SIZES, vector(0.5), None, 2, whole, SIZES.model))
     served.methods["load"](ModelState(vector(1, 2, 3), vector(0, 0, 0), vector(8), 0))
     wire, computed = dial(door.address, SECRET), Block(1, SIZES.model)
-    server = RemoteServer(wire, SIZES.model, computed)
+    alone = RemoteServer(wire, "the parameter server", whole, computed)
+    server = RemoteServers([alone], SIZES.model)
     caller = Caller(1, 0)
     updates, _, model = server.pull(caller)
     assert (updates, model.tolist()) == (0, [1, 2, 3, 8])
@@ -76,7 +79,7 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
 def test_a_new_one_takes_nobody_in(part: tuple[ServerPart, Door]) -> None:
     wire = dial(part[1].address, SECRET)
     with pytest.raises((EOFError, OSError)):
-        RemoteServer(wire, SIZES.model, Block(1, SIZES.model))
+        RemoteServer(wire, "new", slice(0, SIZES.model), Block(1, SIZES.model))
 
 
 class Shop:

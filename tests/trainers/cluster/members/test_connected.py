@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hold, Part
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, SERVER, WORKER, Hold, Part
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import ServerLostError, WorkerLostError
@@ -42,22 +42,27 @@ from tests.trainers.cluster.members.cluster_contract import (
     replica_of,
     scattered,
     step,
+    taken_in,
     task_of,
 )
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, constant_data
 
+SERVER_IS_GONE = r"^(the parameter server|parameter server 1) is gone$"
 DIED = (
     r"^worker 1 does not start: ended with status 1; its last words:"
     r" .* \| FileNotFoundError: \[Errno 2\] No such file or directory$"
 )
-ALL = [PARAMETER_SERVER, *((WORKER, worker) for worker in range(WORKERS))]
 
 
-@pytest.fixture(params=["unix", "tcp"])
+@pytest.fixture(params=["unix", "tcp", "unix of two", "tcp of two"])
 def make_cluster(
     request: pytest.FixtureRequest, connected_of: Callable[..., Any]
 ) -> Callable[..., ConnectedCluster]:
-    return lambda *arguments: connected_of(*arguments, by_network=request.param == "tcp")
+    """With one parameter server or two."""
+    wires, _, number = request.param.partition(" of ")
+    return lambda *arguments: connected_of(
+        *arguments, by_network=wires == "tcp", servers=2 if number else 1
+    )
 
 
 @pytest.fixture
@@ -72,6 +77,19 @@ def engine_of(cluster: ConnectedCluster) -> LocalEngine:
 
 def processes(cluster: ConnectedCluster) -> dict[Part, psutil.Process]:
     return processes_of(engine_of(cluster))
+
+
+def servers_of(cluster: ConnectedCluster) -> list[Part]:
+    return [(SERVER, number) for number in range(len(cluster.servers))]
+
+
+def all_of(cluster: ConnectedCluster) -> set[Part]:
+    return {*servers_of(cluster), *((WORKER, worker) for worker in range(WORKERS))}
+
+
+def kill_a_server(cluster: ConnectedCluster) -> None:
+    """The last of them."""
+    kill(cluster, servers_of(cluster)[-1])
 
 
 def kill(cluster: ConnectedCluster, part: Part) -> None:
@@ -112,7 +130,7 @@ class TestWorkersThatAreLost:
             in_parallel(be_late, strike)
             with pytest.raises(WorkerLostError, match="worker 1 is gone"):
                 step(rows, 1, 1)
-            assert rows.fence(1) == last.number
+            assert rows.fence(1) == taken_in(rows, last)
             assert_same(rows.state(), state)
             rows.revive(1)
         assert step(rows, 1, 1).pushed_updates == 2
@@ -128,7 +146,7 @@ class TestWorkersThatAreLost:
                 rows.step(1, late)
 
         _, number = in_parallel(be_late, lambda: rows.fence(1))
-        assert number == rows.mark()[1] != late.number
+        assert number == rows.mark()[1] != taken_in(rows, late)
         rows.revive(1)
         assert replaced(rows, before) == {(WORKER, 1)}
         assert_same(rows.state(), state)
@@ -211,7 +229,7 @@ class TestAParameterServerThatIsLost:
     def test_is_known_to_whoever_asks(self, rows: ConnectedCluster) -> None:
         state = fresh(rows)
         rows.mark()
-        kill(rows, PARAMETER_SERVER)
+        kill_a_server(rows)
         for ask in (
             lambda: rows.load(state),
             rows.state,
@@ -220,10 +238,10 @@ class TestAParameterServerThatIsLost:
             lambda: rows.apply_round([0], 0.1, 0.9),
             lambda: rows.fence(0),
         ):
-            with pytest.raises(ServerLostError, match="the parameter server is gone"):
+            with pytest.raises(ServerLostError, match=SERVER_IS_GONE):
                 ask()
         for exchange in (Exchange.PUSH, Exchange.ROUND):
-            with pytest.raises(WorkerLostError, match="the parameter server is gone"):
+            with pytest.raises(WorkerLostError, match=SERVER_IS_GONE):
                 step(rows, 1, 0, exchange)
 
     def test_is_replaced_and_the_workers_go_on(self, rows: ConnectedCluster) -> None:
@@ -233,10 +251,10 @@ class TestAParameterServerThatIsLost:
         scattered(rows)
         step(rows, 2, 5, Exchange.REPLICA)
         replica = replica_of(rows, 2)
-        kill(rows, PARAMETER_SERVER)
+        kill_a_server(rows)
         assert step(rows, 2, 6, Exchange.REPLICA, rate=0.0).loss > 0, "it needs none"
-        rows.restart_server()
-        assert replaced(rows, before) == {PARAMETER_SERVER}
+        rows.restart_servers()
+        assert replaced(rows, before) == set(servers_of(rows))
         rows.load(state)
         assert_same(rows.state(), state)
         for worker in range(WORKERS):
@@ -244,12 +262,12 @@ class TestAParameterServerThatIsLost:
         np.testing.assert_array_equal(replica_of(rows, 2).parameters, replica.parameters)
 
     def test_together_with_a_worker_both_are_replaced(self, rows: ConnectedCluster) -> None:
-        for call in (rows.restart_server, rows.repair):
+        for call in (rows.restart_servers, rows.repair):
             before = processes(rows)
-            kill(rows, PARAMETER_SERVER)
+            kill_a_server(rows)
             kill(rows, (WORKER, 1))
             call()
-            assert replaced(rows, before) == {PARAMETER_SERVER, (WORKER, 1)}
+            assert replaced(rows, before) == {*servers_of(rows), (WORKER, 1)}
             fresh(rows)
             for worker in range(WORKERS):
                 assert step(rows, worker, worker).pushed_updates == worker + 1
@@ -259,10 +277,10 @@ class TestAParameterServerThatIsLost:
     ) -> None:
         kill(rows, (WORKER, 1))
         rows.fence(1)
-        kill(rows, PARAMETER_SERVER)
-        with pytest.raises(ServerLostError, match="the parameter server is gone"):
+        kill_a_server(rows)
+        with pytest.raises(ServerLostError, match=SERVER_IS_GONE):
             rows.revive(1)
-        rows.restart_server()
+        rows.restart_servers()
         fresh(rows)
         assert step(rows, 1, 0).pushed_updates == 1
 
@@ -335,15 +353,16 @@ class TestPartsThatHang:
 class TestStart:
     def test_all_parts_are_processes_of_their_own(self, rows: ConnectedCluster) -> None:
         found = processes(rows)
-        assert set(found) == set(ALL)
-        assert len({process.pid for process in found.values()} - {psutil.Process().pid}) == len(ALL)
+        assert set(found) == all_of(rows)
+        own = psutil.Process().pid
+        assert len({process.pid for process in found.values()} - {own}) == len(all_of(rows))
 
     def test_renewed_they_are_all_others(self, rows: ConnectedCluster) -> None:
         fresh(rows)
         step(rows, 0, 0)
         before = processes(rows)
         rows.renew()
-        assert replaced(rows, before) == set(ALL)
+        assert replaced(rows, before) == all_of(rows)
         fresh(rows)
         pushes = [step(rows, worker, worker) for worker in range(WORKERS)]
         assert [push.pushed_updates for push in pushes] == [1, 2, 3]
@@ -447,4 +466,5 @@ def test_nobody_can_read_the_secret(connected_of: Callable[..., Any]) -> None:
     for process in processes(cluster).values():
         words = [*process.cmdline(), *process.environ().values()]
         assert not any(secret.hex() in word or str(secret) in word for word in words)
-    assert secret.hex() not in repr(cluster.program.server_plan(1))
+    plans = cluster.program.server_plans(cluster.program.shards(1), 1)
+    assert secret.hex() not in repr(plans)

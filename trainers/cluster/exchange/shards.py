@@ -1,0 +1,145 @@
+"""How a state is cut over several parameter servers; pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
+from syncswitch.trainers.model.layout import ModelState
+
+Undone = Mapping[int, Collection[int]]
+"""Worker-steps that are not in a state, and the parameter servers that nevertheless have each.
+
+A worker that dies while it pushes may have reached some of them.
+"""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one parameter server holds of the flat vectors of a training.
+
+    Attributes:
+        parameters: A piece of them.
+        statistics: A piece of them; together one piece of parameters and then statistics.
+        slots: Pieces of them, in the order in which it holds them. An optimizer's variable that
+            belongs to no parameter is a piece of each shard.
+    """
+
+    parameters: slice
+    statistics: slice
+    slots: tuple[slice, ...]
+
+    @property
+    def model(self) -> slice:
+        """Its piece of what a worker pulls: parameters and then statistics."""
+        return slice(
+            self.parameters.start + self.statistics.start,
+            self.parameters.stop + self.statistics.stop,
+        )
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of its vectors."""
+        return Sizes(
+            _length(self.parameters), _length(self.statistics), sum(map(_length, self.slots))
+        )
+
+    def of(self, state: ModelState) -> ModelState:
+        """Its part of a state."""
+        slots = [state.slots[piece] for piece in self.slots]
+        return replace(
+            state,
+            parameters=state.parameters[self.parameters],
+            statistics=state.statistics[self.statistics],
+            slots=slots[0] if len(slots) == 1 else np.concatenate([*slots, state.slots[:0]]),
+        )
+
+
+def uncut(sizes: Sizes) -> tuple[Shard, ...]:
+    """The only shard."""
+    whole = [slice(0, size) for size in (sizes.parameters, sizes.statistics, sizes.slots)]
+    return (Shard(whole[0], whole[1], (whole[2],)),)
+
+
+def cut_anywhere(sizes: Sizes, count: int) -> tuple[Shard, ...]:
+    """Equal shards for an optimizer with one slot for each parameter, in their order."""
+    cuts = [sizes.model * number // count for number in range(count + 1)]
+    found = [_piece(start, stop, sizes.parameters) for start, stop in pairwise(cuts)]
+    return tuple(replace(shard, slots=(shard.parameters,)) for shard in found)
+
+
+def cut_between_variables(
+    parameters: Sequence[int],
+    statistics: Sequence[int],
+    slots: Sequence[tuple[int, int | None]],
+    count: int,
+) -> tuple[Shard, ...]:
+    """Shards of whole variables, as equal as these allow; some may be empty.
+
+    Args:
+        parameters: Sizes of the trained variables.
+        statistics: Sizes of those that are not trained.
+        slots: Size of each of the optimizer's variables, and which trained variable it belongs to;
+            None where it belongs to no single one.
+        count: Of shards.
+    """
+    ends = list(accumulate([*parameters, *statistics], initial=0))
+    cuts = [_nearest(ends, ends[-1] * number / count) for number in range(count)] + [ends[-1]]
+    starts = accumulate((size for size, _ in slots), initial=0)
+    owned = [
+        (slice(start, start + size), None if owner is None else ends[owner])
+        for start, (size, owner) in zip(starts, slots, strict=False)
+    ]
+    found = []
+    for start, stop in pairwise(cuts):
+        shard = _piece(start, stop, sum(parameters))
+        has_any = _length(shard.parameters) > 0
+        own = tuple(
+            piece for piece, place in owned if (has_any if place is None else start <= place < stop)
+        )
+        found.append(replace(shard, slots=own))
+    return tuple(found)
+
+
+def joined(parts: Sequence[ModelState], shards: Sequence[Shard], sizes: Sizes) -> ModelState:
+    """The state of which these are the parts; its updates are those of the first."""
+    if len(parts) == 1:
+        return parts[0]
+    slots = np.empty(sizes.slots, np.float32)
+    for part, shard in zip(parts, shards, strict=True):
+        start = 0
+        for piece in shard.slots:
+            slots[piece] = part.slots[start : start + _length(piece)]
+            start += _length(piece)
+    return ModelState(
+        np.concatenate([part.parameters for part in parts]),
+        slots,
+        np.concatenate([part.statistics for part in parts]),
+        parts[0].updates,
+    )
+
+
+def _piece(start: int, stop: int, parameters: int) -> Shard:
+    """The shard of this piece of parameters and then statistics, without slots."""
+    return Shard(
+        slice(min(start, parameters), min(stop, parameters)),
+        slice(max(start, parameters) - parameters, max(stop, parameters) - parameters),
+        (),
+    )
+
+
+def _nearest(ends: Sequence[int], target: float) -> int:
+    """The last of the ends that are nearest."""
+    above = bisect_left(ends, target)
+    before = ends[max(0, above - 1)]
+    return before if target - before < ends[above] - target else ends[above]
+
+
+def _length(piece: slice) -> int:
+    length: int = piece.stop - piece.start
+    return length
