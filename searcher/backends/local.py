@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from syncswitch.trainers.cli.conditions import ConditionsChoice
 
 GPUS_PER_WORKER = OwnOption("--gpus-per-worker", **CLUSTER_OPTIONS["--gpus-per-worker"])
-"""Every kind that has GPUs shares it."""
+PARAMETER_SERVERS = OwnOption("--parameter-servers", **CLUSTER_OPTIONS["--parameter-servers"])
+"""Every kind that has processes shares them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class LocalTrainer(TrainerChoice):
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
     options = (
         OwnOption("--launcher", **CLUSTER_OPTIONS["--launcher"]),
+        PARAMETER_SERVERS,
         GPUS_PER_WORKER,
         OwnOption("--open-network", **CLUSTER_OPTIONS["--open-network"]),
         OwnOption("--cluster-timeout", **CLUSTER_OPTIONS["--cluster-timeout"]),
@@ -41,6 +43,7 @@ class LocalTrainer(TrainerChoice):
     )
 
     launcher: str | None
+    parameter_servers: int | None
     gpus_per_worker: float
     open_network: bool
     cluster_timeout: float | None
@@ -60,13 +63,14 @@ class LocalTrainer(TrainerChoice):
             self.server_grace,
             os.environ,
             open_network=self.open_network,
+            parameter_servers=self.parameter_servers,
         )
 
     @property
     @override
     def kind(self) -> str:
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
-        return f"{self.name}/{self.cluster.launcher}{gpus}"
+        return f"{self.name}/{self.cluster.launcher}{servers_text(self.cluster.servers)}{gpus}"
 
     @override
     def take_part(self) -> bool:
@@ -105,7 +109,15 @@ class LocalTrainer(TrainerChoice):
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        return chosen.conditions(workers, switch_percent, first_protocol, self.cluster.launcher)
+        cluster = self.cluster
+        return chosen.conditions(
+            workers, switch_percent, first_protocol, cluster.launcher, cluster.servers
+        )
+
+
+def servers_text(servers: int) -> str:
+    """What a kind of trainers says of its parameter servers: how many decides about times."""
+    return "" if servers == 1 else f", {servers:,} parameter servers"
 
 
 def named(request: JobRequest) -> str:

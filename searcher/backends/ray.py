@@ -1,4 +1,4 @@
-"""`--trainer ray`: a parameter server and workers as actors of a Ray cluster."""
+"""`--trainer ray`: parameter servers and workers as actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import click
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
-from syncswitch.searcher.backends.local import GPUS_PER_WORKER, named
+from syncswitch.searcher.backends.local import (
+    GPUS_PER_WORKER,
+    PARAMETER_SERVERS,
+    named,
+    servers_text,
+)
 from syncswitch.trainers.cli.local import load_local_workload
 from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
 from syncswitch.trainers.job.checks import check_length
@@ -46,12 +51,13 @@ class RayCluster(TrainerChoice):
             help="CPUs, as Ray counts them, of each worker (--trainer ray).",
         ),
         GPUS_PER_WORKER,
+        PARAMETER_SERVERS,
         OwnOption(
             "--cpus-per-ps",
             type=float,
             default=_USUAL.cpus_per_ps,
             show_default=True,
-            help="CPUs, as Ray counts them, of the parameter server (--trainer ray).",
+            help="CPUs, as Ray counts them, of each parameter server (--trainer ray).",
         ),
         OwnOption(
             "--ray-placement",
@@ -65,6 +71,7 @@ class RayCluster(TrainerChoice):
     ray_address: str
     cpus_per_worker: float
     gpus_per_worker: float
+    parameter_servers: int | None
     cpus_per_ps: float
     ray_placement: str
 
@@ -74,7 +81,8 @@ class RayCluster(TrainerChoice):
         """What a worker has decides how long a run takes."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
-        return f"{self.name}{'' if is_usual else f', {self.cpus_per_worker:g} CPU'}{gpus}"
+        cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"
+        return f"{self.name}{cpus}{gpus}{servers_text(self.parameter_servers or 1)}"
 
     @override
     def job(self, request: JobRequest) -> Job:
@@ -85,6 +93,7 @@ class RayCluster(TrainerChoice):
             self.gpus_per_worker,
             self.cpus_per_ps,
             self.ray_placement,
+            self.parameter_servers or 1,
         )
         options.check()
         check_protocols(request.protocols, workers)
@@ -104,4 +113,5 @@ class RayCluster(TrainerChoice):
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        return chosen.conditions(workers, switch_percent, first_protocol, self.name)
+        servers = self.parameter_servers or 1
+        return chosen.conditions(workers, switch_percent, first_protocol, self.name, servers)

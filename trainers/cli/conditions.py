@@ -38,7 +38,12 @@ class ConditionsChoice:
     inject: tuple[str, ...] = ()
 
     def conditions(
-        self, workers: int, switch_percent: float, first_protocol: str, launcher: str
+        self,
+        workers: int,
+        switch_percent: float,
+        first_protocol: str,
+        launcher: str,
+        servers: int = 1,
     ) -> RunConditions:
         """What it means for one job.
 
@@ -47,6 +52,7 @@ class ConditionsChoice:
             switch_percent: The scenarios of the paper come before this.
             first_protocol: Before the switch.
             launcher: `in-process`, `processes`, `tf-config` or `simulated`.
+            servers: How many parameter servers there are.
 
         Raises:
             UserError: It does not fit the job, the launcher or this machine.
@@ -69,7 +75,9 @@ class ConditionsChoice:
                 f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
                 " processes only those who started them can start anew; leave it out"
             )
-        found = self._injections(workers, switch_percent, launcher) if self.inject else ()
+        found: tuple[Injection, ...] = ()
+        if self.inject:
+            found = self._injections(workers, switch_percent, launcher, servers)
         return RunConditions(
             self.online, self.switch_mechanism, tuple(injection.text for injection in found)
         )
@@ -90,12 +98,12 @@ class ConditionsChoice:
                 raise UserError(f"{option} cannot be used: {reason}; leave it out")
 
     def _injections(
-        self, workers: int, switch_percent: float, launcher: str
+        self, workers: int, switch_percent: float, launcher: str, servers: int
     ) -> tuple[Injection, ...]:
         from syncswitch.trainers.faults.scenario import check_injections, injections
 
         found = injections(self.inject, workers, switch_percent)
-        check_injections(found, launcher)
+        check_injections(found, launcher, servers)
         return found
 
 

@@ -42,7 +42,7 @@ DEFAULT_GRACE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """Where parameter server and workers run.
+    """Where parameter servers and workers run.
 
     Attributes:
         launcher: One of `LAUNCHERS`, or `JOINING_LAUNCHER`.
@@ -51,6 +51,7 @@ class LocalCluster:
         grace_seconds: How long its parts wait for a chief that has gone.
         config: That cluster.
         open_network: Whether the parts of a cluster that is joined do without a secret.
+        servers: How many parameter servers.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -59,6 +60,7 @@ class LocalCluster:
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     config: TfConfig | None = None
     open_network: bool = False
+    servers: int = 1
 
     def take_part(self, say: Callable[[str], None]) -> bool:
         """Does what this process has to do where it is no chief.
@@ -168,7 +170,7 @@ class LocalCluster:
         if self.config is None:
             from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-            return ProcessTrainer(reference, workers, self.placement(workers))
+            return ProcessTrainer(reference, workers, self.placement(workers), servers=self.servers)
         from syncswitch.trainers.cluster.processes.platform import TfConfigTrainer
 
         return TfConfigTrainer(reference, self._platform_options(self.config))
@@ -188,6 +190,7 @@ def choose_cluster(
     environment: Mapping[str, str],
     *,
     open_network: bool = False,
+    parameter_servers: int | None = None,
 ) -> LocalCluster:
     """What the options of a command line mean.
 
@@ -198,6 +201,7 @@ def choose_cluster(
         grace_seconds: Likewise.
         environment: With TF_CONFIG, or without.
         open_network: See `LocalCluster`.
+        parameter_servers: None for one, or those in TF_CONFIG.
 
     Raises:
         UserError: They do not go together, or TF_CONFIG cannot be used.
@@ -216,13 +220,26 @@ def choose_cluster(
             f" {launcher}, of which nothing is on any network: leave it out"
         )
     if launcher == JOINING_LAUNCHER:
+        config = read_tf_config(environment)
+        if parameter_servers not in (None, config.servers):
+            raise UserError(
+                f"--parameter-servers is {parameter_servers}, and {TF_CONFIG} has {config.servers}"
+                " ps: leave out --parameter-servers"
+            )
         return LocalCluster(
             launcher,
             gpus_per_worker,
             DEFAULT_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
             DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds,
-            read_tf_config(environment),
+            config,
             open_network,
+            config.servers,
+        )
+    servers = parameter_servers or 1
+    if servers > 1 and launcher == DEFAULT_LAUNCHER:
+        raise UserError(
+            f"--parameter-servers {servers} needs a process for each, and --launcher {launcher} has"
+            " threads, which share their memory anyway; add --launcher processes"
         )
     for option, value in (
         ("--cluster-timeout", timeout_seconds),
@@ -233,7 +250,7 @@ def choose_cluster(
                 f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
                 f" {launcher}: leave it out"
             )
-    return LocalCluster(launcher, gpus_per_worker)
+    return LocalCluster(launcher, gpus_per_worker, servers=servers)
 
 
 def load_local_workload(reference: str, workers: int) -> Workload:

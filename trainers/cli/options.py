@@ -127,12 +127,20 @@ tensorboard_option = click.option(
     " this one. Needs the extra tensorboard.",
 )
 
+_MOST_PARAMETER_SERVERS = 1_000
+
 CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--launcher": {
         "type": click.Choice([*LAUNCHERS, JOINING_LAUNCHER]),
         "help": "in-process = workers are threads; processes = they are processes; tf-config ="
         " the cluster in TF_CONFIG, where this same command is started for each part."
         f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
+    },
+    "--parameter-servers": {
+        "type": click.IntRange(1, _MOST_PARAMETER_SERVERS),
+        "metavar": "N",
+        "help": "Processes that share the parameters, and what the optimizer keeps of them."
+        "  [default: 1, or those in TF_CONFIG]",
     },
     "--gpus-per-worker": {
         "type": float,

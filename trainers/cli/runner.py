@@ -158,6 +158,7 @@ def main(
     workers: int | None,
     protocols: str | None,
     launcher: str | None,
+    parameter_servers: int | None,
     gpus_per_worker: float,
     open_network: bool,
     cluster_timeout: float | None,
@@ -205,6 +206,7 @@ def main(
         server_grace,
         os.environ,
         open_network=open_network,
+        parameter_servers=parameter_servers,
     )
     if cluster.take_part(console.print_note):
         return None
@@ -239,7 +241,11 @@ def main(
     output, folder = home(workload)
     check_model_path(output)
     conditions = chosen.conditions(
-        identity.workers, run.switch_percent, identity.first_protocol, cluster.launcher
+        identity.workers,
+        run.switch_percent,
+        identity.first_protocol,
+        cluster.launcher,
+        cluster.servers,
     )
     cluster.check_capacity(identity.workers)
     spec = TrialSpec(

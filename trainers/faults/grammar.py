@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncswitch.storage.errors import UserError
 
 USAGES: Mapping[str, str] = {
     "straggler": "straggler:worker=2,at=20%,for=100s,delay=30ms[,by=thread|proxy]"
     "[,times=4,every=10%] (or slowdown=2 with by=thread, for delay)",
-    "kill": "kill:worker=1,at=30%[,for=3s] or kill:ps,at=50% or kill:chief,at=50%",
-    "hang": "hang:worker=1,at=30% or hang:ps,at=30%",
+    "kill": "kill:worker=1,at=30%[,for=3s] or kill:ps[=1],at=50% or kill:chief,at=50%",
+    "hang": "hang:worker=1,at=30% or hang:ps[=1],at=30%",
 }
 """How each kind is written, for messages."""
 
@@ -21,6 +21,7 @@ _ROLES = {
     "kill": ("worker", "ps", "chief"),
     "hang": ("worker", "ps"),
 }
+_TARGETS = {"worker": "worker=NUMBER", "ps": "ps[=NUMBER]"}
 _STRENGTHS = {"delay": ("thread", "proxy"), "slowdown": ("thread",)}
 _OPTIONS = {
     "straggler": ("at", "for", *_STRENGTHS, "by", "times", "every"),
@@ -70,6 +71,7 @@ class Injection:
         slowdown: Its worker-steps take so many times as long (thread).
         times: How often it happens.
         every: From one beginning to the next, in the unit of `at`; None where it happens once.
+        server: Number of the parameter server, from 0; 0 for another role.
     """
 
     kind: str
@@ -82,11 +84,13 @@ class Injection:
     slowdown: float = 1.0
     times: int = 1
     every: Extent | None = None
+    server: int = 0
 
     @property
     def text(self) -> str:
         """The one way in which it is written and recorded; reads back as the same."""
-        target = self.role if self.worker is None else f"{self.role}={self.worker}"
+        number = self.server or None if self.worker is None else self.worker
+        target = self.role if number is None else f"{self.role}={number}"
         parts = [f"{self.kind}:{target}", f"at={self.at.text}"]
         if self.lasting is not None:
             parts.append(f"for={self.lasting.text}")
@@ -116,8 +120,9 @@ def parse_injection(text: str) -> Injection:
         raise UserError(f"injection {text!r}: it begins with none of {', '.join(USAGES)}")
     try:
         target, *options = (part.strip() for part in rest.split(","))
-        role, worker = _target(kind, target)
-        return _injection(kind, role, worker, _pairs(kind, options))
+        role, number = _target(kind, target)
+        found = _injection(kind, role, number if role == "worker" else None, _pairs(kind, options))
+        return replace(found, server=number or 0) if role == "ps" else found
     except ValueError as error:
         raise UserError(f"injection {text!r}: {error}; write it as {USAGES[kind]}") from error
 
@@ -133,12 +138,12 @@ def parse_seconds(text: str, name: str) -> float:
 def _target(kind: str, text: str) -> tuple[str, int | None]:
     role, equals, number = (part.strip() for part in text.partition("="))
     allowed = _ROLES[kind]
-    if role not in allowed or (role == "worker") != bool(equals):
-        names = " or ".join("worker=NUMBER" if one == "worker" else one for one in allowed)
+    # Without a number it is the first parameter server, mostly the only one.
+    numbers = {"worker": (True,), "ps": (True, False)}.get(role, (False,))
+    if role not in allowed or bool(equals) not in numbers:
+        names = " or ".join(_TARGETS.get(one, one) for one in allowed)
         raise ValueError(f"it happens to {text!r}, which must be {names}")
-    if role != "worker":
-        return role, None
-    return role, _whole(number, "worker", 0, 99_999)
+    return role, _whole(number, role, 0, 99_999) if equals else None
 
 
 def _pairs(kind: str, parts: Iterable[str]) -> dict[str, str]:

@@ -115,15 +115,23 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
     )
 
 
-def check_injections(found: Iterable[Injection], launcher: str) -> None:
+def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1) -> None:
     """Refuses what a cluster of this kind cannot do.
 
     Args:
         found: What is to be injected.
         launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
+        servers: How many parameter servers it has.
     """
     for injection in found:
         problem = _problem_of(injection, launcher)
+        if problem is None and injection.server >= servers:
+            only = (
+                "there is one parameter server, ps=0"
+                if servers == 1
+                else (f"the {servers} parameter servers are numbered from 0 to {servers - 1}")
+            )
+            problem = f"{only}; give another number, or more --parameter-servers"
         if problem is not None:
             raise UserError(f"injection {injection.text!r} cannot be used: {problem}")
 

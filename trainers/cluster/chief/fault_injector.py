@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Protocol
 
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hold
+from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Hold
 from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
 from syncswitch.trainers.faults.active import ActiveInjections, Started
 from syncswitch.trainers.faults.grammar import Injection
@@ -68,7 +68,8 @@ class FaultInjector:
         elif self._cluster.has_processes:
             number = signal.SIGSTOP if injection.kind == "hang" else signal.SIGKILL
             worker = injection.worker
-            self._cluster.signal(PARAMETER_SERVER if worker is None else (WORKER, worker), number)
+            part = (SERVER, injection.server) if worker is None else (WORKER, worker)
+            self._cluster.signal(part, number)
         elif injection.worker is not None:
             self._doomed[injection.worker] = bool(self._strikes % 2)
             self._strikes += 1

@@ -72,7 +72,7 @@ def cluster_trial(
         elapsed_seconds = max(elapsed_seconds, lost.now_seconds)
         log.add_event(RunEvent("lost", lost.worker_step, elapsed_seconds, lost.reason))
     found = [parse_injection(text) for text in spec.conditions.injections]
-    check_injections(found, cluster.kind)
+    check_injections(found, cluster.kind, len(cluster.servers))
     active = ActiveInjections(
         found,
         spec.identity.total_worker_steps,

@@ -46,7 +46,7 @@ def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
     return ClusterTrainer(
         load_workload(plan.reference),
         plan.workers,
-        lambda program, workers: ConnectedCluster(program, workers, engine),
+        lambda program, workers: ConnectedCluster(program, workers, engine, plan.servers),
         has_gpus=engine.has_gpus,
     )
 

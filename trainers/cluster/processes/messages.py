@@ -26,6 +26,7 @@ class ChiefPlan:
             chief's zygote.
         options: Of the engine.
         folder: For sockets and logs.
+        servers: How many parameter servers share the state.
     """
 
     reference: str
@@ -33,6 +34,7 @@ class ChiefPlan:
     engine: str
     options: Any
     folder: str
+    servers: int = 1
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,13 @@ class TfConfigTrainer(ProcessTrainer):
     def __init__(self, reference: str, options: PlatformOptions) -> None:
         # A run may have nothing to do but to wait for a part.
         self.least_patience_seconds = options.limit_seconds + super().least_patience_seconds
-        super().__init__(reference, options.config.workers, options, f"{__name__}:new_engine")
+        super().__init__(
+            reference,
+            options.config.workers,
+            options,
+            f"{__name__}:new_engine",
+            options.config.servers,
+        )
 
 
 def cluster_secret(*, is_open: bool) -> bytes:

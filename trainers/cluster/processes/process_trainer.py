@@ -80,16 +80,23 @@ class ProcessTrainer(Trainer):
         workers: n.
         options: Of the engine; by default a placement on no GPUs.
         engine: Who starts the other processes, see `ChiefPlan`; by default this machine does.
+        servers: How many parameter servers share the state.
     """
 
     least_patience_seconds = 30.0
     """A chief that trains reports several times a second; so long without a word, it hangs."""
 
     def __init__(
-        self, reference: str, workers: int, options: Any = None, engine: str = LOCAL_ENGINE
+        self,
+        reference: str,
+        workers: int,
+        options: Any = None,
+        engine: str = LOCAL_ENGINE,
+        servers: int = 1,
     ) -> None:
         self._reference = reference
         self._workers = workers
+        self._servers = servers
         self._options = options or place_on_cpus(workers)
         self._engine = engine
         self._process_id: int | None = None
@@ -168,7 +175,9 @@ class ProcessTrainer(Trainer):
 
     def plan(self, folder: str) -> ChiefPlan:
         """What the chief is to be, with this folder for sockets and logs."""
-        return ChiefPlan(self._reference, self._workers, self._engine, self._options, folder)
+        return ChiefPlan(
+            self._reference, self._workers, self._engine, self._options, folder, self._servers
+        )
 
     def _end(self) -> None:
         """Ends every process of the cluster; its logs are kept."""

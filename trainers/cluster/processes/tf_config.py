@@ -35,7 +35,7 @@ class TfConfig:
     """A cluster and the role of this process in it.
 
     Attributes:
-        addresses: By job: one `chief`, one `ps`, and the `worker`s in the order of their numbers;
+        addresses: By job: one `chief`, and each `ps` and `worker` in the order of their numbers;
             each `host:port`.
         job: Of this process: one of these, or `evaluator`, for which there is nothing to do.
         task: Its number.
@@ -51,6 +51,11 @@ class TfConfig:
         return len(self.addresses["worker"])
 
     @property
+    def servers(self) -> int:
+        """How many parameter servers."""
+        return len(self.addresses["ps"])
+
+    @property
     def chief(self) -> str:
         """Address of the chief."""
         return self.addresses["chief"][0]
@@ -58,7 +63,8 @@ class TfConfig:
     @property
     def name(self) -> str:
         """Of this process, for people."""
-        return f"{self.job} {self.task}" if self.job == "worker" else self.job
+        is_one_of_many = self.job == "worker" or (self.job == "ps" and self.servers > 1)
+        return f"{self.job} {self.task}" if is_one_of_many else self.job
 
 
 def read_tf_config(environment: Mapping[str, str]) -> TfConfig:
@@ -116,9 +122,8 @@ def _addresses(jobs: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     for job in ("chief", "ps", "worker"):
         if not found.get(job):
             raise _bad(f"has no {job} in its cluster")
-    for job in ("chief", "ps"):
-        if len(found[job]) > 1:
-            raise _bad(f"has {len(found[job])} addresses for {job}, and only one is supported")
+    if len(found["chief"]) > 1:
+        raise _bad(f"has {len(found['chief'])} addresses for chief, and only one is supported")
     everywhere = [one for each in found.values() for one in each]
     for address in everywhere:
         try:

@@ -54,10 +54,10 @@ def connect(options: RayOptions) -> None:
 
 
 def reserve(options: RayOptions, workers: int) -> Any:
-    """Reserves a place for the parameter server and each worker, waiting for others to leave.
+    """Reserves a place for each parameter server and worker, waiting for others to leave.
 
     Returns:
-        The placement group, with the parameter server's bundle first.
+        The placement group, with the parameter servers' bundles first.
 
     Raises:
         UserError: They would not fit, though nobody else were there.

@@ -46,7 +46,7 @@ class RayEngine(Engine):
     """Each process has an actor of its own, in one placement group; they end with this process.
 
     Args:
-        group: Placement group: the parameter server's bundle first, then the workers'.
+        group: Placement group: the parameter servers' bundles first, then the workers'.
         options: What each is to have.
     """
 
@@ -79,7 +79,8 @@ class RayEngine(Engine):
         environment = {"TF_NUM_INTRAOP_THREADS": str(max(1, int(cpus)))}
         environment |= gpu_worker_environment(gpus) if gpus else NO_GPU
         place = PlacementGroupSchedulingStrategy(
-            self._group, placement_group_bundle_index=1 + number if is_worker else 0
+            self._group,
+            placement_group_bundle_index=number + is_worker * options.parameter_servers,
         )
         actor_class = ray.remote(PartActor).options(
             num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
@@ -151,7 +152,13 @@ class RayTrainer(ProcessTrainer):
 
     def __init__(self, reference: str, workers: int, options: RayOptions) -> None:
         options.check()
-        super().__init__(reference, workers, options, f"{__name__}:new_engine")
+        super().__init__(
+            reference,
+            workers,
+            options,
+            f"{__name__}:new_engine",
+            options.parameter_servers,
+        )
 
 
 def cause_of_death(text: str) -> str:

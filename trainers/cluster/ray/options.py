@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.placement import check_gpus_per_worker
@@ -32,8 +33,9 @@ class RayOptions:
             RAY_ADDRESS names.
         cpus_per_worker: CPUs, as Ray counts them, of each worker.
         gpus_per_worker: GPUs of each worker: 0, 1, or the share of one.
-        cpus_per_ps: CPUs of the parameter server.
+        cpus_per_ps: CPUs of each parameter server.
         placement: `spread` over as many nodes, or `pack` onto as few as possible.
+        parameter_servers: How many.
     """
 
     address: str = AUTO
@@ -41,6 +43,7 @@ class RayOptions:
     gpus_per_worker: float = 0.0
     cpus_per_ps: float = 1.0
     placement: str = PLACEMENTS[0]
+    parameter_servers: int = 1
 
     def check(self) -> None:
         """Refuses what can be known to fail without asking the cluster."""
@@ -77,33 +80,39 @@ class RayOptions:
 
 
 def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
-    """The resources of the parameter server and of each worker, in this order."""
+    """The resources of the parameter servers and of each worker, in this order."""
     worker = {"CPU": options.cpus_per_worker}
     if options.gpus_per_worker:
         worker["GPU"] = options.gpus_per_worker
-    return [{"CPU": options.cpus_per_ps}, *(dict(worker) for _ in range(workers))]
+    servers = ({"CPU": options.cpus_per_ps} for _ in range(options.parameter_servers))
+    return [*servers, *(dict(worker) for _ in range(workers))]
 
 
 def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
     """Refuses what would not fit onto the empty cluster."""
-    server, *others = bundles(options, workers)
-    worker = others[0]
-    rooms = [_times(node, worker) for node in nodes]
-    # All workers are alike, so only where the parameter server goes makes a difference.
-    best = max(
-        (
-            sum(rooms) - rooms[number] + _times(_rest(node, server), worker)
-            for number, node in enumerate(nodes)
-            if _times(node, server)
-        ),
-        default=None,
-    )
-    if best is not None and best >= workers:
+    servers = options.parameter_servers
+    server, *_, worker = bundles(options, workers)
+    # All are alike, so only how many servers each node has makes a difference: for each number of
+    # servers on the nodes so far, the most workers that fit beside them.
+    most = {0: 0}
+    for node in nodes:
+        rooms = [
+            _times(_rest(node, server, count), worker)
+            for count in range(min(servers, _times(node, server)) + 1)
+        ]
+        found: dict[int, int] = {}
+        for (before, fitting), (count, room) in product(most.items(), enumerate(rooms)):
+            total = before + count
+            if total <= servers:
+                found[total] = max(found.get(total, 0), fitting + room)
+        most = found
+    if most.get(servers, -1) >= workers:
         return
+    many = "a parameter server" if servers == 1 else f"{servers:,} parameter servers"
     raise UserError(
-        f"the Ray cluster has no room for a parameter server with {_text(server)} and {workers:,}"
-        f" workers with {_text(worker)} each: it has {_nodes_text(nodes)}; use fewer --workers,"
-        " smaller --cpus-per-worker or --gpus-per-worker, or add nodes"
+        f"the Ray cluster has no room for {many} with {_text(server)}{' each' * (servers > 1)} and"
+        f" {workers:,} workers with {_text(worker)} each: it has {_nodes_text(nodes)}; use fewer"
+        " --workers, smaller --cpus-per-worker or --gpus-per-worker, or add nodes"
     )
 
 
@@ -114,8 +123,8 @@ def _times(node: Resources, bundle: Resources) -> int:
     )
 
 
-def _rest(node: Resources, bundle: Resources) -> dict[str, float]:
-    return {name: node.get(name, 0.0) - bundle.get(name, 0.0) for name in _NAMES}
+def _rest(node: Resources, bundle: Resources, times: int) -> dict[str, float]:
+    return {name: node.get(name, 0.0) - times * bundle.get(name, 0.0) for name in _NAMES}
 
 
 def _text(amounts: Resources) -> str:
