@@ -14,10 +14,11 @@ from tests.private_network import free_ports
 from tests.trainers.jobs import DENSE
 
 
-def tf_config(job: str = "chief", index: int = 0) -> dict[str, str]:
-    ports = free_ports(5)
-    chief, ps, *workers, evaluator = (f"127.0.0.1:{port}" for port in ports)
-    cluster = {"chief": [chief], "ps": [ps], "worker": workers, "evaluator": [evaluator]}
+def tf_config(job: str = "chief", index: int = 0, servers: int = 1) -> dict[str, str]:
+    ports = free_ports(4 + servers)
+    chief, *others = (f"127.0.0.1:{port}" for port in ports)
+    ps, (*workers, evaluator) = others[:servers], others[servers:]
+    cluster = {"chief": [chief], "ps": ps, "worker": workers, "evaluator": [evaluator]}
     return {
         "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}),
     }
@@ -31,6 +32,17 @@ def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for() -> 
     assert (own.workers(None), own.workers(7)) == (None, 7)
     assert choose_cluster(None, 0.0, None, None, {}) == LocalCluster("in-process")
     assert own.placement(2) == place_on_cpus(2)
+
+
+def test_several_parameter_servers_are_those_of_the_cluster_or_asked_for() -> None:
+    assert choose_cluster("processes", 0.0, None, None, {}, parameter_servers=3).servers == 3
+    for given in (None, 2):
+        config = tf_config(servers=2)
+        assert choose_cluster(None, 0.0, None, None, config, parameter_servers=given).servers == 2
+    with pytest.raises(UserError, match="--parameter-servers is 3, and TF_CONFIG has 2 ps"):
+        choose_cluster(None, 0.0, None, None, tf_config(servers=2), parameter_servers=3)
+    with pytest.raises(UserError, match=r"^--parameter-servers 2 needs a process for each"):
+        choose_cluster(None, 0.0, None, None, {}, parameter_servers=2)
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -71,6 +71,8 @@ def test_what_is_written_reads_back_as_the_same(injection: Injection) -> None:
         ("kill:ps,at=50%", "kill:ps,at=50%"),
         ("kill:chief,at=12s", "kill:chief,at=12s"),
         ("HANG:PS,AT=0%", "hang:ps,at=0%"),
+        ("kill:ps=0,at=50%", "kill:ps,at=50%"),
+        ("hang:ps = 2,at=50%", "hang:ps=2,at=50%"),
     ],
 )
 def test_there_is_one_way_of_writing(text: str, canonical: str) -> None:
@@ -87,9 +89,10 @@ def test_a_straggler_comes_again() -> None:
     [
         ("stop:worker=1,at=1%", "begins with none of straggler, kill, hang"),
         ("kill", "happens to ''"),
-        ("kill:worker,at=1%", "must be worker=NUMBER or ps or chief"),
-        ("kill:ps=1,at=1%", "must be worker=NUMBER or ps or chief"),
-        ("hang:chief,at=1%", "must be worker=NUMBER or ps;"),
+        ("kill:worker,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
+        ("kill:chief=1,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
+        ("kill:ps=x,at=1%", "ps=x must be a whole number"),
+        ("hang:chief,at=1%", "must be worker=NUMBER or ps[=NUMBER];"),
         ("straggler:ps,at=1%", "must be worker=NUMBER;"),
         ("kill:worker=-1,at=1%", "worker=-1 must be a whole number from 0 to 99999"),
         ("kill:worker=1", "at= is missing"),

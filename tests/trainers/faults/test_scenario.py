@@ -143,6 +143,15 @@ PS, CHIEF, HANG_PS = "kill:ps,at=1%", "kill:chief,at=1%", "hang:ps,at=1%"
 ALL = {THREAD, PROXY, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
 
 
+def test_a_parameter_server_that_is_not_there_cannot_be_disturbed() -> None:
+    found = [parse_injection("kill:ps=1,at=1%")]
+    check_injections(found, "processes", servers=2)
+    with pytest.raises(UserError, match="there is one parameter server, ps=0"):
+        check_injections(found, "processes")
+    with pytest.raises(UserError, match="the 2 parameter servers are numbered from 0 to 1"):
+        check_injections([parse_injection("hang:ps=2,at=1%")], "ray", servers=2)
+
+
 @pytest.mark.parametrize(
     ("launcher", "allowed"),
     [

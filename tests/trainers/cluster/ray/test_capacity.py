@@ -30,7 +30,8 @@ def fits(nodes: list[dict[str, float]], wanted: list[dict[str, float]]) -> bool:
     cpus=st.sampled_from([0.5, 1.0, 2.0, 3.0]),
     gpus=st.sampled_from([0.0, 0.5, 1.0]),
     cpus_of_server=st.sampled_from([0.5, 1.0, 2.0]),
-    workers=st.integers(1, 4),
+    workers=st.integers(1, 3),
+    servers=st.integers(1, 3),
 )
 def test_it_says_what_trying_all_places_says(
     nodes: list[dict[str, float]],
@@ -38,8 +39,9 @@ def test_it_says_what_trying_all_places_says(
     gpus: float,
     cpus_of_server: float,
     workers: int,
+    servers: int,
 ) -> None:
-    options = RayOptions("auto", cpus, gpus, cpus_of_server)
+    options = RayOptions("auto", cpus, gpus, cpus_of_server, parameter_servers=servers)
     if fits(nodes, bundles(options, workers)):
         check_capacity(nodes, options, workers)
     else:
