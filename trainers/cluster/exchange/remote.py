@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.errors import UserError, WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.plans import StepError
 from syncswitch.trainers.cluster.exchange.wire import Wire
@@ -153,7 +153,7 @@ def call_all(calls: Sequence[Call]) -> list[Any]:
 
 
 _ERRORS: Mapping[str, type[Exception]] = {
-    error.__name__: error for error in (FencedError, LostError, StepError, UserError)
+    error.__name__: error for error in (FencedError, LostError, StepError, UserError, WorkloadError)
 }
 
 

@@ -1,47 +1,177 @@
-"""Data in files train as the same data in memory do."""
+"""Data in files train as the same data in memory do, whatever happens meanwhile."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.job.data import AnyData, StreamedData
+from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.job.sources.pipelines import PipelinePieces
+from syncswitch.trainers.job.sources.records import CsvFiles
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.checkpoint import read_checkpoint
-from tests.trainers.jobs import spec_of
+from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.simulated.profile import load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from tests.trainers.cluster.engines import new_engine
+from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
+from tests.trainers.jobs import mean_output, spec_of
 from tests.trainers.streams import FLAT, KINDS, streamed
 
 WORKERS = 3
 SHORT = replace(FLAT, total_worker_steps=60, evaluation_interval_worker_steps=20)
 
+Trained = tuple[TrialRecord, ModelState]
 
-def trained(workload: Workload, folder: Path, **fields: object) -> tuple[TrialRecord, np.ndarray]:
-    """What was measured, and the parameters in the end."""
-    folder.mkdir(exist_ok=True)
-    spec = spec_of(
-        workload, WORKERS, 100, checkpoint_percents=(100.0,), checkpoint_directory=folder, **fields
-    )
+
+def trained(workload: Workload, folder: Path) -> Trained:
     with ClusterTrainer(workload, WORKERS) as trainer:
-        record = trainer.train(spec)
-    parameters = read_checkpoint(record.checkpoints[100.0]).parameters
-    return record, np.concatenate([np.ravel(one) for one in parameters.values()])
+        return train_to_end(trainer, spec_of(SHORT, WORKERS, 100), folder)
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrialRecord, np.ndarray]:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return trained(SHORT, tmp_path_factory.mktemp("arrays"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_they_are_read_from_the_run_is_the_same(
-    kind: str, expected: tuple[TrialRecord, np.ndarray], tmp_path: Path
+    kind: str, expected: Trained, tmp_path: Path
 ) -> None:
     data = streamed(kind, tmp_path)
-    record, parameters = trained(replace(SHORT, data=lambda: data), tmp_path / "run")
-    np.testing.assert_array_equal(parameters, expected[1])
+    record, state = trained(replace(SHORT, data=lambda: data), tmp_path / "run")
+    assert_bitwise_equal(state, expected[1])
     found, wanted = ([one.accuracy for one in each.evaluations] for each in (record, expected[0]))
     assert found == wanted
+
+
+def test_a_fork_goes_on_at_the_same_example(expected: Trained, tmp_path: Path) -> None:
+    data = streamed("csv", tmp_path)
+    with ClusterTrainer(replace(SHORT, data=lambda: data), WORKERS) as trainer:
+        spec = spec_of(SHORT, WORKERS, 100, checkpoint_percents=(50.0,))
+        spec = replace(spec, checkpoint_directory=tmp_path / "whole")
+        whole = trainer.train(spec)
+        fork = spec_of(SHORT, WORKERS, 100, fork_from=whole.checkpoints[50.0])
+        assert_bitwise_equal(final_state(trainer, fork, tmp_path / "fork"), expected[1])
+
+
+def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
+    profile = load_profile("uniform")
+    states = []
+    data = streamed("parquet", tmp_path)
+    for workload in (SHORT, replace(SHORT, data=lambda: data)):
+        identity = simulated_identity(workload, WORKERS, ("bsp", "asp"), profile)
+        spec = replace(spec_of(SHORT, WORKERS, 50), identity=identity)
+        with SimulatedTrainer(workload, WORKERS, profile) as trainer:
+            states.append(final_state(trainer, spec, tmp_path / str(len(states))))
+    assert_bitwise_equal(*states)
+
+
+# Each example moves a parameter of its own by the same, whenever it comes.
+EXAMPLES = 48
+EPOCHS = 8
+COUNTING = Workload(
+    name="counting",
+    model=lambda: counting_model(),
+    data=lambda: counting_data(),
+    data_set="counting",
+    total_worker_steps=EPOCHS * EXAMPLES // 4,
+    batch_size=4,
+    learning_rate=2.0**-10,
+    momentum=0.0,
+    loss=lambda: mean_output,
+    evaluation_interval_worker_steps=1000,
+)
+
+
+def counting_model() -> Any:
+    from keras import Input, Sequential, layers
+
+    ones = layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    return Sequential([Input((EXAMPLES,)), ones])
+
+
+def counting_data() -> AnyData:
+    def piece(number: Any) -> Any:
+        import tensorflow as tf
+
+        numbers = tf.data.Dataset.range(number * 6, number * 6 + 6)
+        return numbers.map(lambda one: (tf.one_hot(one, EXAMPLES), tf.zeros([1])))
+
+    source = PipelinePieces(EXAMPLES // 6, piece, sizes=6, blocks_in_window=2)
+    return StreamedData(source, source)
+
+
+OWN_SOURCE = """
+    from dataclasses import replace
+    import numpy as np
+    from syncswitch.trainers import Source, StreamedData
+    from tests.trainers.cluster.chief.test_streamed_data import COUNTING
+
+    class Rows(Source):
+        examples = 48
+
+        def read(self, numbers):
+            return np.eye(48, dtype=np.float32)[numbers], np.zeros((len(numbers), 1), np.float32)
+
+    workload = replace(COUNTING, data=lambda: StreamedData(Rows(), Rows()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pipeline", "own"])
+def test_a_killed_worker_costs_no_example_and_doubles_none(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(textwrap.dedent(OWN_SOURCE))
+    workload = load_workload(f"{file}:workload") if kind == "own" else COUNTING
+    engine = new_engine(tmp_path, 2)
+    conditions = RunConditions(injections=("kill:worker=1,at=30%", "kill:ps,at=60%"))
+    with ClusterTrainer(
+        workload, 2, lambda program, workers: ConnectedCluster(program, workers, engine)
+    ) as trainer:
+        spec = spec_of(COUNTING, 2, 50.0, conditions=conditions)
+        record, state = train_to_end(trainer, spec, tmp_path / "run")
+    assert {"lost", "rebuilt"} <= {event.kind for event in record.events}
+    step = 2.0**-10 / COUNTING.batch_size
+    np.testing.assert_array_equal(state.parameters, np.full(EXAMPLES, 1 - EPOCHS * step))
+
+
+@pytest.mark.slow
+def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("x,y\n" + "1,0\n" * 64)
+
+    def parse(lines: Any) -> Any:
+        import tensorflow as tf
+
+        columns = tf.io.decode_csv(lines, [[0.0], [0.0]])
+        return tf.repeat(columns[0][:, None], EXAMPLES, 1), columns[1][:, None]
+
+    source = CsvFiles(path)
+    workload = replace(COUNTING, data=lambda: StreamedData(source, source, parse))
+
+    def new_cluster(program: Program, workers: int) -> ConnectedCluster:
+        return ConnectedCluster(program, workers, new_engine(tmp_path, 1))
+
+    def without_file(program: Program, workers: int) -> ConnectedCluster:
+        path.rename(tmp_path / "elsewhere")
+        return new_cluster(program, workers)
+
+    with pytest.raises(WorkloadError, match=f"^data: {path} cannot be read here .* each machine"):
+        ClusterTrainer(workload, 1, without_file)
+    (tmp_path / "elsewhere").rename(path)
+    with ClusterTrainer(workload, 1, new_cluster) as trainer:
+        path.write_text("x,y\n" + "1,0\n" * 63)
+        with pytest.raises(WorkloadError, match=r"a worker-step fails: data: .*csv has changed"):
+            trainer.train(spec_of(COUNTING, 1, 50.0))

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.sources.records import CsvFiles, RecordFiles, TFRecordFiles
+
+
+def write_records(path: Path, records: list[bytes]) -> None:
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def read(source: RecordFiles, *numbers: int) -> list[bytes]:
+    (found,) = source.read(np.array(numbers))
+    return list(found)
+
+
+def test_tfrecords_are_found_by_their_numbers(tmp_path: Path) -> None:
+    write_records(tmp_path / "a-1", [b"zero", b"", b"two" * 999])
+    write_records(tmp_path / "a-2", [])
+    write_records(tmp_path / "a-3", [b"three"])
+    source = TFRecordFiles(tmp_path / "a-*")
+    assert source.examples == 4
+    assert read(source, 3, 0, 2, 1, 0) == [b"three", b"zero", b"two" * 999, b"", b"zero"]
+    assert read(pickle.loads(pickle.dumps(source)), 3) == [b"three"]
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("end", [b"", b"end"])
+def test_lines_are_found_by_their_numbers(tmp_path: Path, newline: bytes, end: bytes) -> None:
+    lines = [b"name,of", b"0,1", b"", b"2,3", b"4"]
+    (tmp_path / "a.csv").write_bytes(newline.join(lines) + newline * (end == b"end"))
+    (tmp_path / "b.csv").write_bytes(newline.join(lines[:2]))
+    source = CsvFiles([tmp_path / "a.csv", tmp_path / "b.csv"])
+    assert source.examples == 4
+    assert read(source, 3, 2, 1, 0) == [b"0,1", b"4", b"2,3", b"0,1"]
+    assert read(CsvFiles(tmp_path / "b.csv", header_lines=0), 0) == [b"name,of"]
+
+
+def test_long_files_are_looked_through_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncswitch.trainers.job.sources.records._CHUNK", 7)
+    (tmp_path / "a.csv").write_bytes(b"header\n" + b"".join(b"%d\n" % one for one in range(99)))
+    source = CsvFiles(tmp_path / "a.csv")
+    assert read(source, *range(99)) == [b"%d" % one for one in range(99)]
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def no_records(path: Path) -> None:
+    path.write_bytes(b"this is a text, and rather long")
+
+
+def cut(path: Path) -> None:
+    write_records(path, [b"one", b"two"])
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def compressed(path: Path) -> None:
+    path.write_bytes(gzip.compress(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda path: None, "cannot be read here"),
+        (empty, "holds no record"),
+        (no_records, "is no TFRecord file, or ends within the record at byte 0$"),
+        (cut, "is no TFRecord file, or ends within the record at byte 19$"),
+        (compressed, "is compressed, .* unpack it, or"),
+    ],
+)
+def test_files_that_are_none_are_named_in_one_line(
+    tmp_path: Path, write: Callable[[Path], None], words: str
+) -> None:
+    write(tmp_path / "file")
+    with pytest.raises(WorkloadError, match=f"^data: {tmp_path}/file {words}"):
+        TFRecordFiles(tmp_path / "file")
+
+
+@pytest.mark.parametrize("given", ["nothing-*.csv", []])
+def test_there_has_to_be_a_file(given: str | list[str]) -> None:
+    with pytest.raises(WorkloadError, match=r"^data: no file"):
+        CsvFiles(given)
+
+
+def longer(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("3\n")
+
+
+def later(path: Path) -> None:
+    path.write_text("x\n7\n8\n")
+    os.utime(path, ns=(1, 1))
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(longer, "has changed since"), (later, "has changed since"), (gone, "cannot be read here")],
+)
+def test_files_have_to_stay_as_they_are(
+    tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("x\n1\n2\n")
+    source = CsvFiles(path)
+    source.check()
+    change(path)
+    with pytest.raises(WorkloadError, match=words):
+        read(source, 1)
+    with pytest.raises(WorkloadError, match=words):
+        source.check()
+
+
+def test_a_copy_on_another_machine_has_a_time_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x\n1\n2\n")
+    source = CsvFiles(path)
+    source.check()
+    os.utime(path, ns=(1, 1))
+    assert read(pickle.loads(pickle.dumps(source)), 1) == [b"2"]
