@@ -50,6 +50,9 @@ providers._get_local_constants = providers.Constants  # type: ignore[attr-define
 # Programs that are started here inherit what is ignored, as it is behind `make test &`.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# MLflow's client would tell its makers what the tests do.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
 Once = Callable[[str, Callable[[Path], None]], Path]
 
 # Searches and stores commit often; on a slow disk that is most of the time of their tests.
@@ -253,3 +256,23 @@ def any_url(request: pytest.FixtureRequest) -> str:
     """An empty database of each kind that users have (but see `has_tables`)."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture(scope="session")
+def mlflow_template(once: Once) -> Path:
+    """What an MLflow server keeps its runs in, to be copied: to make its tables takes seconds."""
+
+    def fill(folder: Path) -> None:
+        from mlflow import MlflowClient
+
+        MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
+
+    return once("mlflow-template", fill) / "mlflow.db"
+
+
+@pytest.fixture
+def mlflow_uri(tmp_path: Path, mlflow_template: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Tracking URI of an empty MLflow, whose artifacts go below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(mlflow_template, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"

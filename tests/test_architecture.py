@@ -23,6 +23,7 @@ HOME_OF_LIBRARY = {
     "sqlalchemy": "storage",
     "alembic": "storage",
     "pandas": "storage",
+    "mlflow": "storage",
 }
 
 
@@ -106,6 +107,7 @@ HEAVY = {
     "pyarrow",
     "plotly",
     "jinja2",
+    "mlflow",
 }
 
 
@@ -128,7 +130,7 @@ def test_the_store_does_not_need_alembic_to_be_read() -> None:
 
 def test_pandas_is_imported_only_where_somebody_wants_a_table() -> None:
     loaded = loaded_after(
-        "import syncswitch.storage.frames, syncswitch.storage.export,"
+        "import syncswitch.storage.frames, syncswitch.storage.export.tables,"
         " syncswitch.searcher.loop.search"
     )
     assert not {"pandas", "pyarrow"} & loaded

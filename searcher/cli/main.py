@@ -41,6 +41,10 @@ _COMMANDS = {
         "paper.commands:paper",
         "Makes the figures of the papers, from their authors' logs or from runs of yours.",
     ),
+    "export": (
+        "runs.export:export",
+        "Copies searches, later runs and policies to MLflow, of WORKLOAD or of all.",
+    ),
     "import": (
         "runs.imports:import_runs",
         "Imports the recorded training runs that MANIFEST lists.",

@@ -14,9 +14,9 @@ from syncswitch.searcher.text.values import (
     conditions_text,
     seconds_text,
 )
-from syncswitch.storage import export
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.export import tables
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.uses.spool import take_in
@@ -67,12 +67,12 @@ def list_uses(
         return
     documents = map(dataclasses.asdict, found)
     rows = [dataclasses.astuple(use) for use in found]
-    texts = export.csv_text("uses", [rows]) if kind == "csv" else export.json_text(documents)
+    texts = tables.csv_text("uses", [rows]) if kind == "csv" else tables.json_text(documents)
     if output is None:
-        export.write_text(sys.stdout.buffer, texts)
+        tables.write_text(sys.stdout.buffer, texts)
         return
-    with whole_file(output, replaces=export.beginnings()) as file:
-        export.write_text(file, texts)
+    with whole_file(output, replaces=tables.beginnings()) as file:
+        tables.write_text(file, texts)
     print_note(f"uses written to {output}")
 
 

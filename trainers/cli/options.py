@@ -127,6 +127,27 @@ tensorboard_option = click.option(
     " this one. Needs the extra tensorboard.",
 )
 
+
+def _checked_uri(context: click.Context, _: click.Parameter, uri: str | None) -> str | None:
+    from syncswitch.storage.export.mlflow.server import check_mlflow
+
+    if uri is not None and not context.resilient_parsing:
+        check_mlflow(uri)
+    return uri
+
+
+def mlflow_option(text: str, *, required: bool = False) -> Callable[[_F], _F]:
+    """`--mlflow`, with what it is good for."""
+    return click.option(
+        "--mlflow",
+        "mlflow_uri",
+        metavar="URI",
+        required=required,
+        callback=_checked_uri,
+        help=f"{text} Needs the extra mlflow.",
+    )
+
+
 _MOST_PARAMETER_SERVERS = 1_000
 
 CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {

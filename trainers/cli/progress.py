@@ -11,6 +11,7 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cli import console
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.cli.local import LocalCluster
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.job.workload import Workload
-    from syncswitch.trainers.trainer import Observer, Verdict
+    from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 
 @contextmanager
@@ -63,8 +64,9 @@ def trained(
     cluster: LocalCluster,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
+    watched: Callable[[Trainer], Trainer],
 ) -> TrialRecord:
-    """Trains, and shows how far it is.
+    """Trains, and shows how far it is; `watched` wraps what trains.
 
     Raises RetryableError with a word on how to go on where the infrastructure failed.
     """
@@ -73,10 +75,12 @@ def trained(
     identity = checkpoints.spec.identity
     try:
         with (
-            logged(
-                cluster.open(workload, reference, identity.workers),
-                tensorboard_folder,
-                _name_of_logs(checkpoints.spec),
+            watched(
+                logged(
+                    cluster.open(workload, reference, identity.workers),
+                    tensorboard_folder,
+                    _name_of_logs(checkpoints.spec),
+                )
             ) as trainer,
             watching(identity) as observer,
         ):

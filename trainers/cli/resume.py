@@ -7,11 +7,15 @@ import re
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import FatalError, UserError
 from syncswitch.storage.files import whole_file
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.job.workload import Workload
 
 _SUFFIX = ".npz"
 # See `checkpoint_path`.
@@ -79,8 +83,11 @@ class RunCheckpoints:
         """
         return self._use_id
 
-    def open(self) -> None:
+    def open(self) -> RunCheckpoints:
         """Makes the folder, and draws or finds the name of the run.
+
+        Returns:
+            Itself, to be closed.
 
         Raises:
             UserError: It cannot be made, or an earlier run left checkpoints that a run that begins
@@ -99,6 +106,7 @@ class RunCheckpoints:
                 " choose one that can be written"
             ) from error
         self._keep_use_id()
+        return self
 
     def remove(self) -> None:
         """Removes this trial's checkpoints, which are needed no longer."""
@@ -140,3 +148,30 @@ class RunCheckpoints:
             with contextlib.suppress(ValueError):  # somebody else's file
                 found.append(float(path.name.removeprefix(self._prefix).removesuffix(_SUFFIX)))
         return found
+
+
+def save_at_end(
+    workload: Workload,
+    reference: str,
+    record: TrialRecord,
+    checkpoints: RunCheckpoints,
+    output: Path,
+) -> None:
+    """Saves the model, after which no checkpoint is needed. Raises FatalError without a model."""
+    from syncswitch.trainers.model.export import export_model
+
+    if record.diverged:
+        checkpoints.remove()
+        raise FatalError(
+            f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
+            "was saved; try another --seed, or a later switch, which syncswitch-search run "
+            f"{reference} finds"
+        )
+    if not checkpoints.final.exists():
+        reasons = [event.reason for event in record.events if event.kind == "unsaved"]
+        raise FatalError(
+            f"the checkpoint at the end was not written ({(reasons or ['no reason known'])[-1]}),"
+            f" so no model was saved; {checkpoints.how_to_go_on}"
+        )
+    export_model(workload, checkpoints.final, output)
+    checkpoints.remove()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.cli import console
 from syncswitch.trainers.cli.command.running import trained_by_command
@@ -29,13 +28,12 @@ from syncswitch.trainers.cli.options import (
     cluster_options,
     common_options,
     is_given,
+    mlflow_option,
     protocols_option,
     tensorboard_option,
 )
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.trial import TrialRecord
-    from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.job.workload import Workload
 
 
@@ -146,6 +144,10 @@ if TYPE_CHECKING:
     help="Continue from the last intact checkpoint of this run, or start afresh if there is none.",
 )
 @tensorboard_option
+@mlflow_option(
+    "Tracking URI of MLflow: copy the run there while it trains. It waits for no server that is"
+    " away."
+)
 @trained_by_command
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
@@ -173,6 +175,7 @@ def main(
     every_percent: float,
     resume: bool,
     tensorboard_folder: Path | None,
+    mlflow_uri: str | None,
     storage_url: str,
     as_json: bool,
 ) -> int | None:
@@ -194,10 +197,11 @@ def main(
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run
+    from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run, save_at_end
     from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import alone, parse_pair
+    from syncswitch.trainers.run.mlflow_use import copied_use
 
     cluster = choose_cluster(
         launcher,
@@ -254,14 +258,21 @@ def main(
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     uses = UsesHome(storage_url, choice, output)
     try:
-        with closing(checkpoints):
-            checkpoints.open()
-            record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
+        with (
+            closing(checkpoints.open()),
+            copied_use(
+                mlflow_uri, spec, policy, checkpoints.use_id, console.print_note
+            ) as on_mlflow,
+        ):
+            record = trained(
+                workload, reference, cluster, checkpoints, tensorboard_folder, on_mlflow.watched
+            )
             if learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
+            on_mlflow.end(record, policy)
             after_use(policy, storage_url, revise)
-            _save(workload, reference, record, checkpoints, output)
+            save_at_end(workload, reference, record, checkpoints, output)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
         return EXIT_INTERRUPTED
@@ -271,30 +282,3 @@ def main(
     else:
         print_report(report)
     return None
-
-
-def _save(
-    workload: Workload,
-    reference: str,
-    record: TrialRecord,
-    checkpoints: RunCheckpoints,
-    output: Path,
-) -> None:
-    """Saves the model, after which no checkpoint is needed. Raises FatalError without a model."""
-    from syncswitch.trainers.model.export import export_model
-
-    if record.diverged:
-        checkpoints.remove()
-        raise FatalError(
-            f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
-            "was saved; try another --seed, or a later switch, which syncswitch-search run "
-            f"{reference} finds"
-        )
-    if not checkpoints.final.exists():
-        reasons = [event.reason for event in record.events if event.kind == "unsaved"]
-        raise FatalError(
-            f"the checkpoint at the end was not written ({(reasons or ['no reason known'])[-1]}),"
-            f" so no model was saved; {checkpoints.how_to_go_on}"
-        )
-    export_model(workload, checkpoints.final, output)
-    checkpoints.remove()

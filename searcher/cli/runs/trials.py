@@ -19,10 +19,10 @@ from syncswitch.searcher.cli.views.reference import (
 from syncswitch.searcher.cli.views.trial_events import print_events
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.text.values import conditions_text, workers_text
-from syncswitch.storage import export
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.export import beginnings
+from syncswitch.storage.export import tables
+from syncswitch.storage.export.tables import beginnings
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.row_stream import row_blocks
@@ -144,7 +144,7 @@ def _export(
 ) -> None:
     if kind == "json" and name == "trials":
         details = trial_details(database, **choice)
-        export.write_text(file, export.json_text(map(_document, details)))
+        tables.write_text(file, tables.json_text(map(_document, details)))
         return
     queries = {
         "evaluations": run_rows.evaluations,
@@ -153,13 +153,13 @@ def _export(
     }
     blocks = row_blocks(database, queries[name](choice))
     if kind == "json":
-        export.write_text(
-            file, export.json_text(row._asdict() for block in blocks for row in block)
+        tables.write_text(
+            file, tables.json_text(row._asdict() for block in blocks for row in block)
         )
     elif kind == "csv":
-        export.write_text(file, export.csv_text(name, blocks))
+        tables.write_text(file, tables.csv_text(name, blocks))
     else:
-        export.write_parquet(name, blocks, file)
+        tables.write_parquet(name, blocks, file)
 
 
 def _document(trial: TrialDetails) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from syncswitch.searcher.backends.base import JobRequest, TrainerChoice
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.policy.selection import policy_named
 from syncswitch.searcher.cli.search.jobs import jobs_option
+from syncswitch.searcher.cli.search.mlflow import copied_search, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for
 from syncswitch.searcher.results.speed_up import SpeedUp
 from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
@@ -63,6 +64,7 @@ from syncswitch.trainers.run.tensorboard import logged
 )
 @jobs_option
 @tensorboard_option
+@mlflow_search_option
 @common_options
 def evaluate(
     policy_text: str,
@@ -75,6 +77,7 @@ def evaluate(
     seed: int,
     jobs: int,
     tensorboard_folder: Path | None,
+    mlflow_uri: str | None,
     storage_url: str,
     as_json: bool,
 ) -> int | None:
@@ -113,7 +116,7 @@ def evaluate(
                 database,
                 job.identity,
                 policy,
-                lambda: logged(trainers(), tensorboard_folder, evaluation.study_name),
+                lambda: watched(logged(trainers(), tensorboard_folder, evaluation.study_name)),
                 runs=runs,
                 trainer=trainer.kind,
                 base_seed=seed,
@@ -121,7 +124,9 @@ def evaluate(
                 reference=job.reference or normal_reference(reference),
                 reporter=reporter,
             )
-            result = evaluation.run()
+            study = evaluation.study_name
+            with copied_search(mlflow_uri, database, job.identity, study, reporter) as watched:
+                result = evaluation.run()
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED

@@ -13,6 +13,7 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli.search.dry_run import print_forecast
 from syncswitch.searcher.cli.search.jobs import jobs_option
+from syncswitch.searcher.cli.search.mlflow import copied_search, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for
 from syncswitch.searcher.cli.search.strategy_options import strategy_options
 from syncswitch.searcher.cli.views import result as result_view
@@ -96,6 +97,7 @@ from syncswitch.trainers.run.tensorboard import logged
 )
 @jobs_option
 @tensorboard_option
+@mlflow_search_option
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -124,6 +126,7 @@ def run(
     checkpoint_folder: Path,
     jobs: int,
     tensorboard_folder: Path | None,
+    mlflow_uri: str | None,
     dry_run: bool,
     first_seconds: float | None,
     second_seconds: float | None,
@@ -169,15 +172,17 @@ def run(
     called, study = reference or job.identity.name, study_name(job.identity, plan)
     try:
         with opened_for(job, storage_url, "search", jobs, study) as (database, trainers, reporter):
-            result = Search(
+            search = Search(
                 database,
                 job.identity,
                 plan,
-                lambda: logged(trainers(), tensorboard_folder, study),
+                lambda: watched(logged(trainers(), tensorboard_folder, study)),
                 reference=job.reference or normal_reference(called),
                 reporter=reporter,
                 checkpoints=checkpoint_folder,
-            ).run()
+            )
+            with copied_search(mlflow_uri, database, job.identity, study, reporter) as watched:
+                result = search.run()
             current = PolicyRegistry(database).aliases(job.identity.fingerprint).get(CURRENT)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")

@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 from sqlalchemy import Select
 
-from syncswitch.storage import export, frames
+from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database
+from syncswitch.storage.export import tables
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import trial_details, trial_facts
@@ -54,7 +55,7 @@ def test_csv_is_read_as_the_same_table(
     name: frames.FrameName,
     queries: dict[frames.FrameName, Select[Any]],
 ) -> None:
-    text = "".join(export.csv_text(name, row_blocks(filled, queries[name], rows_at_once=3)))
+    text = "".join(tables.csv_text(name, row_blocks(filled, queries[name], rows_at_once=3)))
     expected = [row for block in row_blocks(filled, queries[name]) for row in block]
     assert len(list(csv.reader(io.StringIO(text)))) == 1 + len(expected)
     # pandas itself rounds the last digit of some numbers that it reads.
@@ -73,7 +74,7 @@ def test_parquet_is_read_as_the_same_table(
 ) -> None:
     path = folder / "table.parquet"
     with path.open("wb") as file:
-        export.write_parquet(name, row_blocks(filled, queries[name], rows_at_once=3), file)
+        tables.write_parquet(name, row_blocks(filled, queries[name], rows_at_once=3), file)
     expected = [row for block in row_blocks(filled, queries[name]) for row in block]
     pd.testing.assert_frame_equal(
         pd.read_parquet(path), frames.frame_of(name, expected), check_exact=True
@@ -85,7 +86,7 @@ def test_what_is_missing_is_empty_in_csv() -> None:
     row = dict.fromkeys(columns)
     moment = datetime(2026, 1, 31, tzinfo=timezone.utc)
     row |= {"trial_id": 7, "diverged": False, "started_at": moment, "failure": 'a "b",\nc'}
-    header, line = csv.reader(io.StringIO("".join(export.csv_text("trials", [[row.values()]]))))
+    header, line = csv.reader(io.StringIO("".join(tables.csv_text("trials", [[row.values()]]))))
     assert header == columns
     shown = {name: cell for name, cell in zip(columns, line, strict=True) if cell}
     assert shown == {
@@ -102,14 +103,14 @@ def test_json_is_an_array_with_one_document_in_each_line() -> None:
         {"at": moment, "loss": math.inf, "phases": [{"seconds": -math.inf}], "text": "ä\n"},
         {"at": None, "loss": 0.1, "phases": [], "text": ""},
     ]
-    text = "".join(export.json_text(documents))
+    text = "".join(tables.json_text(documents))
     assert json.loads(text) == [
         {"at": "2026-01-31T00:00:00+00:00", "loss": None, "phases": [{"seconds": None}]}
         | {"text": "ä\n"},
         {"at": None, "loss": 0.1, "phases": [], "text": ""},
     ]
     assert len(text.splitlines()) == 4
-    assert json.loads("".join(export.json_text([]))) == []
+    assert json.loads("".join(tables.json_text([]))) == []
 
 
 def test_blocks_are_taken_one_by_one() -> None:
@@ -120,12 +121,12 @@ def test_blocks_are_taken_one_by_one() -> None:
             taken.append(number)
             yield [[number] * len(frames.COLUMNS["evaluations"])]
 
-    texts = export.csv_text("evaluations", blocks())
+    texts = tables.csv_text("evaluations", blocks())
     next(texts)
     assert taken == []
     next(texts)
     assert taken == [0]
-    documents = export.json_text({"number": row[0]} for block in blocks() for row in block)
+    documents = tables.json_text({"number": row[0]} for block in blocks() for row in block)
     next(documents)
     assert taken == [0, 0]
 

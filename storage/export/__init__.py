@@ -1,0 +1,1 @@
+"""What leaves the database for other tools: tables in files, runs and policies on MLflow."""

@@ -1,0 +1,119 @@
+"""Copies what the database knows of a job to MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.export.mlflow.policies import put_policies
+from syncswitch.storage.export.mlflow.runs import (
+    FINISHED,
+    KILLED,
+    RUNNING,
+    RunCopy,
+    RunUnderWay,
+    search_copy,
+    trial_copy,
+)
+from syncswitch.storage.export.mlflow.server import MlflowServer
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import PolicyEntry
+from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner
+from syncswitch.storage.uses.store import use_curves, uses
+
+_COMPARISON = "comparison"  # a strategy that publishes no policy
+
+
+def copy_job(
+    database: Database,
+    server: MlflowServer,
+    workload: RegisteredWorkload,
+    *,
+    studies: Sequence[str] | None = None,
+    under_way: Mapping[str, RunUnderWay] | None = None,
+) -> int:
+    """Brings MLflow up to date with the searches, later runs and policies of a job.
+
+    Args:
+        database: Is read only.
+        server: Gets the copies.
+        workload: The job.
+        studies: Only these searches, and no later runs; None for all.
+        under_way: Searches that this process makes, each with the trial that it trains.
+
+    Returns:
+        So many runs it has there now.
+
+    Raises:
+        RetryableError: MLflow, or the database, does not answer as it should.
+    """
+    identity, live = workload.identity, under_way or {}
+    registry = PolicyRegistry(database)
+    entries = registry.entries(workload=identity.fingerprint)
+    copies = _searches(database, workload, entries, studies, live)
+    copies += _trials(database, identity.fingerprint, studies, live)
+    if studies is None:
+        curves = use_curves(database, identity.fingerprint)
+        copies += [
+            trial_copy(use, curves.get(use.trial_id, ()))
+            for use in uses(database, identity.fingerprint)
+        ]
+    put_policies(server, workload, entries, server.put(identity, copies))
+    return len(copies)
+
+
+def _searches(
+    database: Database,
+    workload: RegisteredWorkload,
+    entries: Sequence[PolicyEntry],
+    studies: Sequence[str] | None,
+    live: Mapping[str, RunUnderWay],
+) -> list[RunCopy]:
+    """The searches, and one for each policy that none of them published."""
+    store, fingerprint = TrialStore(database), workload.identity.fingerprint
+    found = {one.study: one for one in store.searches(workload=fingerprint)}
+    running = {
+        row.study
+        for row in store.trials(fingerprint=fingerprint)
+        if row.state == TrialState.RUNNING
+    }
+    published = {entry.policy.study: entry.policy for entry in reversed(entries)}
+    copies = []
+    for study in (*found, *(name for name in published if name not in found)):
+        if studies is not None and study not in studies and study not in published:
+            continue
+        search, policy = found.get(study), published.get(study)
+        is_compared = search is not None and search.strategy == _COMPARISON
+        if policy is not None or search is None:
+            status = FINISHED
+        elif study in live or study in running:
+            status = RUNNING
+        else:
+            status = FINISHED if is_compared else KILLED
+        started_at = store.registered_at(study)
+        copies.append(
+            search_copy(study, workload.identity, search, started_at, policy, status=status)
+        )
+    return copies
+
+
+def _trials(
+    database: Database,
+    fingerprint: str,
+    studies: Sequence[str] | None,
+    live: Mapping[str, RunUnderWay],
+) -> list[RunCopy]:
+    store, me = TrialStore(database), Owner.current()
+    curves = store.curves(fingerprint)
+    copies = []
+    for row in store.trials(fingerprint=fingerprint):
+        if row.study is None or (studies is not None and row.study not in studies):
+            continue
+        known = curves.get(row.trial_id, ())
+        if row.state == TrialState.RUNNING and row.owner == me and row.study in live:
+            known = live[row.study].evaluations_of(row.switch_percent, row.replicate)
+        copies.append(trial_copy(row, known))
+    return copies

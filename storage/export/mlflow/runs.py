@@ -1,0 +1,295 @@
+"""What MLflow is told of searches, their trials and later runs; pure.
+
+Each has a key, by which its run on MLflow is found again: what is copied twice is there once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+
+RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
+"""States of a run, by MLflow's names."""
+
+_RESULTS = (
+    "converged_accuracy",
+    "final_accuracy",
+    "diverged",
+    "stopped_early",
+    "training_seconds",
+    "inherited_seconds",
+    "switch_overhead_seconds",
+)
+_OF_POLICY = (
+    "switch_percent",
+    "target_accuracy",
+    "threshold",
+    "mean_accuracy",
+    "training_seconds",
+    "baseline_seconds",
+    "speed_up",
+    "speed_up_low",
+    "speed_up_high",
+    "confidence",
+    "kept_share",
+    "baseline_kept_share",
+)
+_STATES = {TrialState.COMPLETE: FINISHED, TrialState.RUNNING: RUNNING}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a metric.
+
+    Attributes:
+        elapsed_seconds: Since the run began.
+    """
+
+    name: str
+    value: float
+    worker_step: int
+    elapsed_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunCopy:
+    """A run as MLflow shall have it.
+
+    Attributes:
+        key: Tells it from all others of its job.
+        parent: Key of the run under which it is shown; None for none.
+        started_at: None where nobody knows.
+    """
+
+    key: str
+    name: str
+    parent: str | None
+    status: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    points: tuple[Point, ...]
+
+
+@dataclass
+class RunUnderWay:
+    """What a process knows of the run that it trains, before the database does.
+
+    Attributes:
+        spec: What is trained; None before the first run.
+        evaluations: Its tests so far.
+    """
+
+    spec: TrialSpec | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+
+    def evaluations_of(self, switch_percent: float, replicate: int) -> tuple[Evaluation, ...]:
+        """Its tests, if this is the run: the next one may have begun in the database."""
+        spec = self.spec
+        is_it = spec is not None and (spec.switch_percent, spec.replicate) == (
+            switch_percent,
+            replicate,
+        )
+        return self.evaluations if is_it else ()
+
+
+def search_key(study: str) -> str:
+    """Of the run that holds the trials of a search."""
+    return f"search {study}"
+
+
+def search_copy(
+    study: str,
+    identity: WorkloadIdentity,
+    search: SearchInfo | None,
+    started_at: datetime | None,
+    policy: TimingPolicy | None,
+    *,
+    status: str,
+) -> RunCopy:
+    """A search; of an imported policy nobody here knows more than its study."""
+    values: dict[str, Any] = {
+        "workers": identity.workers,
+        "first_protocol": identity.first_protocol,
+        "second_protocol": identity.second_protocol,
+        "total_worker_steps": identity.total_worker_steps,
+        "batch_size": identity.batch_size,
+        "learning_rate": identity.learning_rate,
+        "momentum": identity.momentum,
+    }
+    if search is not None:
+        values |= {
+            "strategy": search.strategy,
+            "settings": search.settings,
+            "trainer": search.trainer,
+            "threshold": search.threshold,
+            "base_seed": search.base_seed,
+        }
+    found = {} if policy is None else {name: getattr(policy, name) for name in _OF_POLICY}
+    version = {} if policy is None else {"syncswitch.policy_version": str(policy.version)}
+    return RunCopy(
+        key=search_key(study),
+        name=study,
+        parent=None,
+        status=status,
+        started_at=started_at,
+        ended_at=None,
+        parameters=_texts(values),
+        tags={"syncswitch.kind": "search", "syncswitch.study": study, **version},
+        points=_points({f"policy/{name}": value for name, value in found.items()}, 0, 0.0),
+    )
+
+
+def trial_copy(trial: StoredTrial, evaluations: Iterable[Evaluation]) -> RunCopy:
+    """A trial of a search, or a use; of a fork the part that it trained itself.
+
+    Args:
+        trial: As the database has it.
+        evaluations: Its own, as far as they are known.
+    """
+    is_cancelled = trial.is_cancelled or trial.is_interrupted
+    status = KILLED if is_cancelled else _STATES.get(trial.state, FAILED)
+    tags = {"syncswitch.kind": trial.kind}
+    if trial.failure is not None:
+        tags["syncswitch.failure"] = trial.failure
+    if trial.study is not None:
+        key, parent = f"trial {trial.trial_number} of {trial.study}", search_key(trial.study)
+        name = f"{trial.switch_percent:g} %, run {trial.replicate + 1}"
+        tags["syncswitch.trial_number"] = str(trial.trial_number)
+    else:
+        key, parent = use_key(str(trial.use_id)), None
+        name = _use_name(trial.switch_percent, trial.seed, trial.policy_version)
+        tags["syncswitch.policy_version"] = str(trial.policy_version)
+    return RunCopy(
+        key=key,
+        name=name,
+        parent=parent,
+        status=status,
+        started_at=trial.started_at,
+        ended_at=trial.ended_at,
+        parameters=_trial_parameters(
+            trial.switch_percent, trial.replicate, trial.seed, trial.conditions, trial
+        ),
+        tags=tags,
+        points=(*_curve(evaluations), *_results(trial)),
+    )
+
+
+def use_key(use_id: str) -> str:
+    """Of a later run with a policy, or with a switch point of the user's own."""
+    return f"use {use_id}"
+
+
+def use_copy(
+    use_id: str,
+    spec: TrialSpec,
+    version: int | None,
+    started_at: datetime,
+    evaluations: Iterable[Evaluation],
+    record: TrialRecord | None,
+    *,
+    status: str,
+) -> RunCopy:
+    """A later run while it trains, and at its end: then just what the database says of it.
+
+    Args:
+        use_id: Names the run.
+        spec: What is asked for.
+        version: Of its policy; None for a switch point of the user's own.
+        started_at: When this process began with it.
+        evaluations: So far.
+        record: What it measured; None as long as it trains.
+        status: How far it is.
+    """
+    tags = {"syncswitch.kind": "use"}
+    if version is not None:
+        tags["syncswitch.policy_version"] = str(version)
+    return RunCopy(
+        key=use_key(use_id),
+        name=_use_name(spec.switch_percent, spec.seed, version),
+        parent=None,
+        status=status,
+        started_at=started_at,
+        ended_at=None if record is None else record.ended_at,
+        parameters=_trial_parameters(
+            spec.switch_percent, 0, spec.seed, spec.conditions, spec.identity
+        ),
+        tags=tags,
+        points=(*_curve(evaluations), *(() if record is None else _results(record))),
+    )
+
+
+def _use_name(switch_percent: float, seed: int | None, version: int | None) -> str:
+    of = f"{switch_percent:g} %" if version is None else f"version {version}"
+    return f"use of {of}, seed {seed}"
+
+
+def _trial_parameters(
+    switch_percent: float,
+    replicate: int,
+    seed: int | None,
+    conditions: RunConditions,
+    job: StoredTrial | WorkloadIdentity,
+) -> dict[str, str]:
+    values = {
+        "switch_percent": f"{switch_percent:g}",
+        "replicate": replicate,
+        "seed": seed,
+        "workers": job.workers,
+        "first_protocol": job.first_protocol,
+        "second_protocol": job.second_protocol,
+        "total_worker_steps": job.total_worker_steps,
+    }
+    if conditions != RunConditions():
+        values["online"] = conditions.online
+        values["switch_mechanism"] = conditions.switch_mechanism
+        values["injections"] = "; ".join(conditions.injections)
+    return _texts(values)
+
+
+def _curve(evaluations: Iterable[Evaluation]) -> list[Point]:
+    return [
+        Point(name, value, one.worker_step, one.elapsed_seconds)
+        for one in evaluations
+        for name, value in (
+            ("accuracy", one.accuracy),
+            ("training_loss", one.training_loss),
+            ("elapsed_seconds", one.elapsed_seconds),
+        )
+        if math.isfinite(value)
+    ]
+
+
+def _results(run: StoredTrial | TrialRecord) -> tuple[Point, ...]:
+    """What is known of its end."""
+    values: dict[str, float | None] = {name: getattr(run, name) for name in _RESULTS}
+    if isinstance(run, StoredTrial) and run.state != TrialState.COMPLETE:
+        values = {name: value for name, value in values.items() if name.endswith("_seconds")}
+    for phase in run.phases:
+        values[f"{phase.protocol}_worker_steps_per_second"] = phase.worker_steps_per_second
+        values[f"{phase.protocol}_mean_staleness"] = phase.mean_staleness
+        values[f"{phase.protocol}_max_staleness"] = phase.max_staleness
+    return _points(values, run.worker_steps, run.training_seconds or 0.0)
+
+
+def _points(
+    values: Mapping[str, float | None], worker_step: int, elapsed_seconds: float
+) -> tuple[Point, ...]:
+    return tuple(
+        Point(name, float(value), worker_step, elapsed_seconds)
+        for name, value in values.items()
+        if value is not None and math.isfinite(value)
+    )
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -1,0 +1,205 @@
+"""`--mlflow` of `run` and `evaluate`, and `export`: MLflow says what the database says."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from command_line import QUICK, Invoke, error_line
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.file import policy_text, read_policy_file
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.trials.store import TrialStore
+
+pytestmark = pytest.mark.usefixtures("our_tables")
+
+
+def runs_on(uri: str) -> dict[str, Run]:
+    """All runs by their keys."""
+    client = MlflowClient(uri)
+    found = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    runs = {run.data.tags["syncswitch.key"]: run for run in found}
+    assert len(runs) == len(found)
+    return runs
+
+
+def history(uri: str, run: Run, name: str) -> list[tuple[int, float]]:
+    """Worker-step and value of each point of a metric."""
+    points = MlflowClient(uri).get_metric_history(run.info.run_id, name)
+    return sorted((point.step, point.value) for point in points)
+
+
+def check_same(mlflow_uri: str, url: str) -> None:
+    """MLflow has the trials, curves and policies of the database, and nothing else."""
+    runs = runs_on(mlflow_uri)
+    with open_database(url, create=False) as database:
+        store, registry = TrialStore(database), PolicyRegistry(database)
+        rows = store.trials()
+        curves = {fp: store.curves(fp) for fp in {row.fingerprint for row in rows}}
+        entries = registry.entries()
+        workloads = {fp: registry.workload(fp) for fp in curves}
+    keys = {f"trial {row.trial_number} of {row.study}" for row in rows}
+    assert {key for key in runs if key.startswith("trial")} == keys
+    for row in rows:
+        run = runs[f"trial {row.trial_number} of {row.study}"]
+        parent = runs[f"search {row.study}"]
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert run.info.status == "FINISHED"
+        assert run.info.start_time <= run.info.end_time
+        assert run.data.params["switch_percent"] == f"{row.switch_percent:g}"
+        assert run.data.params["seed"] == str(row.seed)
+        for name in ("converged_accuracy", "training_seconds", "diverged", "inherited_seconds"):
+            assert run.data.metrics[name] == getattr(row, name)
+        for phase in row.phases:
+            speed = run.data.metrics[f"{phase.protocol}_worker_steps_per_second"]
+            assert speed == phase.worker_steps_per_second
+        curve = curves[row.fingerprint][row.trial_id]
+        for name in ("accuracy", "training_loss", "elapsed_seconds"):
+            known = [(one.worker_step, getattr(one, name)) for one in curve]
+            assert history(mlflow_uri, run, name) == known
+    client = MlflowClient(mlflow_uri)
+    for entry in entries:
+        policy, workload = entry.policy, workloads[entry.policy.fingerprint]
+        assert workload is not None
+        name = f"syncswitch-{policy.workload}-{policy.fingerprint[:8]}"
+        version = client.get_model_version(name, str(policy.version))
+        assert tuple(sorted(version.aliases)) == entry.aliases
+        assert version.run_id == runs[f"search {policy.study}"].info.run_id
+        mlflow.set_tracking_uri(mlflow_uri)
+        folder = mlflow.artifacts.download_artifacts(f"models:/{name}/{policy.version}")
+        (path,) = Path(folder).iterdir()
+        assert path.read_text() == policy_text(policy, workload)
+        assert read_policy_file(path).policy == policy
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """A server that accepts connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def away() -> str:
+    """Nobody is there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def without_storage(text: str) -> str:
+    """Of a search in another database than usual, what it would say of the usual one."""
+    return re.sub(r" --storage \S+", "", text)
+
+
+def test_a_search_is_on_mlflow_as_in_the_database(
+    invoke: Invoke, url: str, mlflow_uri: str
+) -> None:
+    plain = invoke("run", "digits", *QUICK, "--storage", url + ".plain")
+    result = invoke("run", "digits", *QUICK, "--mlflow", mlflow_uri)
+    assert result.exit_code == 0, result.stderr
+    assert (result.stdout, result.stderr) == (without_storage(plain.stdout), plain.stderr)
+    check_same(mlflow_uri, url)
+    (search,) = (run for key, run in runs_on(mlflow_uri).items() if key.startswith("search"))
+    assert search.info.status == "FINISHED"
+    assert search.data.params["strategy"] == "paper"
+    assert search.data.metrics["policy/switch_percent"] == 12.5
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_earlier_searches_are_exported_once(invoke: Invoke, url: str, mlflow_uri: str) -> None:
+    first = invoke("export", "--mlflow", mlflow_uri, "--json")
+    assert first.exit_code == 0, first.stderr
+    assert [one["runs"] for one in json.loads(first.stdout)] == [9, 9]
+    check_same(mlflow_uri, url)
+    before = {key: run.to_dictionary() for key, run in runs_on(mlflow_uri).items()}
+    assert invoke("export", "generated", "--mlflow", mlflow_uri).exit_code == 0
+    assert {key: run.to_dictionary() for key, run in runs_on(mlflow_uri).items()} == before
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_aliases_and_what_was_half_copied_are_put_right(
+    invoke: Invoke, url: str, mlflow_uri: str
+) -> None:
+    assert invoke("export", "--mlflow", mlflow_uri).exit_code == 0
+    client = MlflowClient(mlflow_uri)
+    runs = runs_on(mlflow_uri)
+    lost, half, doubled = [run for key, run in runs.items() if key.startswith("trial")][:3]
+    client.delete_run(lost.info.run_id)
+    client.update_run(half.info.run_id, status="RUNNING")
+    start, tags = doubled.info.start_time, doubled.data.tags
+    client.create_run(doubled.info.experiment_id, start_time=start, tags=tags)
+    assert invoke("policy", "rollback", "generated").exit_code == 0
+    assert invoke("export", "--mlflow", mlflow_uri).exit_code == 0
+    check_same(mlflow_uri, url)
+
+
+@pytest.mark.usefixtures("one_version")
+def test_an_evaluation_is_on_mlflow(invoke: Invoke, url: str, mlflow_uri: str) -> None:
+    words = ["evaluate", "generated", "digits", "--workers", "8", "--runs", "1"]
+    result = invoke(*words, "--mlflow", mlflow_uri)
+    assert result.exit_code == 0, result.stderr
+    keys = sorted(key.partition(" of ")[0] for key in runs_on(mlflow_uri))
+    assert keys[-2:] == ["trial 0", "trial 1"]
+    assert {run.info.status for run in runs_on(mlflow_uri).values()} == {"FINISHED"}
+
+
+def test_a_server_that_is_away_costs_one_line(
+    invoke: Invoke, url: str, mlflow_uri: str, away: str
+) -> None:
+    plain = invoke("run", "digits", *QUICK, "--storage", url + ".plain")
+    result = invoke("run", "digits", *QUICK, "--mlflow", away)
+    assert result.exit_code == 0
+    assert result.stdout == without_storage(plain.stdout)
+    (line,) = set(result.stderr.splitlines()) - set(plain.stderr.splitlines())
+    assert line == (
+        f"MLflow at {away} does not answer; the search does not wait for it; what is missing is"
+        f" copied later, or by: syncswitch-search export generated --mlflow {away}"
+    )
+    assert invoke("export", "generated", "--mlflow", mlflow_uri).exit_code == 0
+    check_same(mlflow_uri, url)
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(
+    invoke: Invoke, silent_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncswitch.trainers.run.mlflow._PATIENCE_SECONDS", 0.5)
+    result = invoke("run", "digits", *QUICK, "--mlflow", silent_server)
+    assert result.exit_code == 0
+    assert "MLflow did not take everything within 0.5 s; the search does not wait" in result.stderr
+
+
+def test_an_export_to_nobody_fails_with_one_line(invoke: Invoke, away: str, url: str) -> None:
+    invoke("run", "digits", *QUICK)
+    result = invoke("export", "--mlflow", away.replace("//", "//me:secret@"))
+    assert result.exit_code == 1
+    assert error_line(result) == f"error: MLflow at {away.replace('//', '//***@')} does not answer"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--mlflow", "localhost:5000"], "'localhost:5000', which is no tracking URI of MLflow"),
+        (["nobody", "--mlflow", "http://localhost:1"], "no search of nobody here"),
+    ],
+)
+def test_what_cannot_be_exported(invoke: Invoke, arguments: list[str], expected: str) -> None:
+    result = invoke("export", *arguments)
+    assert result.exit_code == 2
+    assert expected in error_line(result)
+
+
+def test_without_mlflow_the_extra_is_named(invoke: Invoke, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    result = invoke("run", "digits", *QUICK, "--mlflow", "http://localhost:5000")
+    assert result.exit_code == 2
+    assert "pip install 'syncswitch[mlflow]'" in error_line(result)

@@ -1,0 +1,88 @@
+"""What MLflow is told of a run, wherever it comes from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.export.mlflow.runs import (
+    FINISHED,
+    Point,
+    RunUnderWay,
+    search_copy,
+    trial_copy,
+    use_copy,
+)
+from syncswitch.storage.export.mlflow.server import check_mlflow, shown_uri
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.trial import Evaluation
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.store import record_use, use_curves, uses
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
+from tests.storage.uses.conftest import use_of
+
+
+def test_a_use_is_the_same_from_the_run_itself_and_from_the_database(database: Database) -> None:
+    TrialStore(database).register(IDENTITY, "digits", SEARCH)
+    policy = PolicyRegistry(database).publish(POLICY)
+    use = use_of(policy, 3)
+    assert record_use(database, use)
+    (stored,) = uses(database, IDENTITY.fingerprint)
+    curve = use_curves(database, IDENTITY.fingerprint)[stored.trial_id]
+    from_database = trial_copy(stored, curve)
+    record = use.record
+    from_run = use_copy(
+        "use-3",
+        record.spec,
+        policy.version,
+        record.started_at,
+        record.evaluations,
+        record,
+        status=FINISHED,
+    )
+    assert from_run == from_database
+    assert [point.value for point in from_run.points if point.name == "accuracy"] == [0.8, 0.9]
+
+
+def test_tests_of_a_run_under_way_are_of_no_other_run() -> None:
+    spec = replace(RECORD.spec, switch_percent=12.5, replicate=1)
+    under_way = RunUnderWay(spec, (Evaluation(500, 2.0, 0.8, math.nan),))
+    assert under_way.evaluations_of(12.5, 1) == under_way.evaluations
+    # The next one may have begun in the database.
+    assert under_way.evaluations_of(25.0, 0) == ()
+    assert RunUnderWay().evaluations_of(12.5, 1) == ()
+
+
+def test_what_is_not_finite_is_no_point() -> None:
+    copy = use_copy(
+        "use-1",
+        RECORD.spec,
+        None,
+        RECORD.started_at,
+        [Evaluation(500, 2.0, 0.8, math.nan)],
+        None,
+        status="RUNNING",
+    )
+    assert copy.points == (
+        Point("accuracy", 0.8, 500, 2.0),
+        Point("elapsed_seconds", 2.0, 500, 2.0),
+    )
+    assert (copy.name, copy.parent) == ("use of 50 %, seed 11", None)
+
+
+def test_a_policy_from_elsewhere_has_a_run_with_what_is_known() -> None:
+    copy = search_copy("elsewhere-1", IDENTITY, None, None, POLICY, status=FINISHED)
+    assert copy.tags["syncswitch.policy_version"] == str(POLICY.version)
+    assert "strategy" not in copy.parameters
+    assert Point("policy/switch_percent", POLICY.switch_percent, 0, 0.0) in copy.points
+
+
+def test_no_password_is_shown() -> None:
+    assert shown_uri("http://me:secret@host:5000/a") == "http://***@host:5000/a"
+    check_mlflow("http://me:secret@host:5000/a")
+    with pytest.raises(UserError, match="'mlruns', which is no tracking URI of MLflow"):
+        check_mlflow("mlruns")
