@@ -16,6 +16,7 @@ from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_loc
 from syncswitch.trainers.cli.options import CLUSTER_OPTIONS
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.loading import BUILT_IN
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def named(request: JobRequest) -> str:
     """
     if request.reference is None:
         raise UserError(
-            "no WORKLOAD is named; give a built-in name (digits, resnet32-cifar10,"
-            " resnet50-cifar100), file.py:attribute or package.module:attribute"
+            f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
+            " file.py:attribute or package.module:attribute"
         )
     return request.reference

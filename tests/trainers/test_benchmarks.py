@@ -159,6 +159,13 @@ def test_protocols(play: Play) -> None:
     assert out.count(" of 1 ") == len(protocols.ALONE) + 3
 
 
+def test_protocols_on_clicks(play: Play) -> None:
+    out = play(protocols, "--job", "clicks", "--seeds", 1, "--worker-steps", 16)
+    assert all(f"│ {name} " in out for name in protocols.ON_CLICKS)
+    assert all(f"│ bsp,{name} " in out for name in protocols.ON_CLICKS[1:])
+    assert out.count(" of 1 ") == 2 * len(protocols.ON_CLICKS)
+
+
 def test_online_policies_under_stragglers(play: Play) -> None:
     arguments = ("--workload", "tests.trainers.jobs:BRIEF", "--workers", 3)
     out = play(stragglers, *arguments, "--scenarios", "moderate", "--seeds", 1)

@@ -15,6 +15,7 @@ from terminal import Terminal
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.trainers.cli.runner import main as run_main
+from syncswitch.trainers.job.loading import BUILT_IN
 
 pytestmark = pytest.mark.usefixtures("one_version")
 
@@ -35,7 +36,7 @@ def offered(words: str, incomplete: str, *, program: str = "syncswitch-search") 
 
 
 def test_workloads_are_the_built_in_ones_and_those_of_the_database(invoke: Invoke) -> None:
-    assert offered("run", "") == ["digits", "generated", "resnet32-cifar10", "resnet50-cifar100"]
+    assert offered("run", "") == sorted([*BUILT_IN, "generated"])
     for command in ("status", "trials", "policy lookup", "cost", "evaluate generated"):
         assert offered(command, "gen") == ["generated"]
     assert offered("", "digi", program="syncswitch-run") == ["digits"]

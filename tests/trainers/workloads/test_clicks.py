@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+from syncswitch.trainers.workloads.clicks import (
+    DENSE,
+    ROWS_VARIABLE,
+    WIDTH,
+    Clicks,
+    auc,
+    click_model,
+    generate,
+    rows_of_tables,
+    workload,
+)
+from tests.trainers.simulated.clusters import EVEN, spec_of
+
+
+class TestTheExamples:
+    def test_are_the_same_everywhere(self) -> None:
+        made = generate(5_000, 1_000)
+        assert made.inputs[:4, DENSE:].tolist() == [[851, 536], [641, 982], [765, 79], [765, 27]]
+        assert int(made.labels.sum()) == 1556
+        again = generate(5_000, 1_000)
+        np.testing.assert_array_equal(made.inputs, again.inputs)
+        np.testing.assert_array_equal(made.labels, again.labels)
+
+    @pytest.mark.parametrize("column", [DENSE, DENSE + 1])
+    def test_have_a_long_tail(self, column: int) -> None:
+        counts = np.bincount(generate(20_000, 10_000).inputs[:, column].astype(int))
+        ordered = np.sort(counts)[::-1]
+        assert ordered[:100].sum() > 0.5 * 20_000, "a hundredth makes more than half"
+        assert np.count_nonzero(ordered) < 0.5 * 10_000, "most are never seen"
+
+    def test_are_clicks_as_often_as_their_probability_says(self) -> None:
+        made = generate(50_000, 500)
+        for low in np.arange(0.0, 1.0, 0.2):
+            of = (made.probabilities >= low) & (made.probabilities < low + 0.2)
+            expected = made.probabilities[of].mean()
+            assert made.labels[of].mean() == pytest.approx(expected, abs=0.02)
+
+    def test_numbers_of_rows_are_whole_in_large_tables(self) -> None:
+        made = generate(1_000, 5_000_000)
+        rows = made.inputs[:, DENSE:]
+        np.testing.assert_array_equal(rows, np.round(rows))
+        assert rows.min() >= 0
+        assert 4_000_000 < rows.max() < 5_000_000
+
+
+class TestTheBestAuc:
+    def test_counts_pairs(self) -> None:
+        made = generate(300, 50)
+        clicks = made.probabilities[made.labels == 1]
+        others = made.probabilities[made.labels == 0]
+        assert made.best_auc == pytest.approx(np.mean(clicks[:, None] > others[None, :]))
+        perfect = Clicks(made.inputs, np.arange(300) / 300, (np.arange(300) > 200).astype(float))
+        assert perfect.best_auc == 1.0
+
+    def test_is_what_the_metric_says_of_the_probabilities(self) -> None:
+        made = generate(20_000, 1_000)
+        metric = auc()
+        metric.update_state(made.labels, made.probabilities)
+        assert float(metric.result()) == pytest.approx(made.best_auc, abs=1e-4)
+        assert 0.75 < made.best_auc < 0.9
+
+
+class TestTheModel:
+    def test_looks_each_number_up_in_a_table_of_its_own(self) -> None:
+        model = click_model(3, 2, 50)
+        tables = [layer for layer in model.layers if layer.name.startswith("table_")]
+        assert [(one.input_dim, one.output_dim) for one in tables] == [(50, WIDTH)] * 2
+        inputs = np.array([[0.1, 0.2, 0.3, 7, 49]], np.float32)
+        before = model(inputs)
+        tables[1].embeddings.assign(np.eye(50, WIDTH))
+        assert not np.allclose(model(inputs), before)
+        other = model(np.array([[0.1, 0.2, 0.3, 7, 48]], np.float32))
+        np.testing.assert_array_equal(model(inputs), other)
+
+    def test_learns(self) -> None:
+        brief = replace(
+            workload,
+            total_worker_steps=400,
+            learning_rate_boundaries=(),
+            evaluation_interval_worker_steps=80,
+        )
+        with SimulatedTrainer(brief, 2, EVEN) as trainer:
+            record = trainer.train(spec_of(brief, 2, 100.0, profile=EVEN))
+        assert 0.65 < record.final_accuracy < 0.9
+
+
+def test_it_is_built_in() -> None:
+    assert load_workload("clicks") is workload
+    assert workload.data_set == "generated clicks, tables of 10000 rows"
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "many", "1e6", "16777217", "²"])
+def test_rows_that_are_none_are_refused(monkeypatch: Any, text: str) -> None:
+    monkeypatch.setenv(ROWS_VARIABLE, text)
+    with pytest.raises(WorkloadError) as error:
+        rows_of_tables()
+    expected = f"{ROWS_VARIABLE} is {text!r}; give a whole number from 1 to 16777216"
+    assert str(error.value) == expected
+
+
+def test_the_environment_sets_the_rows(monkeypatch: Any) -> None:
+    monkeypatch.setenv(ROWS_VARIABLE, "5000000")
+    assert rows_of_tables() == 5_000_000
+    monkeypatch.setenv(ROWS_VARIABLE, "")
+    assert rows_of_tables() == 10_000

@@ -1,0 +1,172 @@
+"""Clicks of users on items: two tables of embeddings, of which a batch needs few rows.
+
+The clicks are drawn from a logistic model, so the best AUC that anybody can reach is known
+(`Clicks.best_auc`). Users and items have a long tail: few of them make most examples, and most are
+hardly ever seen. The same ones are drawn on every machine.
+
+`SYNCSWITCH_CLICKS_ROWS` says how many rows each table has, 10,000 by default.
+
+The learning rate is one that BSP bears with 8 workers; stale gradients from the start leave a model
+that knows nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.workload import Workload
+
+ROWS_VARIABLE = "SYNCSWITCH_CLICKS_ROWS"
+"""Environment variable with the rows of each table."""
+
+DENSE = 4
+"""Features of an example that are no numbers of rows."""
+
+WIDTH = 16
+"""Values of a row."""
+
+_ROWS = 10_000
+# Numbers of rows lie in float32 beside the other features.
+_MOST_ROWS = 1 << 24
+# An epoch is the job; 4 of 10 rows are seen once or never.
+_TRAIN_EXAMPLES, _TEST_EXAMPLES = 128_000, 20_000
+_TAIL = 1.1
+_TASTES = 3
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """Generated examples.
+
+    Attributes:
+        inputs: Float32; dense features, the number of the user, that of the item.
+        probabilities: Of a click.
+        labels: 1 for a click, else 0.
+    """
+
+    inputs: Array
+    probabilities: Array
+    labels: Array
+
+    @property
+    def best_auc(self) -> float:
+        """AUC of who knows the probabilities: of all pairs of a click and none, those in order."""
+        order = np.argsort(self.probabilities)
+        ranks = np.empty(len(order))
+        ranks[order] = np.arange(1, len(order) + 1)
+        clicks = self.labels == 1
+        count = int(clicks.sum())
+        in_order = ranks[clicks].sum() - count * (count + 1) / 2
+        return float(in_order / (count * (len(order) - count)))
+
+
+def generate(examples: int, rows: int) -> Clicks:
+    """Draws examples: what is liked in general, what this user likes, and the dense features."""
+    random = np.random.default_rng(0)
+    share = np.cumsum(1.0 / np.arange(1, rows + 1) ** _TAIL)
+    logits, tastes, columns = np.full(examples, -1.0), [], []
+    for _ in range(2):
+        ranks = np.searchsorted(share, share[-1] * random.random(examples))
+        seen, places = np.unique(ranks, return_inverse=True)
+        logits += random.standard_normal(len(seen))[places]
+        tastes.append(0.7 * random.standard_normal((len(seen), _TASTES))[places])
+        # Else the rows that everybody needs would be neighbours.
+        columns.append(random.permutation(rows)[ranks])
+    dense = random.standard_normal((examples, DENSE))
+    logits += np.sum(tastes[0] * tastes[1], axis=1) + dense @ np.linspace(0.5, 0.1, DENSE)
+    probabilities = 1 / (1 + np.exp(-logits))
+    labels = (random.random(examples) < probabilities).astype(np.float32)
+    return Clicks(np.column_stack((dense, *columns)).astype(np.float32), probabilities, labels)
+
+
+def click_model(dense: int, tables: int, rows: int) -> Any:
+    """A small DLRM.
+
+    Source: Naumov et al., Deep Learning Recommendation Model for Personalization and Recommendation
+    Systems (arXiv 1906.00091). Embeddings and dense features meet in products of all pairs, beside
+    which they stay as they are.
+
+    Args:
+        dense: Features that come first in the input.
+        tables: Numbers of rows that follow, each of a table of its own.
+        rows: Of each table.
+    """
+    from keras import Input, Model, layers
+
+    inputs = Input((dense + tables,))
+    vectors = [layers.Dense(WIDTH, activation="relu")(inputs[:, :dense])]
+    for number in range(tables):
+        table = layers.Embedding(rows, WIDTH, name=f"table_{number}")
+        vectors.append(table(inputs[:, dense + number]))
+    products = [
+        layers.Dot(1)([one, other])
+        for place, one in enumerate(vectors)
+        for other in vectors[:place]
+    ]
+    hidden = layers.Dense(32, activation="relu")(layers.Concatenate()([*vectors, *products]))
+    return Model(inputs, layers.Dense(1, activation="sigmoid")(hidden))
+
+
+def auc() -> Any:
+    """The metric; finer than it is by default, as good models differ by little."""
+    from keras import metrics
+
+    return metrics.AUC(num_thresholds=1000)
+
+
+def rows_of_tables() -> int:
+    """What the environment says, or the default."""
+    return whole_number(ROWS_VARIABLE, _ROWS, _MOST_ROWS)
+
+
+def whole_number(variable: str, usual: int, most: int) -> int:
+    """Reads a number from the environment.
+
+    Raises:
+        WorkloadError: It is not between 1 and `most`.
+    """
+    text = os.environ.get(variable) or str(usual)
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= most:
+        raise WorkloadError(f"{variable} is {text!r}; give a whole number from 1 to {most}")
+    return int(text)
+
+
+def _load(rows: int) -> Data:
+    made = generate(_TRAIN_EXAMPLES + _TEST_EXAMPLES, rows)
+    inputs, labels = made.inputs, made.labels[:, np.newaxis]
+    cut = _TRAIN_EXAMPLES
+    return Data(inputs[:cut], labels[:cut], inputs[cut:], labels[cut:])
+
+
+def click_workload(name: str, tables: int, dense: int, **fields: Any) -> Workload:
+    """A job that trains `click_model` with tables as large as the environment says."""
+    rows = rows_of_tables()
+    steps = fields["total_worker_steps"]
+    return Workload(
+        name=name,
+        model=partial(click_model, dense, tables, rows),
+        loss="binary_crossentropy",
+        metric=auc,
+        learning_rate_boundaries=((steps // 2, 0.1), (steps * 3 // 4, 0.01)),
+        evaluation_interval_worker_steps=steps // 20,
+        **fields,
+    )
+
+
+workload = click_workload(
+    "clicks",
+    tables=2,
+    dense=DENSE,
+    data=partial(_load, rows_of_tables()),
+    data_set=f"generated clicks, tables of {rows_of_tables()} rows",
+    total_worker_steps=2_000,
+    batch_size=64,
+    learning_rate=0.1,
+)
