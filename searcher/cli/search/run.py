@@ -136,10 +136,10 @@ def run(
 ) -> int | None:
     """Searches for the timing policy of WORKLOAD and saves it.
 
-    WORKLOAD is a built-in name (digits, clicks, clicks-criteo, resnet32-cifar10,
-    resnet50-cifar100), file.py:attribute or package.module:attribute. With --trainer replay it may
-    also be the name of recorded runs or the start of their fingerprint; with --trainer command it
-    is a name for the job, by default that of its script.
+    WORKLOAD is a built-in name, such as digits or clicks, file.py:attribute or
+    package.module:attribute. With --trainer replay it may also be the name of recorded runs or the
+    start of their fingerprint; with --trainer command it is a name for the job, by default that of
+    its script.
 
     Repeat the command to continue an interrupted search; once the search is finished, it answers at
     once. Several processes on one database share the work.
