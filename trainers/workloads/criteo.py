@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.job.data import Array, Data
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.workloads.cifar import FOLDER_VARIABLE
 from syncswitch.trainers.workloads.clicks import click_workload, rows_of_tables, whole_number
 
