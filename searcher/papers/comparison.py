@@ -81,16 +81,16 @@ def compare(runs: Sequence[FigureRun], target_accuracy: float | None = None) -> 
 
 def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[Compared]:
     bsp = kinds.get((REFERENCE, ()), [])
-    usual = _mean([run.accuracy for run in bsp if run.accuracy is not None])
+    usual = mean_of([run.accuracy for run in bsp])
     if target is None:
         target = usual
     seconds = {kind: [run.seconds for run in found if run.seconds] for kind, found in kinds.items()}
-    usual_wait = _mean(_waits(bsp, target))
+    usual_wait = mean_of(_waits(bsp, target))
     rows = []
     for kind, found in kinds.items():
         accuracies = [run.accuracy for run in found if run.accuracy is not None]
-        accuracy, waits = _mean(accuracies), _waits(found, target)
-        wait = _mean(waits)
+        accuracy, waits = mean_of(accuracies), _waits(found, target)
+        wait = mean_of(waits)
         speed_up = measured_speed_up(seconds, kind, (REFERENCE, ())) or SpeedUp(0.0)
         rows.append(
             Compared(
@@ -105,7 +105,7 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
                 accuracy=accuracy,
                 accuracy_half_width=_half_width(accuracies),
                 points=None if accuracy is None or usual is None else 100 * (accuracy - usual),
-                seconds=_mean(seconds[kind]),
+                seconds=mean_of(seconds[kind]),
                 seconds_half_width=_half_width(seconds[kind]),
                 times_as_fast=speed_up.value or None,
                 low=speed_up.low,
@@ -146,8 +146,10 @@ def _waits(runs: Sequence[FigureRun], target: float | None) -> list[float]:
     return [wait for wait in waits if wait is not None]
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _half_width(values: Sequence[float]) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.papers.comparison import Compared, compare, paper_answer
+from syncswitch.searcher.papers.comparison import Compared, compare, mean_of, paper_answer
 from syncswitch.searcher.papers.runs import FigureRun, read_runs
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.errors import UserError
@@ -109,7 +109,7 @@ def _ordered(rows: Sequence[Compared]) -> list[Compared]:
 def summary(runs: Sequence[FigureRun]) -> list[Row]:
     """Table I: BSP, the paper's switch point, and ASP, on each cluster."""
     found: list[Row] = []
-    rows = compare(_undisturbed(runs))
+    rows = _ordered(compare(_undisturbed(runs)))
     for cluster in dict.fromkeys((row.workers, row.cluster) for row in rows):
         of_cluster = [row for row in rows if (row.workers, row.cluster) == cluster]
         asp = next((row for row in of_cluster if row.run == "ASP"), None)
@@ -161,7 +161,8 @@ def stragglers(runs: Sequence[FigureRun]) -> list[Row]:
 def generality(runs: Sequence[FigureRun]) -> list[Row]:
     """What becomes of each cluster's switch point on every other cluster."""
     rows = compare(_of_pair(_undisturbed(runs), {("bsp", "asp")}))
-    clusters = list(dict.fromkeys((row.workers, row.cluster) for row in rows))
+    clusters = sorted({(row.workers, row.cluster) for row in rows})
+    has_several = len({cluster for _, cluster in clusters}) > 1
     by_cluster = {
         one: [row for row in rows if (row.workers, row.cluster) == one] for one in clusters
     }
@@ -172,8 +173,8 @@ def generality(runs: Sequence[FigureRun]) -> list[Row]:
         for target in clusters:
             row = next((one for one in by_cluster[target] if one.percent == percent), None)
             if row is not None:
-                policy = {"policy_of": f"{origin[0]} workers {origin[1]}".strip()}
-                found.append({**policy, **dataclasses.asdict(row)})
+                name = f"{origin[0]} workers" + (f" {origin[1]}" if has_several else "")
+                found.append({"policy_of": name, **dataclasses.asdict(row)})
     return found
 
 
@@ -200,6 +201,27 @@ def curves(runs: Sequence[FigureRun]) -> list[Row]:
     return found
 
 
+def overhead(runs: Sequence[FigureRun]) -> list[Row]:
+    """Table III: what switches take on real clusters, hot or by a restart of the cluster."""
+    kinds: dict[tuple[int, str], list[FigureRun]] = {}
+    for run in runs:
+        if run.alone is None and run.switch_seconds is not None and not run.cluster:
+            how = "restart" if "restart" in run.conditions else "hot"
+            kinds.setdefault((run.workers, how), []).append(run)
+    return [
+        {
+            "workers": workers,
+            "switch": how,
+            "runs": len(alike),
+            "switch_seconds": mean_of([run.switch_seconds for run in alike]),
+            "switch_percent_of_training": mean_of(
+                [100 * (run.switch_seconds or 0.0) / run.seconds for run in alike if run.seconds]
+            ),
+        }
+        for (workers, how), alike in sorted(kinds.items())
+    ]
+
+
 def _undisturbed(runs: Sequence[FigureRun]) -> list[FigureRun]:
     return [run for run in runs if not run.conditions]
 
@@ -217,6 +239,7 @@ def _alone(*names: str) -> tuple[str, ...]:
 
 _STALE = ("bsp", "ssp:3", "dssp:3-15", "dssp:3-15:unbounded", "asp")
 _TIMING = ("--at", _HALVINGS)
+_REAL = ("--trainer", "local", "--launcher", "processes", "--at", "50", "--target-accuracy", "0.9")
 _MODERATE = ("--at", "50", "--inject", "moderate")
 
 FIGURES = {
@@ -251,6 +274,13 @@ FIGURES = {
             *((*_MODERATE, "--online", name) for name in ("none", "greedy", "elastic")),
         ),
         stragglers,
+    ),
+    "overhead": PaperFigure(
+        "Table III",
+        "what a switch takes, hot and by a restart, on real processes",
+        tuple((*_REAL, "--switch", how) for how in ("hot", "restart")),
+        overhead,
+        "2,4",
     ),
     "dssp": PaperFigure(
         "DSSP",

@@ -15,11 +15,24 @@ Row = dict[str, Any]
 
 
 def plot(rows: Sequence[Row]) -> Figure:
-    """Draws a figure from its rows: curves, or accuracy and time side by side.
+    """Draws a figure from its rows: curves, times of switches, or accuracy and time side by side.
 
     Raises UserError where plotly is missing.
     """
+    if "switch_seconds" in rows[0]:
+        return _switches(rows)
     return _curves(rows) if "worker_step" in rows[0] else _bars(rows)
+
+
+def _switches(rows: Sequence[Row]) -> Figure:
+    names = [f"{row['switch']}, {row['workers']} workers" for row in rows]
+    bars = {"type": "bar", "x": names, "y": [row["switch_seconds"] for row in rows]}
+    return figure_of(
+        [bars],
+        x={"type": "category"},
+        y={"title": "seconds of a switch", "type": "log"},
+        showlegend=False,
+    )
 
 
 def _curves(rows: Sequence[Row]) -> Figure:

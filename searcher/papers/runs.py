@@ -27,6 +27,7 @@ class FigureRun:
         accuracy: None where it diverged.
         seconds: Of training; None where nobody recorded it.
         curve: Its tests.
+        switch_seconds: What its switch took; None without one.
     """
 
     workload: str
@@ -40,6 +41,7 @@ class FigureRun:
     accuracy: float | None
     seconds: float | None
     curve: tuple[Evaluation, ...] = ()
+    switch_seconds: float | None = None
 
     @property
     def alone(self) -> str | None:
@@ -54,7 +56,7 @@ class FigureRun:
         if self.alone is not None:
             return self.alone.upper()
         first, second = (protocol.upper() for protocol in self.protocols)
-        return f"{first} {self.percent:g} %, then {second}"
+        return f"{first} {self.percent:g} %, {second}"
 
 
 def read_runs(database: Database, workload: str) -> list[FigureRun]:
@@ -103,4 +105,5 @@ def _run(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> FigureRun:
         accuracy=None if trial.diverged else trial.converged_accuracy,
         seconds=None if trial.diverged else trial.training_seconds,
         curve=curve,
+        switch_seconds=trial.switch_overhead_seconds,
     )

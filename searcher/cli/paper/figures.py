@@ -105,6 +105,9 @@ def _tell(rows: list[Row], output: Path | None, as_json: bool) -> None:
         print_json(rows)
     elif "worker_step" in rows[0]:
         _print_curves(rows)
+    elif "accuracy" not in rows[0]:
+        titles = [name.replace("_", " ") for name in rows[0]]
+        print_table(titles, [[_cell(value) for value in row.values()] for row in rows])
     else:
         _print_rows(rows)
     if output is not None:
@@ -117,38 +120,39 @@ def _tell(rows: list[Row], output: Path | None, as_json: bool) -> None:
 
 
 def _print_rows(rows: list[Row]) -> None:
-    from syncswitch.searcher.papers.plots import label
-
-    columns = ["run", "runs", "diverged", "accuracy", "points", "seconds", "times as fast"]
-    columns += ["reached", "seconds to it", "as soon"]
-    extra = {
-        name: title
-        for name, title in (("points_above_asp", "above ASP"), ("times_the_time_of_asp", "/ ASP"))
-        if name in rows[0]
+    columns = ["run", "runs", "accuracy", "points", "seconds", "faster", "to target", "sooner"]
+    known = {
+        "points_above_asp": "above ASP",
+        "times_the_time_of_asp": "/ ASP",
+        "policy_of": "policy of",
     }
+    extra = {name: title for name, title in known.items() if name in rows[0]}
+    for name in ("workers", "cluster", "under"):
+        if len({row[name] for row in rows}) > 1:
+            extra[name] = name
     cells = [
         [
-            label(row, rows),
-            str(row["runs"]),
-            str(row["diverged"] or "-"),
+            row["run"],
+            f"{row['runs']}" + (f", {row['diverged']} div." if row["diverged"] else ""),
             _interval(row["accuracy"], row["accuracy_half_width"], 4),
             _number(row["points"], "+.2f"),
             _number(row["seconds"], ".1f"),
             _number(row["times_as_fast"], ".2f"),
-            f"{row['reached']}/{row['runs']}",
-            _interval(row["seconds_to_target"], row["seconds_to_target_half_width"], 1),
+            _interval(row["seconds_to_target"], row["seconds_to_target_half_width"], 1)
+            + f" ({row['reached']}/{row['runs']})",
             _number(row["sooner"], ".2f"),
-            *(_number(row[name], ".2f") for name in extra),
+            *(_cell(row[name], ".2f") for name in extra),
         ]
         for row in rows
     ]
-    print_table([*columns, *extra.values()], cells)
+    print_table([*columns, *extra.values()], cells, prose="under")
     targets = sorted({row["target"] for row in rows if row["target"] is not None})
     if targets:
-        words = ", ".join(f"{target:.4f}" for target in targets)
+        words = ", ".join(dict.fromkeys(f"{target:.4f}" for target in targets))
         echo(
-            f"\nreached: tested at {words}, or above; times as fast and as soon, and points of"
-            " accuracy, are against BSP alone on the same cluster. ± is a 95 % interval."
+            f"\nTo target: seconds until a test says {words} or more, and how many runs got there."
+            " Faster, sooner\nand points of accuracy are against BSP alone on the same cluster."
+            " ± is a 95 % interval; div.: diverged."
         )
 
 
@@ -167,6 +171,10 @@ def _thinned(curve: Sequence[Row]) -> list[Row]:
     last = len(curve) - 1
     places = {round(last * part / (_CURVE_ROWS - 1)) for part in range(_CURVE_ROWS)}
     return [curve[place] for place in sorted(places)]
+
+
+def _cell(value: object, form: str = ".3g") -> str:
+    return _number(value, form) if isinstance(value, float | None) else str(value)
 
 
 def _number(value: float | None, form: str) -> str:

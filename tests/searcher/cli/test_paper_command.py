@@ -88,12 +88,12 @@ def test_a_figures_runs_are_made_once_and_shown(tmp_path: Path) -> None:
     names = [line.split("  ")[0] for line in done.stdout.splitlines()[2:]]
     assert names[: names.index("")] == [
         "BSP",
-        "ASP 25 %, then BSP",
-        "BSP 75 %, then ASP",
-        "ASP 50 %, then BSP",
-        "BSP 50 %, then ASP",
-        "ASP 75 %, then BSP",
-        "BSP 25 %, then ASP",
+        "ASP 25 %, BSP",
+        "BSP 75 %, ASP",
+        "ASP 50 %, BSP",
+        "BSP 50 %, ASP",
+        "ASP 75 %, BSP",
+        "BSP 25 %, ASP",
         "ASP",
     ]
     assert done.stderr.count(" s of training") == 8
@@ -130,6 +130,6 @@ def test_wrong_words_are_one_line(words: tuple[str, ...], message: str, tmp_path
 
 def test_the_figures_are_listed() -> None:
     lines = invoke("paper", "list").stdout.splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 12
     assert lines[2].startswith("summary")
     assert "Table I" in lines[2]

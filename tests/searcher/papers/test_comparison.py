@@ -48,8 +48,8 @@ BSP = (run(100, 0.90, 100), run(100, 0.92, 100))
 
 def test_everything_is_compared_with_bsp_alone() -> None:
     found = rows(*BSP, run(25, 0.92, 50), run(25, 0.94, 50), run(0, 0.80, 20))
-    assert list(found) == ["BSP", "BSP 25 %, then ASP", "ASP"]
-    switched = found["BSP 25 %, then ASP"]
+    assert list(found) == ["BSP", "BSP 25 %, ASP", "ASP"]
+    switched = found["BSP 25 %, ASP"]
     assert switched.accuracy == pytest.approx(0.93)
     # Two values that lie 0.02 apart: 12.706 standard errors of 0.01.
     assert switched.accuracy_half_width == pytest.approx(0.12706, abs=1e-4)
