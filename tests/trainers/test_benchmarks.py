@@ -163,7 +163,7 @@ def test_protocols_on_clicks(play: Play) -> None:
     out = play(protocols, "--job", "clicks", "--seeds", 1, "--worker-steps", 16)
     assert all(f"│ {name} " in out for name in protocols.ON_CLICKS)
     assert all(f"│ bsp,{name} " in out for name in protocols.ON_CLICKS[1:])
-    assert out.count(" of 1 ") == 2 * len(protocols.ON_CLICKS)
+    assert out.count(" of 1 ") == 3 * len(protocols.ON_CLICKS)
 
 
 def test_online_policies_under_stragglers(play: Play) -> None:
