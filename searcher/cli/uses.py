@@ -126,5 +126,8 @@ def _cells(use: PolicyUseFacts) -> dict[str, str]:
         "seconds": seconds_text(use.training_seconds),
         "guard": use.guard,
         "ended": str(use.ended_at.date()),
-        "under": conditions_text(use.online, use.switch_mechanism, use.injections) or "-",
+        "under": conditions_text(
+            use.online, use.switch_mechanism, use.injections, use.later_switches
+        )
+        or "-",
     }

@@ -72,6 +72,8 @@ def make_sweep(
         is_reference = number == 0 and target_accuracy is None
         percents = (reference_percent, *job.percents) if is_reference else job.percents
         percents = tuple(dict.fromkeys(percents))
+        if not percents:
+            continue
         strategy = ComparisonStrategy(
             len(percents),
             runs,

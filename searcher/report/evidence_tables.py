@@ -130,7 +130,10 @@ def use_table(data: ReportData) -> Table:
             "times as fast": lambda use: value_text(use.speed_up, ".2f"),
             "guard": lambda use: use.guard_alarm or use.guard,
             "under": lambda use: (
-                conditions_text(use.online, use.switch_mechanism, use.injections) or NONE
+                conditions_text(
+                    use.online, use.switch_mechanism, use.injections, use.later_switches
+                )
+                or NONE
             ),
         },
     )

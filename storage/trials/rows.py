@@ -30,7 +30,12 @@ _FIELDS = [name for name in StoredTrial.__dataclass_fields__ if name not in _JOI
 _COLUMNS = [
     _OF_WORKLOAD[name] if name in _OF_WORKLOAD else getattr(TrialRow, name) for name in _FIELDS
 ]
-_CONDITIONS = (TrialRow.online, TrialRow.switch_mechanism, TrialRow.injections)
+_CONDITIONS = (
+    TrialRow.online,
+    TrialRow.switch_mechanism,
+    TrialRow.injections,
+    TrialRow.later_switches,
+)
 _PHASE_COLUMNS = columns_of(PhaseRecord, PhaseRow)
 _COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 
@@ -165,12 +170,13 @@ def read_trials(session: Session, *conditions: ColumnElement[bool]) -> list[Stor
         phases[trial_id].append(PhaseRecord(*values))
     trials = select(*_CONDITIONS, *_COLUMNS).join(TrialRow.workload).where(*conditions)
     found = []
-    for online, mechanism, injections, *row in session.execute(trials.order_by(TrialRow.trial_id)):
-        fields = dict(zip(_FIELDS, row, strict=True))
+    known = len(_CONDITIONS)
+    for row in session.execute(trials.order_by(TrialRow.trial_id)):
+        fields = dict(zip(_FIELDS, row[known:], strict=True))
         found.append(
             StoredTrial(
                 phases=tuple(phases.get(fields["trial_id"], ())),
-                conditions=conditions_of(online, mechanism, injections),
+                conditions=conditions_of(*row[:known]),
                 **fields,
             )
         )

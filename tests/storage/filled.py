@@ -44,6 +44,7 @@ CONDITIONS = RunConditions(
     "elastic",
     "restart",
     ("straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread", "kill:ps,at=60%"),
+    (90.0, 95.0),
 )
 EVENTS = (
     RunEvent("detected", 400, 6.25, "worker 1: 2.1 worker-steps/s, median 9.8", worker=1),

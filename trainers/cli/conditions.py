@@ -44,6 +44,7 @@ class ConditionsChoice:
         first_protocol: str,
         launcher: str,
         servers: int = 1,
+        later_switches: tuple[float, ...] = (),
     ) -> RunConditions:
         """What it means for one job.
 
@@ -53,6 +54,7 @@ class ConditionsChoice:
             first_protocol: Before the switch.
             launcher: `in-process`, `processes`, `tf-config` or `simulated`.
             servers: How many parameter servers there are.
+            later_switches: See `RunConditions`.
 
         Raises:
             UserError: It does not fit the job, the launcher or this machine.
@@ -79,7 +81,10 @@ class ConditionsChoice:
         if self.inject:
             found = self._injections(workers, switch_percent, launcher, servers)
         return RunConditions(
-            self.online, self.switch_mechanism, tuple(injection.text for injection in found)
+            self.online,
+            self.switch_mechanism,
+            tuple(injection.text for injection in found),
+            later_switches,
         )
 
     def check_nothing_chosen(self, reason: str) -> None:

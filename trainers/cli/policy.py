@@ -15,7 +15,8 @@ from syncswitch.trainers.cli.options import is_given, is_policy_file
 from syncswitch.trainers.cli.uses import known_band, next_run, run_text
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.job.phases import PhasePlan, parse_phases
+from syncswitch.trainers.protocols import alone, check_protocols
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ class Chosen:
             run of a job that is learnt from its runs.
         band: What the run is held against; None for no guard.
         seed: Of the run; None where the user's counts.
+        later_switches: See `RunConditions`.
     """
 
     workload: Workload
@@ -46,6 +48,7 @@ class Chosen:
     policy: TimingPolicy | None = None
     band: Band | None = None
     seed: int | None = None
+    later_switches: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,9 @@ def check_no_policy(learns: bool = False) -> None:
     given = [option for option, name in _WHEN.items() if is_given(name)]
     if learns and not click.get_current_context().params["is_guarded"]:
         raise UserError("--learn needs the guard: leave out --no-guard")
-    if is_given("protocol") and is_given("protocols"):
-        raise UserError("--protocol and --protocols both say what to use: leave out one of them")
+    for option, name in (("--protocol", "protocol"), ("--phases", "phases")):
+        if is_given(name) and is_given("protocols"):
+            raise UserError(f"{option} and --protocols both say what to use: leave out one of them")
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
 
@@ -71,16 +75,30 @@ _WHEN = {
     "--learn": "learns",
     "--switch-at": "switch_percent",
     "--protocol": "protocol",
+    "--phases": "phases",
     "--policy": "choice",
 }
 
 
-def chosen_by_user(
-    reference: str, switch_percent: float, workers: int, pair: tuple[str, str]
-) -> Chosen:
-    """A switch point of the user's own."""
-    workload, identity = _chosen_job(reference, workers, pair)
-    return Chosen(workload, identity, switch_percent)
+def users_plan(
+    switch_percent: float | None,
+    protocol: str | None,
+    phases: str | None,
+    pair: tuple[str, str],
+) -> PhasePlan | None:
+    """What the user's options say of when to switch; None where none does. Raises UserError."""
+    if phases is not None:
+        return parse_phases(phases)
+    if protocol is not None:
+        return PhasePlan(alone(protocol), 100.0)
+    return None if switch_percent is None else PhasePlan(pair, switch_percent)
+
+
+def chosen_by_user(reference: str, plan: PhasePlan, workers: int) -> Chosen:
+    """Phases of the user's own."""
+    workload, identity = _chosen_job(reference, workers, plan.protocols)
+    later = plan.later_switches
+    return Chosen(workload, identity, plan.switch_percent, later_switches=later)
 
 
 def chosen_by_policy(

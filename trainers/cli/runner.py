@@ -66,6 +66,12 @@ if TYPE_CHECKING:
     help="Use this protocol alone, whatever policies there are, such as bsp.",
 )
 @click.option(
+    "--phases",
+    metavar="PHASES",
+    help="Use two protocols in turns, each for so many percent of the worker-steps, whatever"
+    " policies there are: bsp:10,asp:80,bsp:10.",
+)
+@click.option(
     "--guard/--no-guard",
     "is_guarded",
     default=True,
@@ -156,6 +162,7 @@ def main(
     choice: str,
     switch_percent: float | None,
     protocol: str | None,
+    phases: str | None,
     is_guarded: bool,
     workers: int | None,
     protocols: str | None,
@@ -194,13 +201,14 @@ def main(
         chosen_by_learning,
         chosen_by_policy,
         chosen_by_user,
+        users_plan,
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run, save_at_end
     from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
     from syncswitch.trainers.model.export import check_model_path
-    from syncswitch.trainers.protocols import alone, parse_pair
+    from syncswitch.trainers.protocols import parse_pair
     from syncswitch.trainers.run.mlflow_use import copied_use
 
     cluster = choose_cluster(
@@ -225,6 +233,7 @@ def main(
 
     pair = None if protocols is None else parse_pair(protocols)
     size, usual_pair = workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
+    plan = users_plan(switch_percent, protocol, phases, usual_pair)
     if learns:
         run = chosen_by_learning(
             reference,
@@ -235,10 +244,8 @@ def main(
             lambda workload: interrupted_run(home(workload)[1]) if resume else None,
         )
         seed = seed if run.seed is None or is_given("seed") else run.seed
-    elif protocol is not None:
-        run = chosen_by_user(reference, 100.0, size, alone(protocol))
-    elif switch_percent is not None:
-        run = chosen_by_user(reference, switch_percent, size, usual_pair)
+    elif plan is not None:
+        run = chosen_by_user(reference, plan, size)
     else:
         run = chosen_by_policy(reference, choice, workers, pair, storage_url, is_guarded=is_guarded)
     workload, identity, policy = run.workload, run.identity, run.policy
@@ -250,6 +257,7 @@ def main(
         identity.first_protocol,
         cluster.launcher,
         cluster.servers,
+        run.later_switches,
     )
     cluster.check_capacity(identity.workers)
     spec = TrialSpec(

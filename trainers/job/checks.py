@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
@@ -37,6 +40,17 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
         )
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
+    check_later_switches(spec.conditions.later_switches)
+
+
+def check_later_switches(percents: Sequence[float]) -> None:
+    """Refuses what is no ascending row of percents."""
+    inner = (0.0, *percents, 100.0)
+    if any(not before < after for before, after in itertools.pairwise(inner)):
+        raise UserError(
+            f"later switches are {list(percents)}: give percents above 0 and below 100, each above"
+            " the one before"
+        )
 
 
 def check_position(spec: TrialSpec, worker_step: int, first_protocol_worker_steps: int) -> None:

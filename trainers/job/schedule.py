@@ -76,8 +76,9 @@ def next_segment(
 ) -> Segment | None:
     """What follows when the cluster is drained.
 
-    The first protocol has its full share, wherever detours by way of the second one have put the
-    switch: these count towards W, not towards the share.
+    Up to the switch the first protocol has its full share, wherever detours by way of the second
+    one have put that: these count towards W, not towards the share. Later switches come where they
+    are, at the latest when the first share is done.
 
     Returns:
         A segment up to the next known cut, which may be made earlier; None at the end of the job.
@@ -87,13 +88,18 @@ def next_segment(
     if done >= W:
         return None
     missing = switch_worker_step(spec) - first_protocol_done
-    is_first = missing > 0 and not is_detour
-    end = min(W, done + missing) if is_first else W
+    is_before_switch = missing > 0
+    if is_before_switch:
+        is_first = not is_detour
+        end = min(W, done + missing) if is_first else W
+    else:
+        is_first = switches_since(spec, done) % 2 == 1
+        end = min([W, *(step for step in later_switch_worker_steps(spec) if step > done)])
     checkpoints = checkpoint_steps(spec)
     end = min([end, *(step for step in checkpoints if step > done)])
     protocol = identity.first_protocol if is_first else identity.second_protocol
     percents = checkpoints.get(end, ())
-    if is_first and end == done + missing:
+    if is_first and is_before_switch and end == done + missing:
         percents = percents_at_switch(spec, percents)
     return Segment(protocol, done, end, percents)
 
@@ -116,7 +122,6 @@ def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
     identity = spec.identity
     W = identity.total_worker_steps
     switch = switch_worker_step(spec)
-    second_round = round_worker_steps(identity.second_protocol, identity.workers)
     found: dict[int, tuple[float, ...]] = {}
     for percent in spec.checkpoint_percents:
         if percent <= spec.switch_percent:
@@ -125,10 +130,7 @@ def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
         elif percent >= 100.0:
             step = W
         else:
-            # Rounds of the second protocol are counted from where it starts.
-            beyond = percent / 100.0 * W - switch
-            rounds = max(0, math.floor(beyond / second_round + 0.5))
-            step = min(W, switch + rounds * second_round)
+            step = _worker_step_after_switch(spec, percent)
         found[step] = (*found.get(step, ()), percent)
     return found
 
@@ -145,6 +147,49 @@ def switch_worker_step(spec: TrialSpec) -> int:
     return percent_to_worker_steps(
         spec.switch_percent, spec.identity.total_worker_steps, round_size
     )
+
+
+def later_switches(spec: TrialSpec) -> tuple[float, ...]:
+    """Percents of W at which the protocols change places again after the switch."""
+    return tuple(one for one in spec.conditions.later_switches if one > spec.switch_percent)
+
+
+def later_switch_worker_steps(spec: TrialSpec) -> tuple[int, ...]:
+    """The worker-steps of these; a phase has at least one round of its protocol."""
+    steps = [switch_worker_step(spec)]
+    for percent in later_switches(spec):
+        steps.append(_whole_rounds(spec, percent, len(steps), steps[-1], least=1))
+    return tuple(steps[1:])
+
+
+def switches_since(spec: TrialSpec, done: int) -> int:
+    """How often the protocols have changed places again after the switch."""
+    return sum(step <= done for step in later_switch_worker_steps(spec))
+
+
+def switch_text(spec: TrialSpec, done: int) -> str:
+    """Where the last switch is, as a clause: `the switch is at 25 %`."""
+    percent = (spec.switch_percent, *later_switches(spec))[switches_since(spec, done)]
+    return f"the switch is at {percent:g} %"
+
+
+def _worker_step_after_switch(spec: TrialSpec, percent: float) -> int:
+    """The worker-step at a percent of W, in whole rounds of the protocol that runs there."""
+    starts = [switch_worker_step(spec), *later_switch_worker_steps(spec)]
+    nominal = percent / 100.0 * spec.identity.total_worker_steps
+    phase = max(1, sum(start <= nominal for start in starts))
+    step = _whole_rounds(spec, percent, phase, starts[phase - 1], least=0)
+    return min([step, *starts[phase : phase + 1]])
+
+
+def _whole_rounds(spec: TrialSpec, percent: float, phase: int, start: int, *, least: int) -> int:
+    """Rounds are counted from where their phase starts; that of the number 0 is the first."""
+    identity = spec.identity
+    W = identity.total_worker_steps
+    protocol = (identity.first_protocol, identity.second_protocol)[phase % 2]
+    size = round_worker_steps(protocol, identity.workers)
+    rounds = max(least, math.floor((percent / 100.0 * W - start) / size + 0.5))
+    return min(W, start + rounds * size)
 
 
 def round_worker_steps(protocol: str, workers: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
+from syncswitch.trainers.job.schedule import switches_since
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.position import LogMark
 
@@ -45,6 +46,10 @@ class Guarding:
     def is_on(self) -> bool:
         """Whether there may be an alarm, now or after the switch."""
         return self._guard is not None and not self.has_gone_back
+
+    def is_on_at(self, done: int) -> bool:
+        """The same where it may go back to what is now: the switch, and none after it."""
+        return self.is_on and switches_since(self._spec, done) == 0
 
     def give_up(self) -> None:
         """There is no state to go back to."""

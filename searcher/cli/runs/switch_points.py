@@ -63,7 +63,10 @@ def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
 def _shared(switch_point: SwitchPointStatistics) -> tuple[str, str]:
     """What the switch points of a table have in common."""
     conditions = conditions_text(
-        switch_point.online, switch_point.switch_mechanism, switch_point.injections
+        switch_point.online,
+        switch_point.switch_mechanism,
+        switch_point.injections,
+        switch_point.later_switches,
     )
     return switch_point.fingerprint, conditions
 

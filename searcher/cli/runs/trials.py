@@ -218,7 +218,12 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
 
 def _conditions(trial: TrialDetails) -> str:
     facts = trial.facts
-    return conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
+    return conditions_text(
+        facts["online"],
+        facts["switch_mechanism"],
+        facts["injections"],
+        facts["later_switches"],
+    )
 
 
 def _origin(fork: Fork | None) -> str:

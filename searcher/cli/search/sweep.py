@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +32,14 @@ from syncswitch.trainers.cli.options import (
     tensorboard_option,
 )
 from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.phases import parse_phases
 from syncswitch.trainers.run.tensorboard import logged
 
 if TYPE_CHECKING:
     from syncswitch.trainers.trainer import Trainer
 
 _MOST_POINTS = 30
+_USUAL_POINTS = "100,50,25,12.5,6.25,0"
 
 
 @click.command()
@@ -45,9 +48,16 @@ _MOST_POINTS = 30
     "--at",
     "at_text",
     metavar="PERCENTS",
-    default="100,50,25,12.5,6.25,0",
-    show_default=True,
-    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone.",
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone."
+    f" Default: {_USUAL_POINTS}, and none with --phases.",
+)
+@click.option(
+    "--phases",
+    "phases_texts",
+    metavar="PHASES",
+    multiple=True,
+    help="Two protocols in turns, each for so many percent of the worker-steps:"
+    " bsp:10,asp:80,bsp:10. May be given several times.",
 )
 @click.option(
     "--runs",
@@ -101,7 +111,8 @@ _MOST_POINTS = 30
 @common_options
 def sweep(
     reference: str | None,
-    at_text: str,
+    at_text: str | None,
+    phases_texts: tuple[str, ...],
     runs: int,
     workers_text: str | None,
     protocols: tuple[str, ...],
@@ -125,17 +136,24 @@ def sweep(
     """
     from syncswitch.searcher.loop.sweep import JobToSweep, make_sweep
 
-    percents = _percents(at_text)
     trainer.check_jobs(jobs)
-    pairs, reference_percent = with_reference([trainer.pair(p) for p in protocols or (None,)])
-    to_train: list[tuple[Job, RunConditions]] = []
+    percents = () if phases_texts and at_text is None else _percents(at_text or _USUAL_POINTS)
+    plans = [parse_phases(text) for text in phases_texts]
+    wanted = [trainer.pair(text) for text in protocols]
+    wanted = wanted or [plan.protocols for plan in plans] or [trainer.pair(None)]
+    pairs, reference_percent = with_reference(wanted)
+    columns: list[tuple[tuple[str, str], tuple[float, ...], tuple[float, ...]]]
+    columns = [(pair, percents, ()) for pair in pairs]
+    columns += [(plan.protocols, (plan.switch_percent,), plan.later_switches) for plan in plans]
+    to_train: list[tuple[Job, tuple[float, ...], RunConditions]] = []
     for size in _sizes(workers_text):
-        for pair in pairs:
+        for pair, points, later in columns:
             workers, usual = trainer.workers(size), trainer.default_workers
             request = JobRequest(reference, workers, usual, pair, storage_url, seed)
-            conditions = trainer.conditions(chosen, request.size, max(percents), pair[0])
+            conditions = trainer.conditions(chosen, request.size, max(points, default=100), pair[0])
             check_chief(conditions.injections, "sweep")
-            to_train.append((trainer.job(request), conditions))
+            conditions = replace(conditions, later_switches=later)
+            to_train.append((trainer.job(request), points, conditions))
 
     def announce(job: JobToSweep) -> None:
         if len(to_train) > 1 and not is_further_job():
@@ -143,22 +161,22 @@ def sweep(
 
     sweeps: list[Sweep] = []
     try:
-        with opened_for_several([job for job, _ in to_train], storage_url, "sweep", jobs) as opened:
+        with opened_for_several([one[0] for one in to_train], storage_url, "sweep", jobs) as opened:
             database, trainers, reporter = opened
             ready = [
                 JobToSweep(
                     job.identity,
                     partial(_open, opening, tensorboard_folder),
-                    percents,
+                    points,
                     conditions,
                     trainer.kind,
                 )
-                for (job, conditions), opening in zip(to_train, trainers, strict=True)
+                for (job, points, conditions), opening in zip(to_train, trainers, strict=True)
             ]
-            for start in range(0, len(ready), len(pairs)):
+            for start in range(0, len(ready), len(columns)):
                 one = make_sweep(
                     database,
-                    ready[start : start + len(pairs)],
+                    ready[start : start + len(columns)],
                     reference_percent=reference_percent,
                     runs=runs,
                     threshold=threshold,

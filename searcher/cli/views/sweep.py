@@ -64,7 +64,8 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     echo()
     for sweep in sweeps:
         print_text(_compared_with(sweep))
-    text = run_conditions_text(sweeps[0].jobs[0].conditions)
+    # Of phases the table says enough.
+    text = run_conditions_text(dataclasses.replace(sweeps[0].jobs[0].conditions, later_switches=()))
     if text:
         print_text(f"All runs trained under these conditions: {text}.")
 
@@ -85,7 +86,7 @@ def _cells(
     return [
         workers_text(identity.workers, identity.simulated_cluster),
         f"{identity.first_protocol},{identity.second_protocol}",
-        percent_text(point.switch_percent),
+        ", ".join(map(percent_text, (point.switch_percent, *job.conditions.later_switches))),
         str(point.runs),
         str(point.diverged_runs),
         NONE if kept is None else str(kept),

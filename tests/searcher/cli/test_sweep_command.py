@@ -82,6 +82,24 @@ def test_other_orders_and_sizes_have_one_target_each(invoke: Invoke, url: str) -
     assert done.stderr.splitlines()[0] == "on 4 workers, asp,bsp:"
 
 
+def test_phases_are_held_against_the_same_target(invoke: Invoke, url: str) -> None:
+    phases = ["--phases", "bsp:25,asp:65,bsp:10", "--phases", "bsp:50,ssp:3:50"]
+    done = invoke("sweep", "generated", *phases, "--runs", "1")
+    assert done.exit_code == 0, done.stderr
+    rows = [line.split()[:6] for line in done.stdout.splitlines()[2:5]]
+    assert rows == [
+        ["4", "bsp,asp", "100", "%", "1", "0"],
+        ["4", "bsp,asp", "25", "%,", "90", "%"],
+        ["4", "bsp,ssp:3", "50", "%", "1", "0"],
+    ]
+    with open_database(url, create=False) as database:
+        made = TrialStore(database).trials()
+    assert [row.conditions.later_switches for row in made] == [(), (90.0,), ()]
+    # They are no runs of a job that switches once.
+    assert invoke("sweep", "generated", "--at", "25", "--runs", "1").exit_code == 0
+    assert len(runs_in(url)) == 4
+
+
 def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str) -> None:
     done = invoke("sweep", "generated", "--at", "25", "--runs", "1", "--target-accuracy", "0.97")
     assert done.exit_code == 0, done.stderr
@@ -109,6 +127,7 @@ def test_points_that_diverge_are_answers_and_a_baseline_is_none(
         (["--at", "100,101"], "--at is '100,101': give 1 to 30 percents from 0 to 100"),
         (["--at", "half"], "--at is 'half': give"),
         (["--at", "nan"], "--at is 'nan': give"),
+        (["--phases", "bsp:10,asp:80"], "--phases is 'bsp:10,asp:80': give phases of two"),
         (["--workers", "4,0"], "--workers is '4,0': give whole numbers from 1 to 100,000"),
         (["--protocols", "bsp"], "--protocols is 'bsp': give two different protocols"),
         (["--inject", "kill:chief,at=5%"], "cannot be used with sweep, whose runs begin afresh"),

@@ -69,6 +69,8 @@ def test_a_study_under_other_conditions_has_another_name() -> None:
         {"online": "greedy"},
         {"switch_mechanism": "restart"},
         {"injections": ("kill:ps,at=60%",)},
+        {"later_switches": (90.0,)},
+        {"later_switches": (90.0, 95.0)},
         {"injections": ("kill:ps,at=60%", "kill:ps,at=70%")},
     )
     plans = [replace(SINGLE, conditions=RunConditions(**change)) for change in changes]  # type: ignore[arg-type]

@@ -36,9 +36,16 @@ def complete(store: TrialStore, number: int, record: TrialRecord) -> None:
     store.complete(STUDY, number, record)
 
 
-@given(st.sampled_from(["none", "elastic"]), st.sampled_from(["hot", "restart"]), injections)
-def test_conditions_survive_their_columns(online: str, mechanism: str, texts: list[str]) -> None:
-    conditions = RunConditions(online, mechanism, tuple(texts))
+@given(
+    st.sampled_from(["none", "elastic"]),
+    st.sampled_from(["hot", "restart"]),
+    injections,
+    st.lists(st.floats(0, 100)),
+)
+def test_conditions_survive_their_columns(
+    online: str, mechanism: str, texts: list[str], percents: list[float]
+) -> None:
+    conditions = RunConditions(online, mechanism, tuple(texts), tuple(percents))
     try:
         values = condition_values(conditions)
     except FatalError:  # nothing that anybody could tell apart again
@@ -50,7 +57,12 @@ def test_conditions_survive_their_columns(online: str, mechanism: str, texts: li
 
 def test_the_default_conditions_are_the_default_of_the_columns() -> None:
     values = condition_values(RunConditions())
-    assert values == {"online": "none", "switch_mechanism": "hot", "injections": None}
+    assert values == {
+        "online": "none",
+        "switch_mechanism": "hot",
+        "injections": None,
+        "later_switches": None,
+    }
 
 
 @given(st.text())
