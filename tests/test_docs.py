@@ -35,6 +35,7 @@ NOT_RUN = {
     "docs/howto/cluster.md": 2,
     "docs/howto/command.md": 1,
     "docs/howto/learn.md": 1,
+    "docs/howto/platforms.md": 3,
     "docs/howto/stragglers.md": 1,
     "examples/ddp_post_local_sgd/README.md": 1,
 }

@@ -136,8 +136,10 @@ class _Forks:
                 while os.getppid() == self._parent:
                     self._answer()
         finally:
-            for process_id in self._running:
-                os.kill(process_id, signal.SIGKILL)
+            # Some may end, and be reaped, meanwhile.
+            for process_id in list(self._running):
+                with suppress(ProcessLookupError):
+                    os.kill(process_id, signal.SIGKILL)
             os._exit(0)
 
     def _answer(self) -> None:

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-from syncswitch.trainers.cluster.processes.tf_config import TfConfig, host_and_port
+from syncswitch.trainers.cluster.processes.tf_config import TF_CONFIG, TfConfig, host_and_port
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 _LOG = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class PlatformEngine(Engine):
         self.secret = options.secret
         self.has_gpus = options.has_gpus
         self.listen = host_and_port(options.config.chief)
+        await_name(self.listen[0], options.limit_seconds)
         self.start_seconds = options.limit_seconds
 
     def start(self, part: Part, chief: Address) -> None:
@@ -79,6 +81,27 @@ class PlatformEngine(Engine):
 
     def close(self) -> None:
         """Nothing to end: without their chief they do so themselves."""
+
+
+def await_name(host: str, limit_seconds: float) -> None:
+    """Waits until a machine knows its own name, which a platform may tell it only after the start.
+
+    Raises:
+        UserError: It does not.
+    """
+    deadline = time.monotonic() + limit_seconds
+    while True:
+        try:
+            socket.getaddrinfo(host, None)
+        except socket.gaierror as error:
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"{TF_CONFIG} says that the chief is at {host}, a name that is not known here"
+                    f" ({error.strerror}); give it an address of this machine"
+                ) from error
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
 
 
 def new_engine(plan: ChiefPlan, zygote: Zygote) -> PlatformEngine:

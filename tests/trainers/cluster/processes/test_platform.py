@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import socket
+from typing import Any
+
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.platform import cluster_secret
+from syncswitch.trainers.cluster.processes.platform import await_name, cluster_secret
 
 
 def test_a_cluster_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +20,20 @@ def test_a_cluster_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) 
         assert cluster_secret(is_open=True)
     monkeypatch.setenv("SYNCSWITCH_SECRET", "words")
     assert cluster_secret(is_open=False) == b"words"
+
+
+def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new pod may be there before its name is."""
+    with pytest.raises(
+        UserError, match=r"the chief is at chief\.invalid, a name that is not known"
+    ):
+        await_name("chief.invalid", 0.3)
+    answers = [socket.gaierror(), socket.gaierror(), None]
+
+    def answer(*address: Any) -> None:
+        if (found := answers.pop(0)) is not None:
+            raise found
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    await_name("chief", 60)
+    assert not answers
