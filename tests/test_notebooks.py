@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
-from tests.program import PROGRAMS, environment
+from tests.program import PROGRAMS, code, environment
 from tests.warm_kernel import use_warm_kernels
+from tests.warm_shell import WarmShell
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -36,18 +37,12 @@ def read(path: Path) -> Any:
 
 
 @pytest.fixture
-def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outputs]:
+def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Outputs]]:
     """Runs a notebook in another folder than its own, with this interpreter and our commands."""
     programs, elsewhere, temporary = (folder / name for name in ("bin", "cwd", "tmp"))
     for new in (programs, elsewhere, temporary):
         new.mkdir()
-    for name, module in PROGRAMS.items():
-        script = programs / name
-        script.write_text(
-            f"#!{sys.executable}\nfrom {module} import main\n"
-            f"if __name__ == '__main__':\n    main(prog_name={name!r})\n"
-        )
-        script.chmod(0o755)
+    shell = WarmShell(programs, {name: code(name) for name in PROGRAMS})
     places = [programs, Path(sys.executable).parent, os.environ["PATH"]]
     surroundings = {
         **environment(),
@@ -64,7 +59,8 @@ def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outp
         assert sorted(NOTEBOOKS.glob("*.ipynb")) == FILES
         return {cell["id"]: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
 
-    return run
+    yield run
+    shell.close()
 
 
 def _execute(notebook: Any, folder: Path, variables: Mapping[str, str], is_warm: bool) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 
 from tests import program, warm_server
 
@@ -20,14 +21,14 @@ from tests import program, warm_server
 class WarmProcess:
     """A Python program in a fork of the server; used like `subprocess.Popen`."""
 
-    def __init__(self, code: str, *arguments: str, folder: Path) -> None:
+    def __init__(self, code: str, *arguments: str, folder: Path, **variables: str) -> None:
         out, child_out = os.pipe()
         err, child_err = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)
         standard = (nothing, child_out, child_err)
         words = ["-c", *arguments]
         self.pid, self._status = start_fork(
-            code, words, folder, program.environment(), descriptors=standard
+            code, words, folder, {**program.environment(), **variables}, descriptors=standard
         )
         for end in standard:
             os.close(end)
@@ -120,4 +121,5 @@ def _become(
     sys.argv[:] = words
     sys.path.insert(0, "")
     warm_server.fork_zygote()
-    exec(code, {"__name__": "__main__"})
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    exec(code, main.__dict__)

@@ -18,7 +18,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NoReturn
 
 from syncswitch.trainers.cluster.exchange.wire import Wire
@@ -56,6 +56,22 @@ class Server:
             os.close(theirs)
             process_id = int.from_bytes(_received(self._channel, 8), "big")
         return process_id, Connection(ours, writable=False)
+
+
+def at_once(function: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
+    """What a function gives for each of some arguments, each in a process of its own."""
+    channels = []
+    for argument in arguments:
+        ours, theirs = Pipe(duplex=False)
+        shared().start(_tell, function, argument, descriptors=[theirs.fileno()])
+        theirs.close()
+        channels.append(ours)
+    return [channel.recv() for channel in channels]
+
+
+def _tell(function: Callable[[Any], Any], argument: Any, descriptor: int) -> None:
+    with Connection(descriptor, readable=False) as channel:
+        channel.send(function(argument))
 
 
 def fork_shared() -> None:

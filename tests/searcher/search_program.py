@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,6 +18,9 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.trainer import Observer
+
+if TYPE_CHECKING:
+    from tests.warm_program import WarmProcess
 
 
 class SlowTrainer(GeneratedTrainer):
@@ -58,6 +62,18 @@ def generated_job(choice: TrainerChoice, request: JobRequest) -> Job:
     return Job(job, lambda: trainer)
 
 
-if __name__ == "__main__":
+def start(*arguments: str, **environment: str) -> WarmProcess:
+    """The program as a fork, which need not import anything."""
+    from tests.warm_program import WarmProcess
+
+    code = "import search_program; search_program.run()"
+    return WarmProcess(code, *arguments, folder=Path.cwd(), **environment)
+
+
+def run() -> None:
     LocalTrainer.job = generated_job  # type: ignore[assignment,method-assign]
     main(prog_name="syncswitch-search")
+
+
+if __name__ == "__main__":
+    run()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import Invoke, error_line, export
 from generated_trainer import identity
+from search_program import start
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.storage.database.engine import open_database
@@ -26,7 +24,6 @@ from syncswitch.trainers.cli.policy import real_policies
 from tests.program import TINY_WORKLOAD
 from tests.storage.conftest import POLICY, SEARCH
 
-PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
 LARGER = ["generated", "--workers", "8"]
 FINGERPRINT = identity().fingerprint[:12]
 
@@ -234,19 +231,17 @@ def test_a_baseline_that_diverges_is_one_line(
 
 @pytest.mark.usefixtures("one_version")
 def test_ctrl_c_keeps_what_was_made_and_the_same_command_goes_on(url: str) -> None:
-    environment = {**os.environ, "SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.3"}
-    command = [*PROGRAM, "evaluate", "generated", *LARGER, "--runs", "2"]
-    options: dict[str, Any] = {"env": environment, "text": True, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, **options)
-    assert process.stderr is not None
+    command = ["evaluate", "generated", *LARGER, "--runs", "2"]
+    environment = {"SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.3"}
+    process = start(*command, **environment)
     assert process.stderr.readline().startswith("[1/4] 100 % BSP, run 1 of 2")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "the same command continues" in err.splitlines()[-1]
 
-    done = subprocess.run(command, stderr=subprocess.PIPE, timeout=60, check=True, **options)
-    assert done.stderr.splitlines()[0] == "continuing after 1 of at most 4 runs"
+    _, err = start(*command, **environment).communicate(timeout=60)
+    assert err.splitlines()[0] == "continuing after 1 of at most 4 runs"
     complete = [run for run in runs_in(url) if run[0] == 8 and run[3] == "complete"]
     assert len(complete) == len(set(complete)) == 4
 

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 from command_line import QUICK, Invoke, database_file
-
-from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
-
-PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
-
-
-def program(url: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*PROGRAM, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, ENVIRONMENT_VARIABLE: url, **environment},
-    )
+from search_program import start
 
 
 def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invoke) -> None:
-    process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="0 60")
-    assert process.stderr is not None
+    process = start("run", "digits", *QUICK, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="0 60")
     assert process.stderr.readline().startswith("[1/8]")
     deadline = time.monotonic() + 30
     while "running" not in invoke("trials").stdout:
@@ -50,7 +32,7 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
 
 
 def test_a_run_whose_process_is_dead_is_stale(url: str, invoke: Invoke) -> None:
-    process = program(url, "run", "digits", *QUICK, GENERATED_DELAY_SECONDS="60")
+    process = start("run", "digits", *QUICK, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="60")
     deadline = time.monotonic() + 30
     while not (database_file(url).exists() and "running" in invoke("trials").stdout):
         assert time.monotonic() < deadline

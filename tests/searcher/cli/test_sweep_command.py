@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Invoke, error_line
+from search_program import start
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
 
-PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
 SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
 
 
@@ -145,17 +141,15 @@ def test_bad_input_is_one_line_and_makes_no_run(
 
 @pytest.mark.usefixtures("our_tables")
 def test_after_a_kill_several_processes_finish_it(url: str) -> None:
-    environment = {**os.environ, "SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.2"}
-    command = [*PROGRAM, *SWEEP, "--order", "bsp,asp", "--order", "asp,bsp", "--json"]
-    options: dict[str, Any] = {"env": environment, "text": True, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, **options)
-    assert process.stderr is not None
+    environment = {"SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.2"}
+    command = [*SWEEP, "--order", "bsp,asp", "--order", "asp,bsp", "--json"]
+    process = start(*command, **environment)
     process.stderr.readline()
     assert process.stderr.readline().startswith("[1/6] 100 % BSP, run 1 of 2")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
 
-    others = [subprocess.Popen(command, stderr=subprocess.PIPE, **options) for _ in range(2)]
+    others = [start(*command, **environment) for _ in range(2)]
     outputs = [other.communicate(timeout=100)[0] for other in others]
     assert [other.returncode for other in others] == [0, 0]
     assert outputs[0] == outputs[1]

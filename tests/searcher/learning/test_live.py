@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import record_use
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
+from tests.warm_server import at_once
 
 ALARM = GuardOutcome("it ends with 0.8000", 1000, 1.0)
 BAND = Band(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))
@@ -101,9 +101,7 @@ def test_runners_at_the_same_moment_publish_one_version(
     record_uses(database, policy, [False, False, True, False])
     url = database.url
     database.close()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(3) as pool:
-        said = pool.map(_revise, [(url, policy)] * 3, chunksize=1)
+    said = at_once(_revise, [(url, policy)] * 3)
     with open_database(url, create=False) as again:
         versions = PolicyRegistry(again).policies()
     assert [one.version for one in versions] == [2, 1]

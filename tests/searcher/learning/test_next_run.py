@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import importlib
-import multiprocessing
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from syncswitch.storage.uses.store import record_use, uses_of
 from syncswitch.trainers.cli.runner import main as run_main
 from syncswitch.trainers.cli.uses import ENTRY_POINT_GROUP
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
+from tests.warm_server import at_once
 
 ROOT = Path(__file__).resolve().parents[3]
 W = IDENTITY.total_worker_steps
@@ -154,9 +154,8 @@ def test_what_contradicts_learning_is_refused(options: list[str], words: str) ->
 
 def test_two_runners_at_once_do_not_hinder_each_other(url: str) -> None:
     open_database(url, create=True).close()
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        for _ in range(3):
-            pool.map(_run, [url] * 2, chunksize=1)
+    for _ in range(3):
+        at_once(_run, [url] * 2)
     found = versions(url)
     assert [one.version for one in found] == list(range(1, len(found) + 1))
     with open_database(url, create=False) as database:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from tests.trainers.cluster.engines import all_gone, family
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
 from tests.trainers.trainer_contract import LONG, ForkContract, MakeTrainer
+from tests.warm_program import WarmProcess
 
 W = 400
 # Without momentum each gradient moves the parameters by the same, exactly, whenever it comes.
@@ -267,32 +267,26 @@ def test_no_other_user_may_enter_the_folder_in_which_they_meet(make_trainer: Mak
 
 
 OWNER = """
-import sys
+import sys, tempfile, time
+tempfile.tempdir = sys.argv[2]
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from tests.trainers.cluster.engines import family
 trainer = ProcessTrainer(sys.argv[1], 2)
 assert len(family(trainer)) == 4
 import psutil
 print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True)
-sys.stdin.read()
+time.sleep(1000)
 """
 
 
 def test_killed_itself_it_leaves_no_process_behind_even_stopped(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER, reference_of(LONG)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={"TMPDIR": str(tmp_path)},
-    ) as owner:
-        assert owner.stdout is not None
-        processes = [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
-        assert len(processes) == 5, "and the one that has forked them"
-        for process in processes[:3]:
-            process.suspend()
-        owner.send_signal(signal.SIGSTOP)
-        owner.kill()
+    owner = WarmProcess(OWNER, reference_of(LONG), str(tmp_path), folder=tmp_path)
+    processes = [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
+    assert len(processes) == 5, "and the one that has forked them"
+    for process in processes[:3]:
+        process.suspend()
+    owner.send_signal(signal.SIGSTOP)
+    owner.kill()
     assert all_gone(processes)
 
 
