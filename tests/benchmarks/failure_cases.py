@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +31,8 @@ __all__ = [
 TOTAL_WORKER_STEPS = 2_000
 CHECKPOINT_PERCENTS = tuple(float(percent) for percent in range(10, 101, 10))
 
-Lane = tuple[str, int]
-"""Launcher and number of workers: what a cluster serves."""
+Lane = tuple[str, int, int]
+"""Launcher, number of workers, and of parameter servers: what a cluster serves."""
 
 PAIRS = (
     ("bsp", "asp"),
@@ -49,6 +49,7 @@ PAIRS = (
 """Each protocol before the switch and after it."""
 
 WORKERS = (2, 3, 4)
+SERVERS = {"in-process": (1,), "processes": (1, 2)}
 REFERENCE, SEVERAL = "none (reference)", "two or three of these"
 CHIEF_KILLED, DISK_FULL, TRUNCATED = "chief killed", "disk full", "checkpoint truncated"
 
@@ -61,8 +62,8 @@ _SHARED = {
 }
 _PROCESSES = _SHARED | {
     "worker hung": "hang:worker={worker},at={at}%",
-    "ps killed": "kill:ps,at={at}%",
-    "ps hung": "hang:ps,at={at}%",
+    "ps killed": "kill:ps={server},at={at}%",
+    "ps hung": "hang:ps={server},at={at}%",
     "straggler, proxy": "straggler:worker={worker},at={at}%,for={length}%,delay=2ms,by=proxy",
 }
 KINDS = tuple(_PROCESSES)
@@ -97,11 +98,12 @@ class Case:
     injections: tuple[str, ...] = ()
     disk_full_percents: tuple[float, float] | None = None
     truncated_percent: float | None = None
+    servers: int = 1
 
     @property
     def lane(self) -> Lane:
         """What it runs on."""
-        return self.launcher, self.workers
+        return self.launcher, self.workers, self.servers
 
     @property
     def row(self) -> str:
@@ -124,8 +126,9 @@ class Case:
         if self.truncated_percent is not None:
             happens.append(f"all killed at {self.truncated_percent:g} %, checkpoint truncated")
         return (
-            f"{self.launcher} {self.workers} {','.join(self.pair)} at {self.switch_percent:g} %"
-            f" {self.mechanism} {self.online} seed {self.seed}: {'; '.join(happens) or 'nothing'}"
+            f"{self.launcher} {self.workers}+{self.servers} {','.join(self.pair)}"
+            f" at {self.switch_percent:g} % {self.mechanism} {self.online} seed {self.seed}:"
+            f" {'; '.join(happens) or 'nothing'}"
         )
 
 
@@ -159,19 +162,25 @@ def drawn_cases(count: int, seed: int, pairs: Sequence[tuple[str, str]] = PAIRS)
 
 def reference_cases(seed: int, pairs: Sequence[tuple[str, str]] = PAIRS) -> list[Case]:
     """Undisturbed runs: each pair once on each cluster, each with a seed of its own."""
-    lanes = [(launcher, workers) for launcher in _LAUNCHERS for workers in WORKERS]
+    lanes = [
+        (launcher, workers, servers)
+        for launcher in _LAUNCHERS
+        for workers in WORKERS
+        for servers in SERVERS[launcher]
+    ]
     cases = []
-    for launcher, workers in lanes:
+    for launcher, workers, servers in lanes:
         for pair in _fitting(pairs, workers):
-            chance = random.Random(f"{seed}-{launcher}-{workers}-{pair}")
+            chance = random.Random(f"{seed}-{launcher}-{workers}-{servers}-{pair}")
             percent, job_seed = _percent(chance), chance.randrange(1_000_000)
-            cases.append(Case(-1, launcher, workers, pair, percent, "hot", "none", job_seed))
+            case = Case(-1, launcher, workers, pair, percent, "hot", "none", job_seed)
+            cases.append(replace(case, servers=servers))
     return cases
 
 
 def _drawn(number: int, chance: random.Random, pairs: Sequence[tuple[str, str]]) -> Case:
     (launcher,) = chance.choices(list(_LAUNCHERS), _LAUNCHER_WEIGHTS)
-    workers = chance.choice(WORKERS)
+    workers, servers = chance.choice(WORKERS), chance.choice(SERVERS[launcher])
     pair = chance.choice(_fitting(pairs, workers))
     possible = _LAUNCHERS[launcher]
     (count,) = chance.choices((1, 2, 3), _COUNT_WEIGHTS)
@@ -187,7 +196,8 @@ def _drawn(number: int, chance: random.Random, pairs: Sequence[tuple[str, str]])
         if form is not None:
             at, length = round(chance.uniform(0, 99), 1), chance.randint(20, 60)
             worker = chance.randrange(workers)
-            text = form.format(worker=worker, at=at, length=length)
+            server = chance.randrange(servers)
+            text = form.format(worker=worker, server=server, at=at, length=length)
             injections.append(parse_injection(text).text)
     full_from = round(chance.uniform(0, 60), 1)
     return Case(
@@ -203,6 +213,7 @@ def _drawn(number: int, chance: random.Random, pairs: Sequence[tuple[str, str]])
         tuple(injections),
         (full_from, full_from + 40) if DISK_FULL in kinds else None,
         round(chance.uniform(0, 99), 1) if TRUNCATED in kinds else None,
+        servers,
     )
 
 

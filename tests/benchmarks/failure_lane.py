@@ -2,8 +2,8 @@
 
     python -c "from tests.benchmarks.failure_lane import main; main()" SOCKET_FD
 
-It starts a cluster for each launcher and number of workers when it is first asked for one, and
-keeps it for later runs.
+It starts a cluster for each launcher and numbers of workers and parameter servers when it is first
+asked for one, and keeps it for later runs.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.benchmarks.failure_cases import (
     WORKERS,
     Done,
     Error,
+    Lane,
     Request,
 )
 from tests.trainers.jobs import DENSE
@@ -52,7 +53,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(relativeCreated)d %(name)s %(message)s")
     connection = Connection(int(sys.argv[1]))
     workload = load_local_workload(_REFERENCE, max(WORKERS))
-    trainers: dict[tuple[str, int], Trainer] = {}
+    trainers: dict[Lane, Trainer] = {}
     while True:
         try:
             request: Request = connection.recv()
@@ -60,9 +61,8 @@ def main() -> None:
             break
         case = request.case
         if case.lane not in trainers:
-            trainers[case.lane] = LocalCluster(case.launcher).open(
-                workload, _REFERENCE, case.workers
-            )
+            cluster = LocalCluster(case.launcher, servers=case.servers)
+            trainers[case.lane] = cluster.open(workload, _REFERENCE, case.workers)
         connection.send(_answer(request, workload, trainers[case.lane], _Reporter(connection)))
     for trainer in trainers.values():
         trainer.close()

@@ -168,11 +168,11 @@ class LaneProcess:
     def _expected(self) -> int:
         if self._process.poll() is not None:
             return 0
-        launcher, workers = self.lane
+        launcher, workers, servers = self.lane
         if launcher == "in-process":
             return 1
-        # Besides the workers: this one, zygote, chief, parameter server.
-        return 4 + workers
+        # Besides those: this one, zygote, chief.
+        return 3 + workers + servers
 
     def _processes(self) -> list[psutil.Process]:
         found = []

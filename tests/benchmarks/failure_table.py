@@ -123,8 +123,9 @@ def page(
         *_markdown(_HEAD, table),
         "",
         f"Each run: {TOTAL_WORKER_STEPS:,} worker-steps on the digits, 2 to 4 workers, in-process"
-        " or as processes, switch anywhere from 0 to 100 %, hot or by a restart, online policies"
-        " where the first protocol is BSP, a checkpoint every 10 %. Protocol pairs:"
+        " or as processes, which have one parameter server or two, switch anywhere from 0 to"
+        " 100 %, hot or by a restart, online policies where the first protocol is BSP, a"
+        " checkpoint every 10 %. Protocol pairs:"
         f" {pairs}.",
         "",
         "A run counts as failed where it raises, takes longer than 120 s, does not do exactly its"

@@ -68,28 +68,34 @@ def _measured(trainer: Trainer, size: str, switch_percent: float, seconds: float
     return stopwatch.rate()
 
 
-def processes(switch_percent: float) -> Row:
+def processes(switch_percent: float, servers: int = 1) -> Row:
     """Ours with its workers as processes, as a user gets it."""
 
     def row(size: str, seconds: float) -> float:
         from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-        return _measured(ProcessTrainer(WORKLOADS[size], WORKERS), size, switch_percent, seconds)
+        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, servers=servers)
+        return _measured(trainer, size, switch_percent, seconds)
 
     return row
 
 
-def sockets(switch_percent: float) -> Row:
+def sockets(switch_percent: float, servers: int = 1) -> Row:
     """Ours over sockets of loopback, its parts started one by one as on several machines."""
 
     def row(size: str, seconds: float) -> float:
         from syncswitch.trainers.cluster.processes.platform import PlatformOptions, TfConfigTrainer
         from syncswitch.trainers.cluster.processes.tf_config import TfConfig
 
-        chief, ps, *workers = (f"127.0.0.1:{port}" for port in free_ports(2 + WORKERS))
-        addresses = {"chief": (chief,), "ps": (ps,), "worker": tuple(workers)}
-        for job, task in (("ps", 0), *(("worker", number) for number in range(WORKERS))):
-            _start_part(addresses, job, task, WORKLOADS[size])
+        chief, *others = (f"127.0.0.1:{port}" for port in free_ports(1 + servers + WORKERS))
+        addresses = {
+            "chief": (chief,),
+            "ps": tuple(others[:servers]),
+            "worker": tuple(others[servers:]),
+        }
+        for job in ("ps", "worker"):
+            for task in range(len(addresses[job])):
+                _start_part(addresses, job, task, WORKLOADS[size])
         config = TfConfig(addresses, "chief", 0)
         trainer = TfConfigTrainer(WORKLOADS[size], PlatformOptions(config, 120.0, SECRET.encode()))
         return _measured(trainer, size, switch_percent, seconds)
@@ -154,8 +160,12 @@ def rate(train: Train, seconds: float) -> float:
 ROWS: dict[str, Row] = {
     "ASP, processes": processes(0.0),
     "BSP, processes": processes(100.0),
+    "ASP, processes, 2 servers": processes(0.0, servers=2),
+    "BSP, processes, 2 servers": processes(100.0, servers=2),
     "ASP, processes over sockets": sockets(0.0),
     "BSP, processes over sockets": sockets(100.0),
+    "ASP, over sockets, 2 servers": sockets(0.0, servers=2),
+    "BSP, over sockets, 2 servers": sockets(100.0, servers=2),
     "ASP, threads of one process": threads(0.0),
     "BSP, threads of one process": threads(100.0),
     STRATEGY: strategy,

@@ -130,8 +130,6 @@ class KerasOptimizer(Optimizer):
         problem = None
         if getattr(optimizer, "global_clipnorm", None):
             problem = "with global_clipnorm needs the norm of the whole gradient"
-        elif hasattr(optimizer, "inner_optimizer"):
-            problem = "looks at the whole gradient before each update"
         elif any(size > 1 and own is None for size, own in zip(sizes, owners, strict=True)):
             problem = "has variables of which it does not say to which parameter they belong"
         if problem is not None:

@@ -52,10 +52,12 @@ PAIRS = [("bsp", "asp"), ("asp", "gba:1000"), ("ssp:2", "dssp:1-4")]
 class Trained:
     """A trainer with a cluster of two workers on this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, servers: int = 1) -> None:
         self.engine = new_engine(folder, 2)
         self.trainer = ClusterTrainer(
-            COUNTING, 2, lambda program, workers: ConnectedCluster(program, workers, self.engine)
+            COUNTING,
+            2,
+            lambda program, workers: ConnectedCluster(program, workers, self.engine, servers),
         )
 
     @property

@@ -54,7 +54,7 @@ DIED = (
 )
 
 
-@pytest.fixture(params=["unix", "tcp", "unix of two", "tcp of two"])
+@pytest.fixture(params=["unix", "tcp", "tcp of two"])
 def make_cluster(
     request: pytest.FixtureRequest, connected_of: Callable[..., Any]
 ) -> Callable[..., ConnectedCluster]:

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
+from syncswitch.trainers.cluster.exchange.shards import (
+    Shard,
+    cut_anywhere,
+    cut_between_variables,
+    joined,
+    uncut,
+)
+from syncswitch.trainers.model.layout import ModelState
+
+COUNTS = st.integers(1, 6)
+VARIABLES = st.lists(st.integers(1, 50), min_size=1, max_size=8)
+
+
+def state_of(sizes: Sizes) -> ModelState:
+    """All of whose values differ."""
+    values = np.arange(sizes.model + sizes.slots, dtype=np.float32)
+    parameters, statistics, slots = np.split(values, [sizes.parameters, sizes.model])
+    return ModelState(parameters, slots, statistics, 7)
+
+
+def assert_is_cut(shards: tuple[Shard, ...], sizes: Sizes) -> None:
+    """One after the other they are the model, and joined again the state."""
+    assert shards[0].model.start == 0
+    assert shards[-1].model.stop == sizes.model
+    assert all(one.model.stop == other.model.start for one, other in pairwise(shards))
+    state = state_of(sizes)
+    parts = [shard.of(state) for shard in shards]
+    model = np.concatenate([state.parameters, state.statistics])
+    for shard, part in zip(shards, parts, strict=True):
+        assert shard.sizes == Sizes(part.parameters.size, part.statistics.size, part.slots.size)
+        np.testing.assert_array_equal(
+            np.concatenate([part.parameters, part.statistics]), model[shard.model]
+        )
+    found = joined(parts, shards, sizes)
+    np.testing.assert_array_equal(found.parameters, state.parameters)
+    np.testing.assert_array_equal(found.statistics, state.statistics)
+    np.testing.assert_array_equal(found.slots, state.slots)
+    assert found.updates == 7
+
+
+@given(parameters=st.integers(1, 60), statistics=st.integers(0, 20), count=COUNTS)
+def test_what_has_one_slot_for_each_parameter_is_cut_evenly(
+    parameters: int, statistics: int, count: int
+) -> None:
+    sizes = Sizes(parameters, statistics, parameters)
+    shards = cut_anywhere(sizes, count)
+    assert len(shards) == count
+    assert_is_cut(shards, sizes)
+    lengths = [shard.sizes.model for shard in shards]
+    assert max(lengths) - min(lengths) <= 1
+    for shard in shards:
+        assert shard.slots == (shard.parameters,)
+
+
+@given(
+    parameters=VARIABLES,
+    statistics=st.lists(st.integers(1, 50), max_size=4),
+    kinds=st.integers(0, 3),
+    interleaved=st.booleans(),
+    count=COUNTS,
+)
+def test_variables_stay_whole_and_have_their_slots(
+    parameters: list[int], statistics: list[int], kinds: int, interleaved: bool, count: int
+) -> None:
+    """In any order in which an optimizer has made these; a scalar is everybody's."""
+    places = list(enumerate(parameters))
+    owned = [(size, number) for number, size in places for _ in range(kinds)]
+    if not interleaved:
+        owned = [(size, number) for _ in range(kinds) for number, size in places]
+    slots: list[tuple[int, int | None]] = [(1, None), *owned]
+    sizes = Sizes(sum(parameters), sum(statistics), sum(size for size, _ in slots))
+    shards = cut_between_variables(parameters, statistics, slots, count)
+    assert len(shards) == count
+    assert_is_cut(shards, sizes)
+    ends = set(np.cumsum([0, *parameters, *statistics]).tolist())
+    largest = max([*parameters, *statistics])
+    for shard in shards:
+        assert {shard.model.start, shard.model.stop} <= ends
+        assert shard.sizes.model <= sizes.model / count + largest
+        held = shard.sizes.parameters
+        assert shard.sizes.slots == kinds * held + (held > 0)
+
+
+def test_the_only_one_has_everything() -> None:
+    sizes = Sizes(3, 2, 9)
+    (shard,) = uncut(sizes)
+    assert shard.sizes == sizes
+    state = state_of(sizes)
+    part = shard.of(state)
+    assert joined([part], [shard], sizes) is part
+    np.testing.assert_array_equal(part.slots, state.slots)
+    assert np.shares_memory(part.slots, state.slots), "nothing is copied"
+
+
+def test_more_servers_than_variables_leave_some_without() -> None:
+    shards = cut_between_variables([4], [], [(4, 0)], 3)
+    assert sorted(shard.sizes.parameters for shard in shards) == [0, 0, 4]
