@@ -2,7 +2,8 @@
 
 What programs use is listed in `__all__`: `PolicyCallback` and `fit` train with a policy that was
 found before; the trainers make the runs of a search, or one run alone; `Workload` and `Data` say
-what is trained; `StreamedData` reads from files, each kind of which has a `Source`.
+what is trained, or `from_compiled` with what Keras' `fit` would get; `StreamedData` reads from
+files, each kind of which has a `Source`.
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
     from syncswitch.trainers.keras_api.fit import fit
+    from syncswitch.trainers.keras_api.from_compiled import from_compiled
     from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
     from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
@@ -49,6 +51,7 @@ __all__ = [
     "Verdict",
     "Workload",
     "fit",
+    "from_compiled",
     "load_profile",
     "load_workload",
     "simulated_identity",
@@ -72,6 +75,7 @@ _OTHERS = {
     "TFRecordFiles": "job.sources.records",
     "Workload": "job.workload",
     "fit": "keras_api.fit",
+    "from_compiled": "keras_api.from_compiled",
     "load_profile": "simulated.profile",
     "load_workload": "job.loading",
     "simulated_identity": "simulated.trainer",

@@ -113,18 +113,37 @@ def _built(workload: Workload, part: str, kind: Any, hint: str) -> Any:
 
 def build_loss(workload: Workload) -> Any:
     """Makes the loss; its result for a batch is the mean over the examples."""
-    from keras import losses
-
     hint = "give a name such as 'mse', or a function without arguments that builds a Keras loss"
     loss = workload.loss
     if isinstance(loss, str):
         try:
-            return losses.get(loss)
+            return named_loss(loss)
         except ValueError as error:
             raise WorkloadError(
                 f"workload {workload.name!r}: Keras has no loss {loss!r}; {hint}"
             ) from error
     return _built(workload, "loss", Callable, hint)
+
+
+def named_loss(name: str) -> Callable[[Any, Any], Any]:
+    """The loss that Keras has of this name, which takes labels and outputs as one of `compile`.
+
+    Such a one brings labels of shape [batch] and outputs of shape [batch, 1] to the same rank.
+    Raises ValueError where there is none.
+    """
+    import keras
+
+    known = keras.losses.get(name)
+    if isinstance(known, keras.losses.Loss):
+        return known  # type: ignore[no-any-return]
+
+    def loss(labels: Any, outputs: Any) -> Any:
+        rank, difference = len(outputs.shape), len(outputs.shape) - len(labels.shape)
+        if difference == 1 and outputs.shape[-1] == 1 and rank == 2:
+            labels = keras.ops.expand_dims(labels, -1)
+        return known(labels, outputs)
+
+    return loss
 
 
 def build_optimizer(workload: Workload) -> Any:

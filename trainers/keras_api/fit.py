@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import keras
-
-from syncswitch.storage.errors import FatalError, UserError, WorkloadError
+from syncswitch.storage.errors import FatalError, UserError
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -23,6 +21,12 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
 from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.keras_api.compiled import (
+    check_compiled,
+    compiled_loss,
+    compiled_optimizer,
+    copies,
+)
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer
 
@@ -90,14 +94,13 @@ def fit(
     data = Data(x, y, *validation_data)
     epoch = max(1, math.ceil(len(data.train_inputs) / max(1, batch_size)))
     total = policy.total_worker_steps if epochs is None else epochs * epoch
-    if not getattr(model, "compiled", False):
-        raise WorkloadError("fit: the model is not compiled; call its compile() before")
+    check_compiled(model, "fit")
     check_precision(model, "fit")
     check_unscaled(model.optimizer, "fit")
-    optimizer, rate = _compiled_optimizer(model)
+    optimizer, rate = compiled_optimizer(model)
     workload = Workload(
         name=model.name,
-        model=_copies(model),
+        model=copies(model, is_fresh=False),
         data=lambda: data,
         data_set="given to fit",
         total_worker_steps=total,
@@ -106,7 +109,7 @@ def fit(
         learning_rate_boundaries=learning_rate_boundaries,
         evaluation_interval_worker_steps=evaluation_interval_worker_steps or min(epoch, total),
         optimizer=optimizer,
-        loss=_compiled_loss(model),
+        loss=compiled_loss(model, "fit"),
         metric=metric,
         # The model is in memory anyway.
         least_table_values=None,
@@ -142,42 +145,3 @@ def _band(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity)
         getattr(known, name) == getattr(mine, name) for name in ("model", "batch_size", "metric")
     )
     return policy.band if is_same else None
-
-
-def _copies(model: Any) -> Callable[[], Any]:
-    """Builds copies of the model that start from its present values."""
-    values = model.get_weights()
-    # What is compiled is copied with its loss and metrics, which only registered ones bear.
-    model.compiled = False
-    try:
-        plain = keras.models.clone_model(model)
-    finally:
-        model.compiled = True
-
-    def build() -> Any:
-        copy = keras.models.clone_model(plain)
-        copy.set_weights(values)
-        return copy
-
-    return build
-
-
-def _compiled_optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[[], Any]]:
-    """Builds optimizers like the model's; and its learning rate, which these leave to others."""
-    config = model.optimizer.get_config()
-    rate = config["learning_rate"]
-    plain = {**config, "learning_rate": 1.0}
-    build = type(model.optimizer).from_config
-    if isinstance(rate, dict):
-        return lambda: build(dict(plain)), lambda: keras.optimizers.schedules.deserialize(rate)
-    return lambda: build(dict(plain)), float(rate)
-
-
-def _compiled_loss(model: Any) -> str | Callable[[], Any]:
-    """The model's one loss as a workload says it."""
-    loss = model.loss
-    if isinstance(loss, str):
-        return loss
-    if not callable(loss):
-        raise WorkloadError(f"fit: the model is compiled with loss {loss!r}; compile it with one")
-    return lambda: loss
