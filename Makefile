@@ -55,7 +55,6 @@ notebooks: $(INSTALLED)  ## Strips what the notebooks showed.
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
 	$(BIN)/python -m tests.benchmarks.scale --sizes 14k --rounds 3
 	$(BIN)/python -m tests.benchmarks.simulator
-	$(BIN)/python -m tests.benchmarks.kills
 	$(BIN)/python -m tests.benchmarks.detector
 
 benchmark-scale: $(INSTALLED)  ## Models of 14 thousand to 100 million parameters: ten minutes, 12 GB.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["FIXTURES_STAY", "more_examples"]
-
 FIXTURES_STAY = settings(
     suppress_health_check=[
         *settings().suppress_health_check,

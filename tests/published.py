@@ -15,15 +15,6 @@ from syncswitch.storage.importing.released_logs import read_released_runs
 from syncswitch.storage.importing.run_logs import LogRow
 from tests.recordings import STARTED, log_rows, write_log
 
-__all__ = [
-    "INTERVAL",
-    "RUNS",
-    "TOTAL",
-    "Run",
-    "SwitchPoint",
-    "write_logs",
-]
-
 TOTAL = 64_000
 """Worker-steps of each run: ResNet-32 on CIFAR-10."""
 INTERVAL = 2_000

@@ -7,8 +7,6 @@ from typing import Any
 
 from rich.table import Table
 
-__all__ = ["new_table", "parser"]
-
 
 def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
     """A parser with these options, each of the kind of its default.

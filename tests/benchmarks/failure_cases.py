@@ -11,23 +11,6 @@ from typing import NamedTuple
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.faults.grammar import parse_injection
 
-__all__ = [
-    "CHECKPOINT_PERCENTS",
-    "CHIEF_KILLED",
-    "KINDS",
-    "REFERENCE",
-    "SEVERAL",
-    "TOTAL_WORKER_STEPS",
-    "WORKERS",
-    "Case",
-    "Done",
-    "Error",
-    "Lane",
-    "Request",
-    "drawn_cases",
-    "reference_cases",
-]
-
 TOTAL_WORKER_STEPS = 2_000
 CHECKPOINT_PERCENTS = tuple(float(percent) for percent in range(10, 101, 10))
 

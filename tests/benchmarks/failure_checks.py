@@ -15,8 +15,6 @@ from scipy import stats
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from tests.benchmarks.failure_cases import CHECKPOINT_PERCENTS, TOTAL_WORKER_STEPS, Case
 
-__all__ = ["Noise", "file_problems", "record_problems", "seconds_to_continue", "unsaved_problems"]
-
 _CHANCE_OF_FALSE_ALARM = 0.01  # in a whole campaign
 # What happens so close to the end may come too late to be noticed.
 _LATE_WORKER_STEPS = TOTAL_WORKER_STEPS * 0.97

@@ -34,8 +34,6 @@ from tests.benchmarks.failure_cases import (
 )
 from tests.trainers.jobs import DENSE
 
-__all__ = ["main"]
-
 JOB = replace(
     DENSE,
     name="failures",

@@ -19,8 +19,6 @@ import psutil
 
 from tests.benchmarks.failure_cases import Lane
 
-__all__ = ["LaneDiedError", "LaneProcess", "StuckError"]
-
 _MARK = "SYNCSWITCH_CAMPAIGN"
 _SETTLE_SECONDS = 5.0
 _DUMP_SECONDS = 3.0

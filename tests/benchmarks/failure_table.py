@@ -19,8 +19,6 @@ from tests.benchmarks.failure_cases import (
 )
 from tests.benchmarks.failure_checks import Noise
 
-__all__ = ["Outcome", "json_line", "page"]
-
 _HEAD = (
     "what happened",
     "runs",

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["at_most"]
-
 
 @contextmanager
 def at_most(seconds: float, what: str = "the benchmark") -> Iterator[None]:

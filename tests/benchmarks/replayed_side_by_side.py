@@ -17,8 +17,6 @@ from syncswitch.searcher.strategies.planner import (
     plan_trial,
 )
 
-__all__ = ["ParallelSearch", "search_in_parallel"]
-
 
 @dataclass(frozen=True, slots=True)
 class ParallelSearch:

@@ -21,8 +21,6 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-__all__ = ["ROOT", "Block", "Command", "Page", "commands"]
-
 ROOT = Path(__file__).parents[2]
 
 _MARK = re.compile(r"<!--\s*(file|not run|status|exact|after)(?::\s*(.*?))?\s*-->", re.DOTALL)

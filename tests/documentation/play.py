@@ -18,8 +18,6 @@ from types import TracebackType
 from tests import program, warm_program, warm_server
 from tests.documentation.pages import Block, Command, Page, commands
 
-__all__ = ["Player", "play"]
-
 _PATIENCE_SECONDS = 240
 
 

@@ -10,8 +10,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-__all__ = ["PATIENCE_SECONDS", "Terminal"]
-
 PATIENCE_SECONDS = 120
 
 

@@ -13,8 +13,6 @@ from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Observer, Trainer
 
-__all__ = ["assert_bitwise_equal", "final_state", "train_to_end"]
-
 _GROUPS = ("parameters", "slots", "statistics")
 
 

@@ -116,18 +116,6 @@ def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
     assert out.endswith("\nASP, processes: error: ASP, processes is not done after 0.02 s; ended\n")
 
 
-def test_a_row_whose_server_dies_says_so_and_ends() -> None:
-    done = ended("""
-        import subprocess, threading, time
-        from tests.benchmarks.engines import end_with
-        server = subprocess.Popen(["false"])
-        threading.Thread(target=end_with, args=(server, "worker 1")).start()
-        time.sleep(600)
-    """)
-    assert done.returncode == 1
-    assert done.stderr == "the server of worker 1 ended with status 1\n"
-
-
 def test_what_takes_too_long_ends_with_one_line_and_all_its_processes() -> None:
     done = ended("""
         import subprocess, time

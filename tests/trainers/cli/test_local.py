@@ -11,7 +11,7 @@ from syncswitch.trainers.cli.local import LocalCluster, choose_cluster
 from syncswitch.trainers.cli.runner import main as run
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from tests.private_network import free_ports
-from tests.trainers.jobs import DENSE
+from tests.trainers.jobs import CONSTANT
 
 
 def tf_config(job: str = "chief", index: int = 0, servers: int = 1) -> dict[str, str]:
@@ -65,7 +65,7 @@ def test_parts_that_are_not_there_are_named() -> None:
     config = tf_config()
     cluster = choose_cluster(None, 0.0, 0.01, None, config, open_network=True)
     with pytest.raises(RetryableError) as caught:
-        cluster.open(DENSE, "tests.trainers.jobs:DENSE", 2)
+        cluster.open(CONSTANT, "tests.trainers.jobs:CONSTANT", 2)
     (address,) = json.loads(config["TF_CONFIG"])["cluster"]["ps"]
     assert f"it is {address} in TF_CONFIG" in str(caught.value)
     assert "\n" not in str(caught.value)
