@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.trainer import Observer, Trainer
 
 USERS, ITEMS, WIDTH = 300, 41, 4
 BATCH_SIZE = 8
@@ -58,6 +61,9 @@ CLICKS = Workload(
 )
 """Both tables are trained by their rows."""
 
+ALIKE = replace(CLICKS, name="alike", model=constant_clicks_model)
+"""The same with rows that all begin alike."""
+
 WHOLE = replace(CLICKS, least_table_values=None)
 """The same job with tables that every step moves whole."""
 
@@ -87,3 +93,34 @@ def keras_sgd() -> Any:
 
 
 OPTIMIZERS = (None, keras_momentum, keras_sgd, adagrad, adam)
+
+
+Arrays = dict[str, np.ndarray]
+
+
+def final_arrays(
+    trainer: Trainer, spec: TrialSpec, folder: Path, observer: Observer | None = None
+) -> Arrays:
+    """All arrays of the checkpoint at the end, by their names."""
+    percents = tuple(sorted({*spec.checkpoint_percents, 100.0}))
+    own = replace(spec, checkpoint_percents=percents, checkpoint_directory=folder)
+    record = trainer.train(own, observer)
+    assert not record.diverged
+    return arrays_of(record.checkpoints[100.0])
+
+
+def arrays_of(checkpoint: Path) -> Arrays:
+    with np.load(checkpoint) as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_alike(one: Arrays, other: Arrays) -> None:
+    """Parameters differ by rounding alone, whether tables are trained by rows or whole."""
+    one, other = _parameters_of(one), _parameters_of(other)
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_allclose(values, other[name], rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+def _parameters_of(arrays: Arrays) -> Arrays:
+    return {name: value for name, value in arrays.items() if name.startswith("parameters/")}

@@ -9,7 +9,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.protocols import Exchange, check_protocols, choose_protocol
 
 
 def check_length(identity: WorkloadIdentity) -> None:
@@ -27,6 +27,23 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
     identity = spec.identity
     check_protocols((identity.first_protocol, identity.second_protocol), identity.workers)
     check_job(spec, own)
+
+
+def check_tables(spec: TrialSpec, layers: Sequence[str]) -> None:
+    """Refuses protocols whose workers have models of their own, where rows lie on servers.
+
+    Args:
+        spec: The trial.
+        layers: Those with embedding tables that are trained by their rows.
+    """
+    identity = spec.identity
+    for text in (identity.first_protocol, identity.second_protocol):
+        if layers and choose_protocol(text).exchange is Exchange.REPLICA:
+            raise UserError(
+                f"protocol {text!r} averages whole models, and workload {identity.name!r} trains"
+                f" the table of layer {layers[0]!r} by its rows, which lie on parameter servers;"
+                " take bsp, asp, ssp, dssp or gba, or set least_table_values to None"
+            )
 
 
 def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:

@@ -67,7 +67,7 @@ class Workload:
     momentum_after_switch: Momentum = "same"
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
-    least_table_values: int | None = None
+    least_table_values: int | None = 1 << 20
 
     def __post_init__(self) -> None:
         for problem in self._problems():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -36,8 +35,10 @@ from syncswitch.trainers.model.layout import (
 )
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.model.tables.choice import row_rule
-from syncswitch.trainers.model.tables.file import StoredTables, TableForm
+from syncswitch.trainers.model.tables.file import TableForm
 from syncswitch.trainers.model.tables.initial import InitialTables
+from syncswitch.trainers.model.tables.shard import NO_TABLES, ShardPlan
+from syncswitch.trainers.model.tables.sharding import rows_on
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
 
@@ -77,20 +78,12 @@ class StateForm:
             tables=self._initial_tables(model, seed),
         )
 
-    def kept(self, tables: TableSource) -> TableSource:
-        """A copy of tables that change.
-
-        Raises:
-            UserError: There is no place for it.
-        """
-        try:
-            return StoredTables.copied(self.forms, tables)
-        except OSError as error:
-            raise UserError(
-                f"a copy of the embedding tables cannot be written to {tempfile.gettempdir()}:"
-                f" {error.strerror or one_line(error)}; make room there, or name another folder"
-                " by the variable TMPDIR"
-            ) from error
+    def shard_plan(self, server: int = 0, servers: int = 1) -> ShardPlan:
+        """Rows of embedding tables that one of so many parameter servers holds."""
+        if self.rule is None:
+            return NO_TABLES
+        shapes = [(rows_on(one.rows, server, servers), one.width) for one in self.tables]
+        return ShardPlan(tuple(shapes), self.rule)
 
     def _initial_tables(self, model: Any, seed: int) -> TableSource | None:
         if self.rule is None:

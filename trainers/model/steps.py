@@ -17,6 +17,7 @@ from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
+from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
 from syncswitch.trainers.model.tensorflow_api import add_functions, concrete, tf
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
@@ -43,32 +44,42 @@ def trace_step(
     Returns:
         A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
         gradients ...)`: parameters and then statistics, shape [P + S]; what `batch` takes; int64,
-        shape [2]; and the parts of the flat gradient in their order.
+        shape [2]; and the parts of the flat gradient in their order. Where there are embedding
+        tables it takes numbers and values of the rows of each after these, and gives their
+        gradients after the others.
     """
     sizes = [function.parameters.size, function.statistics.size]
+    variables = len(function.parameters.shapes)
+    examples = row_specs(data, function.batch_size)
+    own = len(examples) + 1
 
-    def compute(model: Any, *batch: Any) -> tuple[Any, Any, list[Any]]:
+    def compute(model: Any, batch: Any, table_rows: Any) -> tuple[Any, Any, list[Any]]:
         parameters, statistics = model[: sizes[0]], model[sizes[0] :]
         values = unpack(parameters, function.parameters)
-        return function.gradients(values, statistics, *batch)
+        inputs, labels, seed = batch
+        return function.gradients(values, statistics, inputs, labels, seed, table_rows)
 
     computed = tf.function(compute, autograph=False, jit_compile=True) if is_compiled else compute
 
     def step(model: Any, *given: Any) -> tuple[Any, ...]:
-        *rows, numbers = given
+        given, of_tables = given[:own], given[own:]
+        *examples, numbers = given
         with tf.device(beside):
-            batch = function.batch(rows, numbers[0], numbers[1])
-        loss, gradients, contribution = computed(model, *batch)
+            batch = function.batch(examples, numbers[0], numbers[1])
+        table_rows = list(map(TableRows, of_tables[::2], of_tables[1::2]))
+        loss, gradients, contribution = computed(model, batch, table_rows)
+        dense, rows = gradients[:variables], gradients[variables:]
         if sizes[0] <= _SHORT:
-            gradients = [pack(gradients)]
-        flat = [tf.reshape(one, [-1]) for one in gradients]
-        return tf.cast(loss, tf.float32), contribution, *flat
+            dense = [pack(dense)]
+        flat = [tf.reshape(one, [-1]) for one in dense]
+        return tf.cast(loss, tf.float32), contribution, *flat, *rows
 
     return concrete(
         step,
         tf.TensorSpec([sum(sizes)]),
-        *row_specs(data, function.batch_size),
+        *examples,
         tf.TensorSpec([2], tf.int64),
+        *(spec for table in function.tables for spec in specs_of(table)),
     )
 
 

@@ -20,6 +20,8 @@ from syncswitch.trainers.model.batches.examples import parsed
 from syncswitch.trainers.model.batches.feed import Tensors, in_order
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.steps import as_tensor
+from syncswitch.trainers.model.tables.lookup import TableRows
+from syncswitch.trainers.model.tables.shard import Ids, checked_ids
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _BATCH = 512
@@ -32,7 +34,11 @@ _LARGEST_CHANCE = 0.6
 
 
 class ModelTester:
-    """Computes the test accuracy of flat parameters on one device; traced once."""
+    """Computes the test accuracy of flat parameters on one device; traced once.
+
+    Attributes:
+        ids: Rows that the test set needs, of each embedding table.
+    """
 
     def __init__(
         self, function: ModelFunction, workload: Workload, data: AnyData, device: str
@@ -45,24 +51,27 @@ class ModelTester:
             # What is in memory stays there; other examples are read anew for each test.
             is_held = isinstance(data.test, ArraySource)
             self._held = list(in_order(data.test, _BATCH)) if is_held else None
+            self.ids = self._wanted_rows()
             self._metric = self._build_metric()
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
         self.accuracy(*self._zeros())
         self._chance = data.chance_accuracy if is_held else self._read_chance()
 
-    def accuracy(self, parameters: Any, statistics: Any) -> float:
-        """Test accuracy, 0 to 1; NaN where the parameters are not finite."""
+    def accuracy(self, *model: Any) -> float:
+        """Test accuracy, 0 to 1; NaN where the model is not finite.
+
+        Args:
+            model: Parameters, statistics, and of each embedding table the rows of `ids`.
+        """
         with tf.device(self._device):
-            parameters, statistics = (
-                tf.convert_to_tensor(parameters),
-                tf.convert_to_tensor(statistics),
-            )
-            finite = tf.reduce_all(tf.math.is_finite(parameters))
-            if not (finite & tf.reduce_all(tf.math.is_finite(statistics))).numpy():
+            parameters, statistics, *values = map(tf.convert_to_tensor, model)
+            parts = (parameters, statistics, *values)
+            if not all(bool(tf.reduce_all(tf.math.is_finite(part))) for part in parts):
                 return math.nan
+            rows = list(map(TableRows, map(tf.constant, self.ids), values))
             self._metric.reset_state()
-            for rows in self._batches():
-                self._update(parameters, statistics, *rows)
+            for examples in self._batches():
+                self._update(parameters, statistics, rows, *examples)
             return self._checked(np.asarray(self._metric.result()))
 
     def _checked(self, result: Any) -> float:
@@ -116,9 +125,30 @@ class ModelTester:
         labels = (parsed(self._data, rows)[1] for rows in self._batches())
         return chance_accuracy([class_numbers(np.asarray(one)) for one in labels])
 
-    def _traced_update(self, parameters: Any, statistics: Any, *rows: Any) -> None:
-        inputs, labels = self._test_batch(rows)
-        self._metric.update_state(labels, self._function.predict(parameters, statistics, inputs))
+    def _traced_update(self, parameters: Any, statistics: Any, rows: Any, *examples: Any) -> None:
+        inputs, labels = self._test_batch(examples)
+        outputs = self._function.predict(parameters, statistics, inputs, rows)
+        self._metric.update_state(labels, outputs)
+
+    def _wanted_rows(self) -> list[Ids]:
+        tables = self._function.tables
+        if not tables:
+            return []
+
+        def asked(*examples: Any) -> Any:
+            inputs, _ = self._test_batch(examples)
+            return self._function.ids(inputs, tf.constant(0.0), training=False)
+
+        traced = tf.function(asked, autograph=False, reduce_retracing=True)
+        found = [np.zeros(0, np.int64) for _ in tables]
+        for examples in self._batches():
+            found = [
+                np.union1d(ids, more) for ids, more in zip(found, traced(*examples), strict=True)
+            ]
+        try:
+            return list(map(checked_ids, tables, found))
+        except ValueError as error:
+            raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
 
     def _build_metric(self) -> Any:
         from keras import metrics
@@ -127,7 +157,9 @@ class ModelTester:
         if metric is not None:
             return metric
         inputs, labels = self._test_batch(next(iter(self._batches())))
-        outputs = self._function.predict(*self._zeros(), inputs)
+        parameters, statistics, *values = self._zeros()
+        rows = list(map(TableRows, map(tf.constant, self.ids), values))
+        outputs = self._function.predict(parameters, statistics, inputs, rows)
         if outputs.shape[-1] == 1:
             return self._binary_accuracy(labels)
         if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
@@ -151,9 +183,11 @@ class ModelTester:
             return inputs, labels
         return self._data.test_transform(inputs, labels)
 
-    def _zeros(self) -> tuple[Any, Any]:
+    def _zeros(self) -> list[Any]:
         function = self._function
-        return tf.zeros(function.parameters.size), tf.zeros(function.statistics.size)
+        wanted = zip(self.ids, function.tables, strict=True)
+        rows = [tf.zeros([len(ids), table.width]) for ids, table in wanted]
+        return [tf.zeros(function.parameters.size), tf.zeros(function.statistics.size), *rows]
 
 
 def _tensor(values: Any) -> Any:

@@ -19,6 +19,10 @@ from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.batches.feed import feed_of
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.optimizer import pack, unpack
+from syncswitch.trainers.model.table_steps import TableSteps, trace_ids
+from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
+from syncswitch.trainers.model.tables.shard import Ids, RowGradient
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
 from syncswitch.trainers.simulated.patches import with_patches
 
@@ -36,11 +40,15 @@ class Outstanding:
         worker_step: Number of its batch.
         parameters: At which it is taken, shape [P].
         statistics: Shape [S].
+        ids: Rows of embedding tables that the batch needs.
+        rows: Their values.
     """
 
     worker_step: int
     parameters: Vector
     statistics: Vector
+    ids: Sequence[Ids] = ()
+    rows: Sequence[Vector] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,13 @@ class Computed:
         loss: Of the batch.
         gradient: Shape [P].
         contribution: To the statistics (see `ModelFunction.move`), shape [S].
+        rows: Gradients of embedding tables' rows.
     """
 
     loss: float
     gradient: Vector
     contribution: Vector
+    rows: Sequence[RowGradient] = ()
 
 
 class GradientSource:
@@ -75,9 +85,16 @@ class GradientSource:
         function: ModelFunction,
         at_once: int,
     ) -> None:
+        self._name = workload.name
         self._function = function
         self._feed = feed_of(data.train, workload.batch_size, 2 * at_once)
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
+        specs = row_specs(data, workload.batch_size)
+        self._tables: TableSteps | None = None
+        if function.tables:
+            ids = trace_ids(function, workload, specs)
+            self._tables, at_once = TableSteps(function.tables, ids), 1
+        self._examples = len(specs)
         probes = self._probes()
         try:
             traced = concrete(
@@ -85,7 +102,8 @@ class GradientSource:
                 tf.TensorSpec([function.parameters.size]),
                 tf.TensorSpec([function.statistics.size]),
                 tf.TensorSpec([2], tf.int64),
-                *row_specs(data, workload.batch_size),
+                *specs,
+                *(spec for table in function.tables for spec in specs_of(table)),
             )
             self._single = for_threads(traced, THREADS)
             self._call_single(probes[0], 0)
@@ -102,6 +120,16 @@ class GradientSource:
         """Begins to compute gradients; what one of them is does not depend on the others."""
         call = self._call_single_of_one if self.at_once == 1 else self._call_batch
         return self._threads.submit(call, wanted, seed)
+
+    def wanted(self, worker_step: int, seed: int) -> list[Ids]:
+        """Rows of embedding tables that a batch needs."""
+        if self._tables is None:
+            return []
+        numbers = tf.constant([worker_step, seed], tf.int64)
+        try:
+            return self._tables.wanted(self._feed.rows(worker_step, seed), numbers)
+        except ValueError as error:
+            raise WorkloadError(f"workload {self._name!r}: {error}") from error
 
     def move(self, statistics: Vector, contribution: Vector) -> Vector:
         """The statistics after a batch; see `ModelFunction.move`."""
@@ -147,28 +175,34 @@ class GradientSource:
     def _probes(self) -> list[Outstanding]:
         """Two, with batches, parameters and statistics of their own."""
         random = np.random.default_rng(0)
-        parameters, statistics = self._function.parameters.size, self._function.statistics.size
-        return [
-            Outstanding(
-                step,
-                (0.05 * random.standard_normal(parameters)).astype(np.float32),
-                (1 + random.random(statistics)).astype(np.float32),
-            )
-            for step in range(2)
-        ]
+
+        def small(*shape: int) -> Vector:
+            return (0.05 * random.standard_normal(shape)).astype(np.float32)
+
+        found = []
+        for step in range(2):
+            parameters = small(self._function.parameters.size)
+            statistics = (1 + random.random(self._function.statistics.size)).astype(np.float32)
+            ids = self.wanted(step, 0)
+            asked = zip(ids, self._function.tables, strict=True)
+            rows = [small(len(one), table.width) for one, table in asked]
+            found.append(Outstanding(step, parameters, statistics, ids, rows))
+        return found
 
     def _call_single_of_one(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
         return [self._call_single(wanted[0], seed)]
 
     def _call_single(self, wanted: Outstanding, seed: int) -> Computed:
         numbers = tf.constant([wanted.worker_step, seed], tf.int64)
-        loss, gradient, contribution = self._single(
+        loss, gradient, contribution, *rows = self._single(
             tf.constant(wanted.parameters),
             tf.constant(wanted.statistics),
             numbers,
             *self._feed.rows(wanted.worker_step, seed),
+            *TableSteps.arguments(wanted.ids, wanted.rows),
         )
-        return Computed(float(loss), gradient.numpy(), contribution.numpy())
+        gradients = TableSteps.gradients(wanted.ids, rows)
+        return Computed(float(loss), gradient.numpy(), contribution.numpy(), gradients)
 
     def _call_batch(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
         # Filled up, as each size would be compiled anew.
@@ -185,9 +219,15 @@ class GradientSource:
         found = zip(losses.numpy(), gradients.numpy(), contributions.numpy(), strict=True)
         return [Computed(float(row[0]), row[1], row[2]) for row in list(found)[: len(wanted)]]
 
-    def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *rows: Any) -> Any:
-        batch = self._function.batch(rows, numbers[0], numbers[1])
-        return self._function.gradient(parameters, statistics, *batch)
+    def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *given: Any) -> Any:
+        examples, of_tables = given[: self._examples], given[self._examples :]
+        rows = list(map(TableRows, of_tables[::2], of_tables[1::2]))
+        function = self._function
+        batch = function.batch(examples, numbers[0], numbers[1])
+        values = unpack(parameters, function.parameters)
+        loss, gradients, contribution = function.gradients(values, statistics, *batch, rows=rows)
+        dense = len(gradients) - len(rows)
+        return loss, pack(gradients[:dense]), contribution, *gradients[dense:]
 
     def _traced_batch(
         self, parameters: Any, statistics: Any, steps: Any, seed: Any, rows: list[Any]

@@ -15,6 +15,8 @@ from typing_extensions import override
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
+from syncswitch.trainers.model.tables.local import LocalTables
+from syncswitch.trainers.model.tables.shard import Ids, RowGradient
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
@@ -76,14 +78,16 @@ class TrainingLearner(Learner):
         configuration: Configuration,
         seed: int,
         state: ModelState,
+        tables: LocalTables,
     ) -> None:
+        self._tables = tables
         self._source = source
         self._update = update
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
         self._second_since: int | None = None
-        self.state = state
+        self.state = tables.load(state)
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
@@ -95,7 +99,11 @@ class TrainingLearner(Learner):
 
     def restore(self, state: ModelState) -> None:
         """Goes on with this state; nobody is at a step."""
-        self.state, self.is_finite, self.loss = state, True, LossMean()
+        self.state, self.is_finite, self.loss = self._tables.load(state), True, LossMean()
+
+    def kept_state(self) -> ModelState:
+        """The state, to go on with later."""
+        return self._tables.kept(self.state)
 
     @override
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
@@ -108,10 +116,11 @@ class TrainingLearner(Learner):
         if self._replicas:
             self.state = self._mean_replica()
 
-    def snapshot(self) -> tuple[Vector, Vector]:
-        """Parameters and statistics as they are now; of replicas the mean."""
+    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
+        """Parameters and statistics as they are now, of replicas the mean; and rows of tables."""
         if not self._replicas:
-            return self.state.parameters, self.state.statistics
+            rows = self._tables.shard.pull(ids)
+            return self.state.parameters, self.state.statistics, *rows
         return _mean_model(list(self._replicas.values()))
 
     @override
@@ -133,8 +142,13 @@ class TrainingLearner(Learner):
     def pull(self, ticket: Ticket) -> None:
         is_replica = self._exchange is Exchange.REPLICA
         state = self._replicas[ticket.worker] if is_replica else self.state
+        ids = self._source.wanted(ticket.worker_step, self._seed)
         self._pulls[ticket.worker] = Outstanding(
-            ticket.worker_step, state.parameters, state.statistics
+            ticket.worker_step,
+            state.parameters,
+            state.statistics,
+            ids,
+            self._tables.shard.pull(ids),
         )
         self._waiting.append(ticket.worker)
         if len(self._waiting) == self._source.at_once:
@@ -159,6 +173,7 @@ class TrainingLearner(Learner):
             self._replicas[worker] = self._moved(self._replicas[worker], computed, rate, step)
         else:
             self.state = self._moved(self.state, computed, rate, step)
+            self._push_rows([computed.rows], rate, step)
 
     @override
     def join(self, group: Group, worker_step: int) -> None:
@@ -182,6 +197,15 @@ class TrainingLearner(Learner):
         )
         rate = self._configuration.rate(worker_step, len(parts))
         self.state = self._moved(self.state, mean_of_round, rate, worker_step)
+        rows = [
+            [one.none for one in part.rows] if step in group.stale else part.rows
+            for part, step in itertools.zip_longest(parts, group.worker_steps)
+        ]
+        self._push_rows(rows, rate, worker_step)
+
+    def _push_rows(self, rows: Sequence[Sequence[RowGradient]], rate: float, step: int) -> None:
+        momentum = self._configuration.momentum(step, self._second_since)
+        self._tables.shard.push(rows, rate, momentum)
 
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())

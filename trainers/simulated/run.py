@@ -63,7 +63,7 @@ class SimulatedRun:
     def _keep_switch(self) -> None:
         """Keeps the state with which the second protocol begins, if a guard may go back to it."""
         if self._log.is_at_guarded_switch:
-            self._switch_state = self._learner.state
+            self._switch_state = self._learner.kept_state()
             self._log.keep_switch()
 
     def _go_back(self) -> None:
@@ -84,12 +84,12 @@ class SimulatedRun:
 
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        self._form.save(path, percents, self._learner.state, self._spec, self._log)
+        self._form.save(path, percents, self._learner.kept_state(), self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:
         if done == self._log.last_evaluation_step or self._log.diverged or self._log.has_to_go_back:
             return
         self._log.progress(done)
-        accuracy = self._tester.accuracy(*self._learner.snapshot())
+        accuracy = self._tester.accuracy(*self._learner.snapshot(self._tester.ids))
         loss = self._learner.loss.take()
         self._log.add_evaluation(Evaluation(done, seconds, accuracy, loss))

@@ -11,13 +11,14 @@ from typing_extensions import override
 from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.job.checks import check_trial
+from syncswitch.trainers.job.checks import check_tables, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
+from syncswitch.trainers.model.tables.local import LocalTables
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import trial_record
@@ -71,6 +72,8 @@ class SimulatedTrainer(Trainer):
         self._function = function = ModelFunction(workload, data)
         # What a pull and a push carry.
         self._values = function.parameters.size + function.statistics.size
+        # Of each table at most a row for each example, as most are looked up once.
+        self._values += workload.batch_size * sum(table.width for table in function.tables)
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
@@ -83,6 +86,7 @@ class SimulatedTrainer(Trainer):
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         check_trial(spec, self._own_identity(spec))
+        check_tables(spec, [table.layer for table in self._function.tables])
         started_at = datetime.now(timezone.utc)
         log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
         learner = TrainingLearner(
@@ -91,6 +95,7 @@ class SimulatedTrainer(Trainer):
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
             self._form.begin(spec, log),
+            LocalTables(self._form.shard_plan(), self._form.forms),
         )
         W = spec.identity.total_worker_steps
         run = SimulatedRun(

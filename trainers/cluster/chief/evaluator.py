@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,14 @@ _LEAVE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """A copy of the model on its way to be tested."""
+    """A copy of the model, with the rows of embedding tables that a test needs."""
 
     worker_step: int
     elapsed_seconds: float
     training_loss: float
     parameters: Any
     statistics: Any
+    rows: Sequence[Any] = ()
 
 
 class Evaluator:
@@ -101,7 +102,7 @@ class Evaluator:
                 self._requests.task_done()
 
     def _answer(self, request: EvaluationRequest) -> None:
-        accuracy = self._tester.accuracy(request.parameters, request.statistics)
+        accuracy = self._tester.accuracy(request.parameters, request.statistics, *request.rows)
         self._on_evaluation(
             Evaluation(
                 request.worker_step, request.elapsed_seconds, accuracy, request.training_loss

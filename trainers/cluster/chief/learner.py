@@ -9,6 +9,7 @@ from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.tables.shard import Ids
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group
 
@@ -112,11 +113,11 @@ class ClusterLearner:
         if self.exchange is Exchange.REPLICA:
             self._cluster.forget_replica(worker)
 
-    def snapshot(self) -> tuple[Vector, Vector]:
-        """Parameters and statistics as they are now; of replicas the mean."""
+    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
+        """Parameters and statistics as they are now, of replicas the mean; and rows of tables."""
         if self.exchange is Exchange.REPLICA:
             return self._cluster.replica_snapshot(self._holders())
-        return self._cluster.snapshot()
+        return self._cluster.snapshot(ids)
 
     def finish(self) -> None:
         """The segment is over: from now on the parameter server has the mean of the replicas.

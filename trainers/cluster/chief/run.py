@@ -80,6 +80,7 @@ class TrainingRun:
         self._backups = Backups(trial, cluster, self._coordinator, self._tasks, self._taken)
         self._recovery = Recovery(cluster, self._coordinator, self._note, self._taken)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
+        self._tested_rows = tester.ids
         self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
         self._requested_step = log.last_evaluation_step
 
@@ -242,8 +243,8 @@ class TrainingRun:
             return
         self._requested_step = done
         loss = self._coordinator.loss.take()
-        snapshot = self._learner.snapshot()
-        request = EvaluationRequest(done, self._clock.last_update_seconds, loss, *snapshot)
+        model, seconds = self._learner.snapshot(self._tested_rows), self._clock.last_update_seconds
+        request = EvaluationRequest(done, seconds, loss, model[0], model[1], model[2:])
         self._evaluator.submit(request)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:

@@ -25,7 +25,7 @@ from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
-from syncswitch.trainers.job.checks import check_trial
+from syncswitch.trainers.job.checks import check_tables, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
@@ -89,6 +89,7 @@ class ClusterTrainer(Trainer):
         """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, self._own_identity(*pair))
+        check_tables(spec, [table.layer for table in self._program.function.tables])
         log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
         started_at = datetime.now(timezone.utc)
         try:

@@ -9,9 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from syncswitch.trainers.cluster.exchange.gradient_buffer import (
+    Computed,
+    GradientBuffer,
+    RowGradients,
+)
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.tables.held import HeldTables
+from syncswitch.trainers.model.tables.shard import NO_TABLES, Ids, ShardPlan, TableShard
 
 
 class FencedError(Exception):
@@ -47,11 +54,13 @@ class Pulled(NamedTuple):
         buffer: Number of the buffer that holds them.
         model: The parameters and then the statistics; as they are until the worker pulls again, or
             pushes.
+        rows: Those of each embedding table that it has asked for.
     """
 
     updates: int
     buffer: int
     model: Vector
+    rows: tuple[Vector, ...] = ()
 
 
 class ParameterServer:
@@ -68,6 +77,7 @@ class ParameterServer:
         update: Applies gradients.
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_buffer: Makes a vector of `sizes.model`; called for each of at most n + 3.
+        tables: Embedding tables, whose rows `tables` moves.
     """
 
     def __init__(
@@ -77,12 +87,15 @@ class ParameterServer:
         update: Update,
         decay: Vector,
         new_buffer: Callable[[], Vector],
+        tables: ShardPlan = NO_TABLES,
     ) -> None:
         self._sizes = sizes
         self._update = update
         self._decay = decay
         self._new_buffer = new_buffer
         self._changing = threading.Lock()
+        self._rows = TableShard(tables)
+        self.tables = HeldTables(self._rows, self._changing)
         self.buffers = [new_buffer()]
         self._current = 0
         self._slots = aligned(sizes.slots)
@@ -91,20 +104,19 @@ class ParameterServer:
         self._leases: dict[object, int] = {}
         self._incarnations = [0] * workers
         self._pushed = [-1] * workers
-        self._waiting: dict[int, Vector] = {}
-        self._buffer: dict[int, Vector] = {}
-        # Of gradients that were in the buffer.
-        self._spare: list[Vector] = []
+        self._waiting: dict[int, Computed] = {}
+        self._buffer = GradientBuffer()
         self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
-        """Overwrites the state."""
+        """Overwrites the state; rows of embedding tables are to be loaded then."""
         with self._changing:
             target = self._free()
             np.concatenate((state.parameters, state.statistics), out=self.buffers[target])
             self._current = target
             self._slots[:] = state.slots
             self._updates = state.updates
+            self._rows.reset(state.updates)
             self._waiting.clear()
             self._buffer.clear()
 
@@ -119,6 +131,7 @@ class ParameterServer:
                 self._leases.pop(self._marked[0])
             # The slots change in place; the buffer stays as it is while it is held.
             self._marked = self._lease(), self._slots.copy(), self._updates
+            self._rows.mark()
             return list(self._pushed)
 
     def marked(self) -> ModelState:
@@ -129,23 +142,30 @@ class ParameterServer:
         parameters, statistics = self._copied(holder)
         return ModelState(parameters, slots, statistics, updates)
 
-    def snapshot(self) -> tuple[Vector, Vector]:
-        """Copies of parameters and statistics."""
+    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
+        """Copies of parameters and statistics, and of these rows of each embedding table."""
         with self._changing:
-            holder = self._lease()
-        return self._copied(holder)
+            holder, rows = self._lease(), self._rows.pull(ids)
+        return *self._copied(holder), *rows
 
-    def pull(self, caller: Caller) -> Pulled:
-        """Gives a worker the buffer to read until it pushes."""
+    def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
+        """Gives a worker the buffer to read until it pushes, and the rows that it needs."""
         with self._changing:
             self._check(caller)
             self._leases[caller.worker] = self._current
-            return Pulled(self._updates, self._current, self.buffers[self._current])
+            model, rows = self.buffers[self._current], self._rows.pull(ids)
+            return Pulled(self._updates, self._current, model, rows)
 
     def push_update(
-        self, caller: Caller, step: int, computed: Vector, rate: float, momentum: float
+        self,
+        caller: Caller,
+        step: int,
+        computed: Vector,
+        rate: float,
+        momentum: float,
+        rows: RowGradients = (),
     ) -> int:
-        """Applies what a worker has computed: gradient, then contribution to the statistics.
+        """Applies what a worker has computed, see `Computed`.
 
         Args:
             caller: Whose.
@@ -153,6 +173,7 @@ class ParameterServer:
             computed: Shape [P + S].
             rate: Learning rate.
             momentum: Of the optimizer.
+            rows: Of embedding tables.
 
         Returns:
             Updates applied, this one included.
@@ -163,12 +184,17 @@ class ParameterServer:
         with self._changing:
             self._check(caller)
             self._leases.pop(caller.worker, None)
-            self._apply([computed], rate, momentum)
+            self._apply([Computed(computed, rows)], rate, momentum)
             self._pushed[caller.worker] = step
             return self._updates
 
     def push_gradient(
-        self, caller: Caller, step: int, computed: Vector, worker_step: int | None = None
+        self,
+        caller: Caller,
+        step: int,
+        computed: Vector,
+        worker_step: int | None = None,
+        rows: RowGradients = (),
     ) -> int:
         """Keeps what a worker has computed until it is joined with others; see `push_update`.
 
@@ -180,14 +206,15 @@ class ParameterServer:
             step: Number by which the worker's steps are told apart.
             computed: Shape [P + S].
             worker_step: For the buffer, under which a copy is kept; made again, it is replaced.
+            rows: Of embedding tables.
         """
         with self._changing:
             self._check(caller)
             self._leases.pop(caller.worker, None)
             if worker_step is None:
-                self._waiting[caller.worker] = computed
+                self._waiting[caller.worker] = Computed(computed, rows)
             else:
-                self._keep(worker_step, computed)
+                self._buffer.keep(worker_step, Computed(computed, rows))
             self._pushed[caller.worker] = step
             return self._updates
 
@@ -216,11 +243,9 @@ class ParameterServer:
             Updates applied, this one included.
         """
         with self._changing:
-            for worker_step in stale:
-                self._buffer[worker_step][: self._sizes.parameters] = 0.0
-            kept = [self._buffer.pop(worker_step) for worker_step in worker_steps]
+            kept = self._buffer.take(worker_steps, stale, self._sizes.parameters)
             self._apply(kept, rate, momentum)
-            self._spare += kept
+            self._buffer.give_back(kept)
             return self._updates
 
     def fence(self, worker: int) -> tuple[int, int]:
@@ -234,26 +259,22 @@ class ParameterServer:
             self._leases.pop(worker, None)
             return self._incarnations[worker], self._pushed[worker]
 
-    def _keep(self, worker_step: int, computed: Vector) -> None:
-        if worker_step not in self._buffer:
-            vector = self._spare.pop() if self._spare else aligned(computed.size)
-            self._buffer[worker_step] = vector
-        self._buffer[worker_step][:] = computed
-
     def _check(self, caller: Caller) -> None:
         if caller.incarnation != self._incarnations[caller.worker]:
             raise FencedError(f"worker {caller.worker} was replaced")
 
-    def _apply(self, computed: Sequence[Vector], rate: float, momentum: float) -> None:
+    def _apply(self, parts: Sequence[Computed], rate: float, momentum: float) -> None:
         target = self._free()
         size = self._sizes.parameters
         before, after = self.buffers[self._current], self.buffers[target]
+        computed = [one.vector for one in parts]
         gradients = [one[:size] for one in computed]
         self._update(
             before[:size], after[:size], self._slots, self._updates, gradients, rate, momentum
         )
         if self._sizes.statistics:
             after[size:] = self._decay * before[size:] + mean_of([one[size:] for one in computed])
+        self._rows.push([one.rows for one in parts], rate, momentum)
         self._current = target
         self._updates += 1
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.job.embeddings import Table
 from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.tables.shard import NO_TABLES, ShardPlan
 from syncswitch.trainers.protocols import Exchange
 
 if TYPE_CHECKING:
     from syncswitch.trainers.model.shipped_source import ShippedSource
     from syncswitch.trainers.model.steps import ShippedFunction
+    from syncswitch.trainers.model.table_steps import TableSteps
 
 SERVER, WORKER = "ps", "worker"
 
@@ -64,11 +67,32 @@ class ServerPlan(Plan):
         workers: n.
         shard: Its piece of what workers pull.
         model: Length of what they pull.
+        tables: Its rows of embedding tables.
     """
 
     workers: int
     shard: slice
     model: int
+    tables: ShardPlan = NO_TABLES
+
+
+@dataclass(frozen=True)
+class TablesPlan:
+    """Of a worker.
+
+    Attributes:
+        tables: Which there are.
+        ids: See `trace_ids`.
+    """
+
+    tables: tuple[Table, ...]
+    ids: ShippedFunction
+
+    def restored(self) -> TableSteps:
+        """In the process of the worker."""
+        from syncswitch.trainers.model.table_steps import TableSteps
+
+        return TableSteps(self.tables, self.ids.restored())
 
 
 @dataclass(frozen=True)
@@ -80,12 +104,14 @@ class WorkerPlan(Plan):
         source: Of the training examples.
         batch_size: B.
         compiled: The step as XLA compiles it, for a worker with a GPU.
+        tables: Embedding tables, if there are any.
     """
 
     step: ShippedFunction
     source: ShippedSource
     batch_size: int
     compiled: ShippedFunction | None
+    tables: TablesPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from syncswitch.trainers.cluster.exchange.gradient_buffer import Computed, RowGradients
 from syncswitch.trainers.cluster.exchange.memory import Block, aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Pulled
 from syncswitch.trainers.cluster.exchange.remote import Call, Remote, call_all
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.tables.shard import Ids
+from syncswitch.trainers.model.tables.sharding import gradients_for, ids_for, rows_of
 
 
 class RemoteServer:
@@ -54,25 +57,27 @@ class RemoteServers:
         needs_copy = len(servers) > 1 or servers[0].buffers is None
         self._model = aligned(size) if needs_copy else aligned(0)
 
-    def pull(self, caller: Caller) -> Pulled:
+    def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
         """See `ParameterServer`; updates are those of the first."""
+        asked = ids_for(ids, len(self._servers))
         places = [self._model[one.shard] for one in self._servers]
         found = call_all(
             [
-                Call(one.remote, "pull", (caller,), place if one.buffers is None else None)
-                for one, place in zip(self._servers, places, strict=True)
+                Call(one.remote, "pull", (caller, own), place if one.buffers is None else None)
+                for one, own, place in zip(self._servers, asked, places, strict=True)
             ]
         )
-        self._pulled_updates = [updates for updates, _ in found]
+        self._pulled_updates = [updates for updates, *_ in found]
         model = self._model
-        for server, place, (_, what) in zip(self._servers, places, found, strict=True):
+        for server, place, (_, what, *_) in zip(self._servers, places, found, strict=True):
             if server.buffers is None:
                 continue
             if len(self._servers) == 1:
                 model = server.buffers[what]
             else:
                 place[:] = server.buffers[what]
-        return Pulled(self._pulled_updates[0], 0, model)
+        rows = rows_of(ids, [own for _, _, *own in found])
+        return Pulled(self._pulled_updates[0], 0, model, rows)
 
     def push_update(
         self,
@@ -81,16 +86,24 @@ class RemoteServers:
         computed: Vector,
         rate: float,
         momentum: float,
+        rows: RowGradients = (),
         taken: Collection[int] = (),
     ) -> int:
         """See `ParameterServer`; leaves out those servers that have taken the step in before."""
-        return self._push("push_update", caller, number, computed, (rate, momentum), taken)
+        rates = (rate, momentum)
+        return self._push("push_update", caller, number, Computed(computed, rows), rates, taken)
 
     def push_gradient(
-        self, caller: Caller, number: int, computed: Vector, worker_step: int | None = None
+        self,
+        caller: Caller,
+        number: int,
+        computed: Vector,
+        worker_step: int | None = None,
+        rows: RowGradients = (),
     ) -> int:
         """See `ParameterServer`."""
-        return self._push("push_gradient", caller, number, computed, (worker_step,))
+        made = Computed(computed, rows)
+        return self._push("push_gradient", caller, number, made, (worker_step,))
 
     def close(self) -> None:
         """Ends the wires."""
@@ -102,16 +115,18 @@ class RemoteServers:
         method: str,
         caller: Caller,
         number: int,
-        computed: Vector,
+        computed: Computed,
         rest: tuple[float | None, ...],
         taken: Collection[int] = (),
     ) -> int:
         calls, positions = [], []
+        rows = gradients_for(computed.rows, len(self._servers))
         for position, one in enumerate(self._servers):
             if position not in taken:
                 # Nothing where memory is shared.
-                sent = computed[one.shard] if one.buffers is None else None
-                calls.append(Call(one.remote, method, (caller, number, sent, *rest)))
+                sent = computed.vector[one.shard] if one.buffers is None else None
+                arguments = (caller, number, sent, *rest, rows[position])
+                calls.append(Call(one.remote, method, arguments))
                 positions.append(position)
         updates: int = call_all(calls)[0]
         # As if the first had been asked, for who counts the updates since the pull.

@@ -15,6 +15,7 @@ from syncswitch.trainers.cluster.exchange.wire import Wire
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
 _FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "apply_buffer", "fence")
+_FOR_CHIEFS_OF_TABLES = ("load_rows", "read_rows", "end_read")
 
 
 class ServerPart:
@@ -39,14 +40,14 @@ class ServerPart:
             wire.send(None)
             inbox = aligned(size)
 
-        def pull(caller: Caller) -> tuple[int, Any]:
-            updates, buffer, model = server.pull(caller)
-            return updates, buffer if wire.is_local else model
+        def pull(caller: Caller, *ids: Any) -> tuple[Any, ...]:
+            updates, buffer, model, rows = server.pull(caller, *ids)
+            return updates, buffer if wire.is_local else model, *rows
 
-        def push_update(caller: Caller, number: int, sent: Any, *rest: float) -> int:
+        def push_update(caller: Caller, number: int, sent: Any, *rest: Any) -> int:
             return server.push_update(caller, number, inbox, *rest)
 
-        def push_gradient(caller: Caller, number: int, sent: Any, *rest: int | None) -> int:
+        def push_gradient(caller: Caller, number: int, sent: Any, *rest: Any) -> int:
             return server.push_gradient(caller, number, inbox, *rest)
 
         methods: Methods = {
@@ -54,7 +55,8 @@ class ServerPart:
             "push_update": push_update,
             "push_gradient": push_gradient,
         }
-        serve(wire, methods, inbox)
+        # Where memory is shared, what comes over the wire is rows of tables alone.
+        serve(wire, methods, None if wire.is_local else inbox)
 
     def close(self) -> None:
         """Nothing waits here."""
@@ -64,6 +66,13 @@ class ServerPart:
         self._buffers = Block(plan.workers + _BESIDES_WORKERS, plan.sizes.model)
         rows = iter(self._buffers.rows)
         self._server = ParameterServer(
-            plan.sizes, plan.workers, update_of(plan.update), plan.decay, lambda: next(rows)
+            plan.sizes,
+            plan.workers,
+            update_of(plan.update),
+            plan.decay,
+            lambda: next(rows),
+            plan.tables,
         )
+        tables = self._server.tables
         self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
+        self.methods |= {name: getattr(tables, name) for name in _FOR_CHIEFS_OF_TABLES}

@@ -20,6 +20,8 @@ from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.batches.feed import Feed
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
+from syncswitch.trainers.model.table_steps import TableSteps
+from syncswitch.trainers.model.tables.shard import Ids, RowGradient
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 
@@ -41,6 +43,7 @@ class Worker:
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_update: Makes the update of its replica.
         computing: Is entered for each gradient, from before its parameters are pulled.
+        tables: Of embedding tables, if there are any.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Worker:
         decay: Vector,
         new_update: Callable[[], Update],
         computing: AbstractContextManager[object] = _NO_LIMIT,
+        tables: TableSteps | None = None,
     ) -> None:
         self._server: tuple[Caller, ParameterServer | RemoteServers] | None = None
         self._sizes = sizes
@@ -61,6 +65,9 @@ class Worker:
         self._decay = decay
         self._new_update = new_update
         self._computing = computing
+        self._tables = tables
+        # Of the rows of the last step.
+        self._row_gradients: list[RowGradient] = []
         self._moving = threading.Lock()
         self._update: Update | None = None
         self._updates = 0
@@ -79,20 +86,26 @@ class Worker:
         if hold.message_seconds:
             time.sleep(2 * hold.message_seconds)
         with self._computing:
-            pulled = server.pull(caller)
-            loss, busy_seconds = self._compute(pulled.model, task)
+            examples = self._examples(task)
+            ids = self._wanted(task, examples)
+            pulled = server.pull(caller, *([ids] if ids else []))
+            loss, busy_seconds = self._compute(pulled.model, task, examples, ids, pulled.rows)
+        more: dict[str, Any] = {"rows": self._row_gradients} if ids else {}
         _wait(hold, busy_seconds)
         if hold.message_seconds:
             time.sleep(hold.message_seconds)
         if task.exchange is Exchange.ROUND:
-            pushed = server.push_gradient(caller, task.number, self._computed)
+            pushed = server.push_gradient(caller, task.number, self._computed, **more)
         elif task.exchange is Exchange.BUFFER:
-            pushed = server.push_gradient(caller, task.number, self._computed, task.worker_step)
+            pushed = server.push_gradient(
+                caller, task.number, self._computed, task.worker_step, **more
+            )
         else:
             # Only of several parameter servers can some have it.
-            rest: tuple[Any, ...] = (task.taken,) if task.taken else ()
+            if task.taken:
+                more["taken"] = task.taken
             pushed = server.push_update(
-                caller, task.number, self._computed, task.rate, task.momentum, *rest
+                caller, task.number, self._computed, task.rate, task.momentum, **more
             )
         return Push(loss, pulled.updates, pushed)
 
@@ -149,7 +162,7 @@ class Worker:
     def _step_replica(self, task: Task) -> float:
         assert self._update is not None
         with self._computing:
-            loss, busy_seconds = self._compute(self._model, task)
+            loss, busy_seconds = self._compute(self._model, task, self._examples(task))
         _wait(task.hold, busy_seconds)
         size, computed = self._sizes.parameters, self._computed
         with self._moving:
@@ -168,26 +181,52 @@ class Worker:
         self._updates += 1
         return loss
 
-    def _compute(self, model: Vector, task: Task) -> tuple[float, float]:
-        """Loss of a batch, and the seconds that it took.
-
-        Its gradient and contribution are in `_computed` then.
-        """
-        start = time.perf_counter()
-        numbers = tf.constant([task.worker_step, task.seed], tf.int64)
+    def _examples(self, task: Task) -> Sequence[Any]:
         try:
-            rows = self._feed.rows(task.worker_step, task.seed)
-            loss, contribution, *gradients = self._step(as_tensor(model), *rows, numbers)
-        except tf.errors.OpError as error:
-            raise StepError(_reason(error)) from error
+            return self._feed.rows(task.worker_step, task.seed)
         except WorkloadError as error:
             raise StepError(str(error)) from error
+
+    def _wanted(self, task: Task, examples: Sequence[Any]) -> list[Ids]:
+        """Rows of embedding tables that a step needs."""
+        if self._tables is None:
+            return []
+        try:
+            return self._tables.wanted(examples, _numbers(task))
+        except ValueError as error:
+            raise StepError(str(error)) from error
+
+    def _compute(
+        self,
+        model: Vector,
+        task: Task,
+        examples: Sequence[Any],
+        ids: Sequence[Ids] = (),
+        rows: Sequence[Vector] = (),
+    ) -> tuple[float, float]:
+        """Loss of a batch, and the seconds that it took.
+
+        Its gradients and contribution are in `_computed` and `_row_gradients` then.
+        """
+        start = time.perf_counter()
+        given = [*examples, _numbers(task), *TableSteps.arguments(ids, rows)]
+        try:
+            loss, contribution, *gradients = self._step(as_tensor(model), *given)
+        except tf.errors.OpError as error:
+            raise StepError(_reason(error)) from error
+        dense = len(gradients) - len(ids)
+        self._row_gradients = TableSteps.gradients(ids, gradients[dense:])
+        del gradients[dense:]
         computed, place = self._computed, 0
         for part in map(as_array, gradients):
             computed[place : place + part.size] = part
             place += part.size
         computed[place:] = as_array(contribution)
         return float(loss), time.perf_counter() - start
+
+
+def _numbers(task: Task) -> Any:
+    return tf.constant([task.worker_step, task.seed], tf.int64)
 
 
 def _reason(error: Exception) -> str:

@@ -53,6 +53,7 @@ class WorkerPart:
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan.update),
+            tables=None if plan.tables is None else plan.tables.restored(),
         )
         self.methods |= {
             "connect": self._connect,

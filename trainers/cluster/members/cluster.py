@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,9 @@ from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.tables.file import kept_tables
+from syncswitch.trainers.model.tables.servers import TableServers
+from syncswitch.trainers.model.tables.shard import Ids
 
 
 class ServerLostError(Exception):
@@ -45,11 +49,13 @@ class Cluster(ABC):
         has_processes: Whether its parts can be lost, stopped and disturbed one by one.
         numbers: For tasks, each of them used once; see `Task`.
         servers: The parameter servers.
+        tables: Embedding tables on them.
     """
 
     kind: str
     has_processes: bool
     servers: ServerGroup
+    tables: TableServers
 
     def __init__(self, program: Program, workers: int) -> None:
         self.program = program
@@ -67,7 +73,9 @@ class Cluster(ABC):
             state: The new one.
             undone: Of a copy in which some servers are ahead of others.
         """
-        self.servers.load(state, undone)
+        self.servers.load(replace(state, tables=None), undone)
+        if state.tables is not None:
+            self.tables.load(state.tables)
 
     def state(self) -> ModelState:
         """A copy of the state."""
@@ -84,11 +92,19 @@ class Cluster(ABC):
 
     def marked(self) -> ModelState:
         """The state at the last `mark`; may take a while, in which the training goes on."""
-        return self.servers.marked()
+        state, forms = self.servers.marked(), self.program.form.forms
+        if not forms:
+            return state
+        kept = kept_tables(forms, self.tables.marked())
+        self.tables.end_read()
+        return replace(state, tables=kept)
 
-    def snapshot(self) -> tuple[Vector, Vector]:
-        """Copies of parameters and statistics; no later update is in them."""
-        return self.servers.snapshot()
+    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
+        """Copies of parameters and statistics, and of these rows of embedding tables.
+
+        No later update is in them.
+        """
+        return self.servers.snapshot(ids)
 
     def step(self, worker: int, task: Task) -> Push:
         """Has a worker do a step; returns when that is done.

@@ -28,6 +28,7 @@ from syncswitch.trainers.cluster.members.engine import Engine, Life
 from syncswitch.trainers.cluster.members.hub import Arrival, Hub
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
+from syncswitch.trainers.model.tables.servers import TableServers
 
 _LOG = logging.getLogger(__name__)
 
@@ -209,6 +210,7 @@ class ConnectedCluster(Cluster):
         plans = self.program.server_plans(self._shards, len(self.members))
         call_all([Call(*pair) for pair in zip(remotes, repeat("build"), zip(plans))])
         self.servers = ServerGroup(remotes, self._shards, self.program.sizes)
+        self.tables = TableServers(remotes, self.program.form.forms)
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:

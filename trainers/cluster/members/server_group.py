@@ -12,6 +12,8 @@ from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServe
 from syncswitch.trainers.cluster.exchange.remote import Call, Remote, call_all
 from syncswitch.trainers.cluster.exchange.shards import Shard, Undone, joined
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.tables.shard import Ids
+from syncswitch.trainers.model.tables.sharding import ids_for, rows_of
 
 
 class ServerGroup:
@@ -65,13 +67,16 @@ class ServerGroup:
         """A copy of the state at the last `mark`; its updates are those of the first server."""
         return joined(self._call("marked"), self._shards, self._sizes)
 
-    def snapshot(self) -> tuple[Vector, Vector]:
-        """Copies of parameters and statistics."""
-        found: list[tuple[Vector, Vector]] = self._call("snapshot")
+    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
+        """Copies of parameters and statistics, and of these rows of embedding tables."""
+        asked = ids_for(ids, len(self))
+        found = self._call("snapshot", [(own,) for own in asked])
+        rows = rows_of(ids, [own for _, _, *own in found])
         if len(found) == 1:
-            return found[0]
-        parameters, statistics = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return parameters, statistics
+            return found[0][0], found[0][1], *rows
+        parts = zip(*((one[0], one[1]) for one in found), strict=True)
+        parameters, statistics = (np.concatenate(part) for part in parts)
+        return parameters, statistics, *rows
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
         """Applies the mean of what these workers have pushed, in this order, as one update."""

@@ -14,6 +14,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
+from syncswitch.trainers.model.tables.servers import TableServers
 from syncswitch.trainers.model.tensorflow_api import for_threads
 
 
@@ -57,8 +58,10 @@ class ThreadsCluster(Cluster):
             program.new_update(),
             program.decay,
             lambda: aligned(sizes.model),
+            program.form.shard_plan(),
         )
         self.servers = ServerGroup([self._server], program.shards(1), sizes)
+        self.tables = TableServers([self._server.tables], program.form.forms)
         # Who waits for a core has not pulled yet: its gradient would be older for nothing.
         cores = os.cpu_count() or 1
         computing = threading.Semaphore(cores)
@@ -72,6 +75,7 @@ class ThreadsCluster(Cluster):
                 program.decay,
                 program.new_update,
                 computing,
+                program.table_steps,
             )
             self._join(worker, 0)
 

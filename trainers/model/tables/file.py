@@ -14,6 +14,7 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 from typing_extensions import override
 
+from syncswitch.storage.errors import UserError, one_line
 from syncswitch.trainers.model.layout import TableBlock, TableSource, Vector
 from syncswitch.trainers.model.tables.initial import block_rows
 
@@ -110,6 +111,22 @@ class StoredTables(TableSource):
                             rows = min(block_rows(form.width), form.rows - start)
                             values = _read(member, rows, form.width)
                             yield TableBlock(number, part, start, values)
+
+
+def kept_tables(forms: Sequence[TableForm], source: TableSource) -> TableSource:
+    """A copy of tables that change, in the folder for temporary files.
+
+    Raises:
+        UserError: There is no place for it.
+    """
+    try:
+        return StoredTables.copied(forms, source)
+    except OSError as error:
+        raise UserError(
+            f"a copy of the embedding tables cannot be written to {tempfile.gettempdir()}:"
+            f" {error.strerror or one_line(error)}; make room there, or name another folder by the"
+            " variable TMPDIR"
+        ) from error
 
 
 def _check_header(member: IO[bytes], form: TableForm) -> None:

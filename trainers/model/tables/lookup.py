@@ -21,6 +21,11 @@ class TableRows(NamedTuple):
     values: Any
 
 
+def specs_of(table: Table) -> TableRows:
+    """Of as many rows of a table as a batch needs."""
+    return TableRows(tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, table.width]))
+
+
 def among(rows: Sequence[TableRows]) -> Find:
     """Finds rows among these."""
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from syncswitch.trainers.job.embeddings import Table
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tables.missed import Counts
-from syncswitch.trainers.model.tables.rules import Memory, RowRule
+from syncswitch.trainers.model.tables.rules import Memory, MomentumRule, RowRule
 
 Ids = npt.NDArray[np.int64]
 """Numbers of rows, each once, in ascending order."""
@@ -32,6 +33,11 @@ class RowGradient(NamedTuple):
     ids: Ids
     values: Vector
 
+    @property
+    def none(self) -> RowGradient:
+        """Of no row."""
+        return RowGradient(self.ids[:0], self.values[:0])
+
 
 @dataclass(frozen=True)
 class ShardPlan:
@@ -44,6 +50,9 @@ class ShardPlan:
 
     shapes: tuple[tuple[int, int], ...]
     rule: RowRule
+
+
+NO_TABLES = ShardPlan((), MomentumRule())
 
 
 class TableShard:
@@ -71,15 +80,17 @@ class TableShard:
         self._tables[table].parts[part][start : start + len(values)] = values
 
     def pull(self, ids: Sequence[Ids]) -> tuple[Vector, ...]:
-        """Values of rows, of each table."""
+        """Values of rows, of each table, or of none at all."""
         return tuple(
-            table.values(one, self._memory) for table, one in zip(self._tables, ids, strict=True)
+            table.values(one, self._memory) for table, one in zip(self._tables, ids, strict=False)
         )
 
     def push(
         self, gradients: Sequence[Sequence[RowGradient]], rate: float, momentum: float
     ) -> None:
         """Applies the mean of gradients, of each of which there is one for each table."""
+        if not self._tables:
+            return
         for table, *parts in zip(self._tables, *gradients, strict=True):
             ids, gradient = mean_of_rows(parts)
             table.keep(ids)
@@ -244,3 +255,18 @@ def mean_of_rows(gradients: Sequence[RowGradient]) -> RowGradient:
             start += len(one.ids)
         total /= np.float32(len(gradients))
     return RowGradient(ids, total)
+
+
+def checked_ids(table: Table, ids: Ids) -> Ids:
+    """The same numbers of rows.
+
+    Raises:
+        ValueError: The table does not have them all.
+    """
+    if len(ids) and not 0 <= ids[0] <= ids[-1] < table.rows:
+        wrong = ids[0] if ids[0] < 0 else ids[-1]
+        raise ValueError(
+            f"layer {table.layer!r} is asked for row {wrong:,} and has {table.rows:,} rows; give"
+            " it a larger input_dim, or smaller numbers"
+        )
+    return ids

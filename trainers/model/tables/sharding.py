@@ -5,8 +5,12 @@ So the rows that are wanted most, which often come first, are spread over all of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import Ids
+from syncswitch.trainers.model.tables.shard import Ids, RowGradient
 
 
 def rows_on(rows: int, server: int, servers: int) -> int:
@@ -32,3 +36,35 @@ def ids_on(ids: Ids, server: int, servers: int) -> tuple[Ids, Ids]:
 def block_on(start: int, values: Vector, server: int, servers: int) -> Vector:
     """Those of a table's rows from `start` on that lie on a server."""
     return values[(server - start) % servers :: servers]
+
+
+def ids_for(ids: Sequence[Ids], servers: int) -> list[list[Ids]]:
+    """What each server is asked for, of each table."""
+    if servers == 1:
+        return [list(ids)]
+    return [[ids_on(one, server, servers)[1] for one in ids] for server in range(servers)]
+
+
+def rows_of(ids: Sequence[Ids], found: Sequence[Sequence[Vector]]) -> tuple[Vector, ...]:
+    """Rows of each table, of those that each server has found of `ids_for`."""
+    if len(found) == 1:
+        return tuple(found[0])
+    rows = []
+    for one, *parts in zip(ids, *found, strict=True):
+        whole = np.empty((len(one), parts[0].shape[1]), np.float32)
+        for server, part in enumerate(parts):
+            whole[ids_on(one, server, len(parts))[0]] = part
+        rows.append(whole)
+    return tuple(rows)
+
+
+def gradients_for(gradients: Sequence[RowGradient], servers: int) -> list[list[RowGradient]]:
+    """What each server is sent, of each table."""
+    if servers == 1:
+        return [list(gradients)]
+    found: list[list[RowGradient]] = [[] for _ in range(servers)]
+    for ids, values in gradients:
+        for server in range(servers):
+            places, there = ids_on(ids, server, servers)
+            found[server].append(RowGradient(there, values[places]))
+    return found

@@ -50,11 +50,11 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
     alone = RemoteServer(wire, "the parameter server", whole, computed)
     server = RemoteServers([alone], SIZES.model)
     caller = Caller(1, 0)
-    updates, _, model = server.pull(caller)
+    updates, _, model, _ = server.pull(caller)
     assert (updates, model.tolist()) == (0, [1, 2, 3, 8])
     computed.rows[0][:] = 1, 2, 4, 2
     assert server.push_update(caller, 1, computed.rows[0], 0.5, 0.0) == 1
-    updates, _, model = server.pull(caller)
+    updates, _, model, _ = server.pull(caller)
     assert (updates, model.tolist()) == (1, [0.5, 1, 1, 6])
     computed.rows[0][:] = 2, 0, 0, 0
     assert server.push_gradient(caller, 2, computed.rows[0]) == 1

@@ -1,0 +1,127 @@
+"""Jobs with embedding tables whose rows lie on parameter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.records.trial import RunConditions
+from syncswitch.trainers.cluster.chief import backups, run
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from tests.trainers.clicks import (
+    ALIKE,
+    OPTIMIZERS,
+    USERS,
+    WIDTH,
+    Arrays,
+    assert_alike,
+    final_arrays,
+)
+from tests.trainers.cluster.engines import new_engine
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
+
+
+def trained(workload: Workload, workers: int, folder: Path, **fields: Any) -> Arrays:
+    with ClusterTrainer(workload, workers) as trainer:
+        spec = spec_of(workload, workers, **{"switch_percent": 100.0, **fields})
+        return final_arrays(trainer, spec, folder)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda one: getattr(one, "__name__", "sgd"))
+def test_rows_are_trained_as_the_whole_table_would_be(
+    tmp_path: Path, optimizer: Callable[[], Any] | None
+) -> None:
+    """Also those that no batch has used for long."""
+    rate = 0.05 if optimizer is None else 0.01
+    job = replace(ALIKE, optimizer=optimizer, learning_rate=rate)
+    whole = replace(job, least_table_values=None)
+    found = trained(job, 2, tmp_path / "rows")
+    assert_alike(found, trained(whole, 2, tmp_path / "whole"))
+    table = found["parameters/000-embeddings"]
+    assert table.shape == (USERS, WIDTH)
+    assert 10 < len(np.unique(table[:, 0])) < USERS, "some were used, others never"
+
+
+def test_a_momentum_that_changes_at_the_switch_changes_for_all_rows(tmp_path: Path) -> None:
+    job = replace(ALIKE, momentum_after_switch="zero", learning_rate=0.02)
+    whole = replace(job, least_table_values=None)
+    ways = {"switch_percent": 50.0, "protocols": ("bsp", "asp")}
+    found = trained(job, 1, tmp_path / "rows", **ways)
+    assert_alike(found, trained(whole, 1, tmp_path / "whole", **ways))
+
+
+W = 400
+ROWS = 8
+COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])
+"""Of 64 examples, how many look up each row."""
+
+
+def counting_data() -> Data:
+    """A number of a row, and what the gradient of the rest of the model is."""
+    ids = np.random.default_rng(0).permutation(np.repeat(np.arange(ROWS), COUNTS))
+    rest = np.tile(CONSTANT_GRADIENT, (len(ids), 1))
+    inputs = np.concatenate([ids[:, None], rest], axis=1).astype(np.float32)
+    labels = np.zeros((len(ids), 1), np.float32)
+    return Data(inputs, labels, inputs[:8], labels[:8])
+
+
+def counting_model() -> Any:
+    from keras import Input, Model, layers
+
+    inputs = Input((5,))
+    table = layers.Embedding(ROWS, 1, "ones", name="table")(inputs[:, 0])
+    rest = layers.Dense(1, use_bias=False, kernel_initializer="ones")(inputs[:, 1:])
+    return Model(inputs, table + rest)
+
+
+# Each example is looked up as often as any other, and sums of these gradients are exact.
+COUNTING = replace(
+    CONSTANT,
+    name="counting rows",
+    model=counting_model,
+    data=counting_data,
+    total_worker_steps=W,
+    batch_size=4,
+    momentum=0.0,
+    learning_rate=2.0**-10,
+    evaluation_interval_worker_steps=50,
+    least_table_values=ROWS,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("servers", "pair"), [(1, ("bsp", "asp")), (2, ("asp", "gba:1000")), (2, ("ssp:2", "bsp"))]
+)
+def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
+    tmp_path: Path, servers: int, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+    engine = new_engine(tmp_path, 2)
+    last = "" if servers == 1 else "=1"
+    injections = ("kill:worker=1,at=15%", f"kill:ps{last},at=40%", "kill:ps,at=75%")
+    with ClusterTrainer(
+        COUNTING, 2, lambda program, workers: ConnectedCluster(program, workers, engine, servers)
+    ) as trainer:
+        conditions = RunConditions(injections=injections)
+        spec = spec_of(COUNTING, 2, 50.0, protocols=pair, conditions=conditions)
+        observer = RecordingObserver()
+        found = final_arrays(trainer, spec, tmp_path, observer)
+    assert [one.kind for one in observer.events].count("rebuilt") == 2
+    times = W * COUNTING.batch_size / COUNTS.sum()
+    rate = COUNTING.learning_rate / COUNTING.batch_size
+    np.testing.assert_array_equal(
+        found["parameters/000-embeddings"].ravel(), 1 - rate * times * COUNTS
+    )
+    np.testing.assert_array_equal(
+        found["parameters/001-kernel"].ravel(), 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT
+    )
