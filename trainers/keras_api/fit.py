@@ -16,7 +16,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
 from syncswitch.trainers.job.sources.source import Array
@@ -33,11 +33,11 @@ from syncswitch.trainers.trainer import Observer
 
 def fit(
     model: Any,
-    x: Array,
-    y: Array,
+    x: Array | StreamedData,
+    y: Array | None = None,
     *,
     policy: TimingPolicy | str | Path,
-    validation_data: tuple[Array, Array],
+    validation_data: tuple[Array, Array] | None = None,
     batch_size: int = 32,
     epochs: int | None = None,
     learning_rate: float | None = None,
@@ -61,7 +61,7 @@ def fit(
     Args:
         model: A Sequential or functional model, or another one that `keras.models.clone_model`
             can copy.
-        x: Training inputs, shape [examples, ...].
+        x: Training inputs, shape [examples, ...]; or data in files, with all labels and tests.
         y: Training labels.
         policy: The policy, or the path of a policy file. It is not checked to be of this very job.
         validation_data: Inputs and labels that the model is tested with.
@@ -91,8 +91,8 @@ def fit(
     workers = policy.workers if workers is None else workers
     if workers < 1:
         raise UserError(f"workers is {workers}: give a whole number of 1 or more")
-    data = Data(x, y, *validation_data)
-    epoch = max(1, math.ceil(len(data.train_inputs) / max(1, batch_size)))
+    data = _data(x, y, validation_data)
+    epoch = max(1, math.ceil(data.train.examples / max(1, batch_size)))
     total = policy.total_worker_steps if epochs is None else epochs * epoch
     check_compiled(model, "fit")
     check_precision(model, "fit")
@@ -126,6 +126,21 @@ def fit(
                 raise FatalError(f"the trained values are lost: {record.events[-1].reason}")
             model.set_weights(load_model(workload, record.checkpoints[100.0]).get_weights())
     return replace(record, spec=spec, checkpoints={})
+
+
+def _data(
+    x: Array | StreamedData, y: Array | None, validation_data: tuple[Array, Array] | None
+) -> AnyData:
+    if isinstance(x, StreamedData):
+        if y is not None or validation_data is not None:
+            raise UserError(
+                "fit: x is a StreamedData, which holds labels and tests as well; leave out y and"
+                " validation_data"
+            )
+        return x
+    if y is None or validation_data is None:
+        raise UserError("fit: give y and validation_data besides x, or a StreamedData as x")
+    return Data(x, y, *validation_data)
 
 
 def _policy_and_job(

@@ -46,7 +46,7 @@ class ModelFunction:
         self._model = build_model(workload) if model is None else model
         self.tables = tables_of(self._model)
         self._lookups = Lookups(thin_layers(self._model))
-        self._sample = sample(data, workload.batch_size, self._model)
+        self._sample = sample(workload, data, self._model)
         check_unbatched(workload, data, self._sample, self._model)
         self._takes_training = _takes_training(self._model)
         self._loss = build_loss(workload)

@@ -178,8 +178,8 @@ class ShippedFunction:
 
 def _unshippable(workload: Workload, what: str) -> WorkloadError:
     return WorkloadError(
-        f"workload {workload.name!r}: its model, loss or transform uses {what}, which cannot be"
-        " sent to workers that are processes; do without it, or use --launcher in-process"
+        f"workload {workload.name!r}: its model, loss, transform or pipeline uses {what}, which"
+        " cannot be sent to workers that are processes; do without it, or use --launcher in-process"
     )
 
 

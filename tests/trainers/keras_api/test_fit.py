@@ -24,6 +24,7 @@ from tests.trainers.jobs import (
     linear_model,
     mean_output,
 )
+from tests.trainers.streams import flat_data, flat_model, streamed
 
 W = 240
 JOB = replace(POLICY, workers=4, total_worker_steps=W, switch_percent=50.0)
@@ -70,6 +71,29 @@ def test_a_compiled_model_learns_the_digits(keras: Any, fit: Callable[..., Any])
     predicted = model.predict(x, verbose=0).argmax(axis=1)
     assert float(np.mean(predicted == y)) == pytest.approx(record.final_accuracy, abs=1e-6)
     assert float(model.optimizer.learning_rate) == pytest.approx(0.02)
+
+
+def test_data_in_files_train_as_those_in_memory(
+    keras: Any, fit: Callable[..., Any], tmp_path: Path
+) -> None:
+    data, found = flat_data(), []
+    arrays = {
+        "x": data.train_inputs,
+        "y": data.train_labels,
+        "validation_data": (data.test_inputs, data.test_labels),
+    }
+    for given in (arrays, {"x": streamed("csv", tmp_path)}):
+        keras.utils.set_random_seed(1)
+        model = flat_model()
+        model.compile(keras.optimizers.SGD(0.02), "sparse_categorical_crossentropy")
+        policy = replace(JOB, workers=2, total_worker_steps=20, switch_percent=100.0)
+        record = fit(model, **given, policy=policy, batch_size=16)
+        found.append((record.final_accuracy, *(one.tolist() for one in model.get_weights())))
+    assert found[0] == found[1]
+    with pytest.raises(UserError, match="leave out y and validation_data"):
+        fit(model, given["x"], data.train_labels, policy=policy)
+    with pytest.raises(UserError, match="give y and validation_data"):
+        fit(model, data.train_inputs, data.train_labels, policy=policy)
 
 
 def test_present_values_optimizer_and_epochs_are_those_given(

@@ -234,7 +234,9 @@ class TestShipped:
             with pytest.raises(WorkloadError) as error:
                 ShippedFunction.of(step, workload)
             text = str(error.value)
-            assert text.startswith("workload 'special': its model, loss or transform uses ")
+            assert text.startswith(
+                "workload 'special': its model, loss, transform or pipeline uses "
+            )
             assert text.endswith("do without it, or use --launcher in-process")
             assert "\n" not in text
             with pytest.raises(WorkloadError, match=what):

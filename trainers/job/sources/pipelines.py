@@ -60,8 +60,15 @@ class PipelinePieces(BlockSource):
         size = self._sizes[block]
         # One more, so that a piece that has become longer is noticed.
         read = self._dataset(block).batch(size + 1, num_parallel_calls=1).take(1)
-        for rows in read.as_numpy_iterator():
-            return tuple(rows) if isinstance(rows, tuple) else (rows,)
+        for found in read.as_numpy_iterator():
+            rows = found if isinstance(found, tuple) else (found,)
+            for one in rows:
+                if isinstance(one, dict | tuple):
+                    raise WorkloadError(
+                        f"data: the pipeline of piece {block} yields a {type(one).__name__} among"
+                        " its arrays; give examples such as (input, label), each one array"
+                    )
+            return rows
         raise WorkloadError(f"data: the pipeline of piece {block} yields nothing; {size:,} awaited")
 
     def _count(self, piece: int) -> int:

@@ -55,8 +55,10 @@ def check_unbatched(workload: Workload, data: AnyData, found: Rows, model: Any) 
         )
 
 
-def sample(data: AnyData, batch_size: int, model: Any) -> Rows:
+def sample(workload: Workload, data: AnyData, model: Any) -> Rows:
     """Examples of a batch; of a small one where it is plain that the model takes it."""
     inputs = getattr(model, "inputs", None) or []
     is_any_size = inputs and all(tensor.shape[0] is None for tensor in inputs)
-    return data.train.read(np.arange(_FEW if is_any_size else batch_size) % data.train.examples)
+    numbers = np.arange(_FEW if is_any_size else workload.batch_size) % data.train.examples
+    with users_code(workload, "data"):
+        return data.train.read(numbers)

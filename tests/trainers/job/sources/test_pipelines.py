@@ -49,3 +49,15 @@ def test_what_cannot_be_is_refused() -> None:
         PipelinePieces(4, piece, 1, blocks_in_window=0)
     with pytest.raises(WorkloadError, match="piece 0 yields nothing; 1 awaited"):
         PipelinePieces(4, piece, 1).read(np.array([0]))
+
+
+def test_an_example_is_made_of_arrays() -> None:
+    import tensorflow as tf
+
+    for wrap in (lambda one: {"x": one}, lambda one: (one, {"x": one})):
+
+        def pipeline(number: Any, wrap: Any = wrap) -> Any:
+            return tf.data.Dataset.range(number).map(wrap)
+
+        with pytest.raises(WorkloadError, match="piece 1 yields a dict among its arrays; give"):
+            PipelinePieces(2, pipeline, [0, 1]).read(np.array([0]))
