@@ -61,7 +61,7 @@ class Search:
             UserError: The plan is out of range, or the database cannot be used.
         """
         plan.check()
-        self._identity = identity
+        self._identity, self._conditions = identity, plan.conditions
         self._registry = PolicyRegistry(database)
         self._loop = TrialLoop(
             database,
@@ -115,6 +115,7 @@ class Search:
             state.course.runs,
             state.rows,
             curves_of(self._loop.store, self.study_name, state.rows),
+            self._conditions.later_switches,
         )
         return self._registry.publish(draft)
 

@@ -60,6 +60,8 @@ class TimingPolicy:
             time`; None where it is not, or nobody said.
         band: What a training with this policy is held against while it runs; None where nobody
             recorded it.
+        later_switches: Percents of W, ascending and above `switch_percent`, at which the two
+            protocols change places again; empty for one switch.
     """
 
     fingerprint: str
@@ -89,6 +91,7 @@ class TimingPolicy:
     speed_up_high: float | None = None
     reason: str | None = None
     band: Band | None = None
+    later_switches: tuple[float, ...] = ()
 
     @property
     def cluster(self) -> str:

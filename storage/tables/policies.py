@@ -86,6 +86,7 @@ class PolicyRow(Base):
     speed_up_high: Mapped[float | None]
     reason: Mapped[str | None] = mapped_column(String(255))
     band: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    later_switches: Mapped[list[float]] = mapped_column(JSON, server_default="[]")
 
     evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
 

@@ -31,11 +31,13 @@ class ConditionsChoice:
         online: Name of the online policy.
         switch_mechanism: `hot` or `restart`.
         inject: Texts of fault_injector.
+        later_switches: See `RunConditions`.
     """
 
     online: str
     switch_mechanism: str
     inject: tuple[str, ...] = ()
+    later_switches: tuple[float, ...] = ()
 
     def conditions(
         self,
@@ -44,7 +46,6 @@ class ConditionsChoice:
         first_protocol: str,
         launcher: str,
         servers: int = 1,
-        later_switches: tuple[float, ...] = (),
     ) -> RunConditions:
         """What it means for one job.
 
@@ -54,7 +55,6 @@ class ConditionsChoice:
             first_protocol: Before the switch.
             launcher: `in-process`, `processes`, `tf-config` or `simulated`.
             servers: How many parameter servers there are.
-            later_switches: See `RunConditions`.
 
         Raises:
             UserError: It does not fit the job, the launcher or this machine.
@@ -84,7 +84,7 @@ class ConditionsChoice:
             self.online,
             self.switch_mechanism,
             tuple(injection.text for injection in found),
-            later_switches,
+            self.later_switches,
         )
 
     def check_nothing_chosen(self, reason: str) -> None:
@@ -97,6 +97,7 @@ class ConditionsChoice:
             f"--online {self.online}": self.online != _USUAL.online,
             f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,
             "--inject": bool(self.inject),
+            "more than one switch": bool(self.later_switches),
         }
         for option, is_chosen in chosen.items():
             if is_chosen:

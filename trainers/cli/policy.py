@@ -115,7 +115,8 @@ def chosen_by_policy(
     workload = load_local_workload(reference, max(one.workers for one in candidates))
     policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
     band = known_band(policy, storage_url) if is_guarded else None
-    return Chosen(workload, identity, policy.switch_percent, policy, band)
+    later = policy.later_switches
+    return Chosen(workload, identity, policy.switch_percent, policy, band, later_switches=later)
 
 
 def chosen_by_learning(

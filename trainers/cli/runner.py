@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -251,13 +252,12 @@ def main(
     workload, identity, policy = run.workload, run.identity, run.policy
     output, folder = home(workload)
     check_model_path(output)
-    conditions = chosen.conditions(
+    conditions = replace(chosen, later_switches=run.later_switches).conditions(
         identity.workers,
         run.switch_percent,
         identity.first_protocol,
         cluster.launcher,
         cluster.servers,
-        run.later_switches,
     )
     cluster.check_capacity(identity.workers)
     spec = TrialSpec(

@@ -12,7 +12,7 @@ from typing import Any
 from syncswitch.storage.errors import FatalError, UserError
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -116,7 +116,8 @@ def fit(
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     band = _band(policy, known or identity, identity) if guard else None
-    spec = TrialSpec(identity, policy.switch_percent, seed, band=band)
+    conditions = RunConditions(later_switches=policy.later_switches)
+    spec = TrialSpec(identity, policy.switch_percent, seed, conditions=conditions, band=band)
     with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
         own = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=Path(folder))
         with ClusterTrainer(workload, workers) as trainer:

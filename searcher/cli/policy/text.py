@@ -37,6 +37,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("switch at", f"{policy.switch_percent:g} %"),
+        ("then at", ", ".join(f"{one:g} %" for one in policy.later_switches) or None),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
         ("criterion", policy.criterion),
         ("kept", kept_text(policy)),

@@ -106,6 +106,7 @@ def evaluate(
     request = JobRequest(
         reference, trainer.workers(workers), policy.workers, pair, storage_url, seed
     )
+    chosen = dataclasses.replace(chosen, later_switches=policy.later_switches)
     conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
     check_chief(conditions.injections, "evaluate")
     job = trainer.job(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from syncswitch.trainers.cli.console import print_error, print_json
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
+    FiniteRange,
     common_options,
     protocols_option,
     tensorboard_option,
@@ -95,6 +97,14 @@ from syncswitch.trainers.run.tensorboard import logged
     show_default=True,
     help="Folder for the checkpoints that runs share; they are removed when the search is done.",
 )
+@click.option(
+    "--return-at",
+    "return_percent",
+    metavar="PERCENT",
+    type=FiniteRange(0, 100, min_open=True, max_open=True),
+    help="Let every run go back to the first protocol at this percentage of the worker-steps; the"
+    " policy says so, too.",
+)
 @jobs_option
 @tensorboard_option
 @mlflow_search_option
@@ -124,6 +134,7 @@ def run(
     warm_start: bool,
     seed: int,
     checkpoint_folder: Path,
+    return_percent: float | None,
     jobs: int,
     tensorboard_folder: Path | None,
     mlflow_uri: str | None,
@@ -150,6 +161,8 @@ def run(
     if warm_start and strategy != "adaptive":
         raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
     trainer.check_jobs(jobs)
+    if return_percent is not None:
+        chosen = replace(chosen, later_switches=(return_percent,))
     pair = trainer.pair(protocols)
     size = trainer.workers(workers)
     request = JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed)

@@ -150,9 +150,9 @@ def sweep(
         for pair, points, later in columns:
             workers, usual = trainer.workers(size), trainer.default_workers
             request = JobRequest(reference, workers, usual, pair, storage_url, seed)
-            conditions = trainer.conditions(chosen, request.size, max(points, default=100), pair[0])
+            phased = replace(chosen, later_switches=later)
+            conditions = trainer.conditions(phased, request.size, max(points, default=100), pair[0])
             check_chief(conditions.injections, "sweep")
-            conditions = replace(conditions, later_switches=later)
             to_train.append((trainer.job(request), points, conditions))
 
     def announce(job: JobToSweep) -> None:

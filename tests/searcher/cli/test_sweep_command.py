@@ -7,10 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_line import Invoke, error_line
+from command_line import QUICK, Invoke, error_line, export
 from search_program import start
 
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.trials.store import TrialStore
 
 SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
@@ -94,6 +95,34 @@ def test_phases_are_held_against_the_same_target(invoke: Invoke, url: str) -> No
     # They are no runs of a job that switches once.
     assert invoke("sweep", "generated", "--at", "25", "--runs", "1").exit_code == 0
     assert len(runs_in(url)) == 4
+
+
+def test_a_search_whose_runs_return_makes_a_policy_that_says_so(
+    invoke: Invoke, url: str, tmp_path: Path
+) -> None:
+    found = invoke("run", "generated", *QUICK, "--return-at", "90", "--json")
+    assert found.exit_code == 0, found.stderr
+    policy = json.loads(found.stdout)["policy"]
+    assert (policy["switch_percent"], policy["later_switches"]) == (12.5, [90.0])
+    file = export(invoke, tmp_path / "policy.json")
+    read = read_policy_file(file).policy
+    assert read.later_switches == (90.0,)
+    text = invoke("policy", "show", "generated").stdout
+    assert "for the first 12.5 % of its" in text
+    assert "then with ASP, from 90 % on with BSP again." in text
+    # On a larger cluster it is tried as it is; BSP alone is the same whatever comes later.
+    assert (
+        invoke("sweep", "generated", "--at", "100", "--runs", "1", "--workers", "8").exit_code == 0
+    )
+    done = invoke("evaluate", str(file), "generated", "--workers", "8", "--runs", "1", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["new_runs"] == 1
+    with open_database(url, create=False) as database:
+        rows = [row for row in TrialStore(database).trials() if row.workers == 8]
+    assert [(row.switch_percent, row.conditions.later_switches) for row in rows] == [
+        (100.0, ()),
+        (12.5, (90.0,)),
+    ]
 
 
 def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str) -> None:
