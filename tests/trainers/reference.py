@@ -64,6 +64,20 @@ def plain_stale_sgd(workload: Workload, seed: int) -> Final:
     return Final(parameters, gradient, statistics)
 
 
+def plain_gba(workload: Workload, seed: int) -> Final:
+    """Two workers at once: the first one begins again just before their update is made."""
+    loop = _Loop(workload, seed)
+    parameters, slots, statistics = loop.start
+    before = parameters
+    for first in range(0, workload.total_worker_steps, 2):
+        parts = [loop.gradient(first, before), loop.gradient(first + 1, parameters)]
+        slots = workload.momentum * slots + np.mean([part[0] for part in parts], 0)
+        before = parameters
+        parameters = parameters - 2 * loop.rate(first) * slots
+        statistics = loop.move(statistics, np.mean([part[1] for part in parts], 0))
+    return Final(parameters, slots, statistics)
+
+
 def relative_error(one: np.ndarray, other: np.ndarray) -> float:
     """Length of the difference over that of `other`."""
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))

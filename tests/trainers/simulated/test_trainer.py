@@ -33,7 +33,13 @@ from tests.trainers.jobs import (
     momentum_answer,
     normalized_model,
 )
-from tests.trainers.reference import plain_bsp, plain_local_sgd, plain_stale_sgd, relative_error
+from tests.trainers.reference import (
+    plain_bsp,
+    plain_gba,
+    plain_local_sgd,
+    plain_stale_sgd,
+    relative_error,
+)
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, spec_of
 from tests.trainers.simulated.test_gradients import subclassed
 from tests.trainers.trainer_contract import ForkContract
@@ -221,6 +227,15 @@ class TestTheSameNumbers:
         found = final_state(make_trainer(SHORT, 4, equal), spec, tmp_path)
         assert found.updates == 23
         assert_close(found, plain_bsp(SHORT, 4, seed=1))
+
+    def test_gba_has_the_gradients_of_when_they_were_begun(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Where messages take no time, one of two equal workers never knows the last update."""
+        spec = spec_of(SHORT, 2, 100.0, protocols=("gba:0", "asp"), profile=EVEN)
+        found = final_state(make_trainer(SHORT, 2, EVEN), spec, tmp_path)
+        assert found.updates == 45
+        assert_close(found, plain_gba(SHORT, seed=1))
 
     def test_of_a_slow_worker_gba_counts_what_is_not_too_old(
         self, make_trainer: MakeTrainer, tmp_path: Path
