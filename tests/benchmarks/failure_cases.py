@@ -28,6 +28,8 @@ PAIRS = (
     ("ds-sync:2", "asp"),
     ("bsp", "ds-sync:2"),
     ("local-sgd:4", "asp"),
+    ("bsp", "gba:8"),
+    ("gba:8", "bsp"),
 )
 """Each protocol before the switch and after it."""
 

@@ -35,6 +35,7 @@ ALONE = (
 BEARABLE_RATE = 0.01
 ON_CLICKS = ("bsp", "ssp:3", "asp", "gba:3")
 BEARABLE_CLICKS_RATE = 0.02
+ADAGRAD_RATE = 0.05
 CLICKS_TARGET = 0.65
 SWITCH_PERCENT = 30.0
 
@@ -61,19 +62,33 @@ def show(
     title: str, records: dict[str, list[TrialRecord]], target: float, metric: str = "accuracy"
 ) -> None:
     to_target = f"seconds to {target:g}"
-    columns = ("run", "diverged", metric, "seconds", to_target, "staleness")
+    # Points: percentage points above the first of them, seed by seed.
+    columns = ("run", "diverged", metric, "points", "seconds", to_target, "staleness")
     table = new_table(*columns, title=title)
+    first = next(iter(records.values()))
     for name, runs in records.items():
         whole = [run for run in runs if not run.diverged]
         table.add_row(
             name,
             f"{len(runs) - len(whole)} of {len(runs)}",
             _mean(whole, lambda run: run.converged_accuracy, ".4f"),
+            _points(runs, first),
             _mean(whole, lambda run: run.training_seconds, ".1f"),
             _mean(whole, lambda run: time_to_accuracy_seconds(run.evaluations, target), ".1f"),
             _mean(whole, lambda run: run.phases[-1].mean_staleness, ".1f"),
         )
     Console(width=110).print(table)
+
+
+def _points(runs: Sequence[TrialRecord], others: Sequence[TrialRecord]) -> str:
+    pairs = list(zip(runs, others, strict=True))
+    if runs is others or len(pairs) < 3 or any(one.diverged for pair in pairs for one in pair):
+        return "-"
+    differences = [
+        100 * (one.converged_accuracy - other.converged_accuracy) for one, other in pairs
+    ]
+    difference = Estimate.of(differences)
+    return f"{difference.mean:+.2f} ± {difference.half_interval:.2f}"
 
 
 def _mean(
@@ -110,15 +125,14 @@ def adagrad() -> Any:
 
 
 def compare_clicks(workload: Workload, seeds: int) -> None:
-    bearable = replace(workload, learning_rate=BEARABLE_CLICKS_RATE)
     alone = [(name, (name, "asp" if name != "asp" else "bsp"), 100.0) for name in ON_CLICKS]
-    for title, one in (
-        ("SGD with momentum", bearable),
-        ("Adagrad", replace(bearable, optimizer=adagrad)),
+    for title, rate, optimizer in (
+        ("SGD with momentum", BEARABLE_CLICKS_RATE, None),
+        ("Adagrad", ADAGRAD_RATE, adagrad),
     ):
+        one = replace(workload, learning_rate=rate, optimizer=optimizer)
         show(
-            f"clicks, {title} at rate {BEARABLE_CLICKS_RATE:g}, 8 workers, every second one half"
-            " as fast",
+            f"clicks, {title} at rate {rate:g}, 8 workers, every second one half as fast",
             measure(one, 8, "heterogeneous", alone, seeds),
             CLICKS_TARGET,
             "AUC",
