@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from syncswitch.trainers.job.workload import Workload
 from tests.private_network import free_ports
@@ -57,20 +58,7 @@ def coordinator(workload: Workload) -> Train:
     import keras
     import tensorflow as tf
 
-    ports = free_ports(WORKERS + 1)
-    ps, *workers = (f"127.0.0.1:{port}" for port in ports)
-    addresses = {"ps": [ps], "worker": workers}
-    for job, tasks in addresses.items():
-        for task in range(len(tasks)):
-            arguments = [json.dumps(addresses), job, str(task)]
-            server = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.server", *arguments])
-            threading.Thread(target=end_with, args=(server, f"{job} {task}"), daemon=True).start()
-    wait_until_listening(ports)
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec(addresses), rpc_layer="grpc"
-    )
-    strategy = tf.distribute.ParameterServerStrategy(resolver)
-    chief = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    strategy, chief = started_strategy(1)
     with strategy.scope():
         model = workload.model()
         optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
@@ -97,6 +85,26 @@ def coordinator(workload: Workload) -> Train:
         return time.perf_counter() - start
 
     return train
+
+
+def started_strategy(servers: int) -> tuple[Any, Any]:
+    """TensorFlow's servers, the strategy, and who hands out its steps."""
+    import tensorflow as tf
+
+    ports = free_ports(WORKERS + servers)
+    found = [f"127.0.0.1:{port}" for port in ports]
+    addresses = {"ps": found[:servers], "worker": found[servers:]}
+    for job, tasks in addresses.items():
+        for task in range(len(tasks)):
+            arguments = [json.dumps(addresses), job, str(task)]
+            server = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.server", *arguments])
+            threading.Thread(target=end_with, args=(server, f"{job} {task}"), daemon=True).start()
+    wait_until_listening(ports)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(addresses), rpc_layer="grpc"
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
 def single(workload: Workload) -> Train:

@@ -25,10 +25,11 @@ from rich.table import Table
 
 from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.engines import WORKERS
-from tests.benchmarks.scale_rows import LOOPBACK, ROWS, STRATEGY
-from tests.benchmarks.sizes import PARAMETERS
+from tests.benchmarks.scale_rows import LOOPBACK, ROWS, SPARSE_ROWS, STRATEGY, rows_of
+from tests.benchmarks.sizes import PARAMETERS, SPARSE
 
-# All parameters are pulled, and a gradient of each is pushed, in float32.
+# All parameters are pulled, and a gradient of each is pushed, in float32; of tables the rows of a
+# batch.
 BYTES_OF_A_PARAMETER = 8
 COLUMNS = ("engine", "worker-steps/s", "GB/s", f"of {STRATEGY}", "of loopback")
 START_SECONDS = 300.0
@@ -37,11 +38,12 @@ START_SECONDS = 300.0
 def main() -> None:
     options = _options()
     for size in options.sizes:
+        names = [name for name in options.rows if name in rows_of(size)]
         rounds = [
-            {name: _measured(name, size, options.seconds) for name in options.rows}
+            {name: _measured(name, size, options.seconds) for name in names}
             for _ in range(options.rounds)
         ]
-        figures = {name: _median([one[name] for one in rounds]) for name in options.rows}
+        figures = {name: _median([one[name] for one in rounds]) for name in names}
         # Wide enough for any terminal: lines are not broken.
         Console(width=120).print(_table(size, figures, options.seconds))
         for name, found in figures.items():
@@ -86,7 +88,8 @@ def _table(size: str, figures: dict[str, float | str], seconds: float) -> Table:
             continue
         ratios = (_ratio(found, figures.get(other)) for other in (STRATEGY, LOOPBACK))
         gigabytes = found * PARAMETERS[size] * BYTES_OF_A_PARAMETER / 1e9
-        table.add_row(name, _short(found), _short(gigabytes), *ratios)
+        carried = "-" if size == SPARSE else _short(gigabytes)
+        table.add_row(name, _short(found), carried, *ratios)
     return table
 
 
@@ -100,7 +103,8 @@ def _ratio(rate: float, other: float | str | None) -> str:
 
 def _options() -> argparse.Namespace:
     made = parser(__doc__, sizes=",".join(PARAMETERS), seconds=10.0, rounds=1)
-    made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    names = list(ROWS | SPARSE_ROWS)
+    made.add_argument("--rows", nargs="+", choices=names, default=names)
     options = made.parse_args()
     options.sizes = options.sizes.split(",")
     for unknown in set(options.sizes) - set(PARAMETERS):

@@ -19,10 +19,10 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.parent import die_with_parent
 from syncswitch.trainers.trainer import Trainer, Verdict
-from tests.benchmarks import engines, loopback
+from tests.benchmarks import engines, loopback, sharded_tables
 from tests.benchmarks.engines import WORKERS, Train
 from tests.benchmarks.limit import at_most
-from tests.benchmarks.sizes import PARAMETERS, WORKLOADS
+from tests.benchmarks.sizes import PARAMETERS, SPARSE, WORKLOADS
 from tests.private_network import free_ports, isolate_network
 
 Row = Callable[[str, float], float]
@@ -140,6 +140,17 @@ def strategy(size: str, seconds: float) -> float:
     return rate(engines.coordinator(load_workload(WORKLOADS[size])), seconds)
 
 
+def sharded(servers: int) -> Row:
+    """The strategy with tables sharded by rows, for the size that has some."""
+
+    def row(size: str, seconds: float) -> float:
+        if not isolate_network():
+            print("no private network: servers listen on all interfaces", file=sys.stderr)
+        return rate(sharded_tables.coordinator(servers), seconds)
+
+    return row
+
+
 def single(size: str, seconds: float) -> float:
     return rate(engines.single(load_workload(WORKLOADS[size])), seconds)
 
@@ -174,11 +185,24 @@ ROWS: dict[str, Row] = {
 }
 
 
+SPARSE_ROWS: dict[str, Row] = {
+    **{name: ROWS[name] for name in ROWS if "processes" in name or "sockets, 2" in name},
+    STRATEGY: sharded(1),
+    f"{STRATEGY}, 2 servers": sharded(2),
+}
+"""For embedding tables."""
+
+
+def rows_of(size: str) -> dict[str, Row]:
+    """What is measured of a size."""
+    return SPARSE_ROWS if size == SPARSE else ROWS
+
+
 def main() -> None:
     die_with_parent()
     name, size, seconds, patience_seconds = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:5])
     with at_most(patience_seconds, name):
-        print(ROWS[name](size, seconds), flush=True)
+        print(rows_of(size)[name](size, seconds), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,22 @@
-"""The same data and three sizes of model, for what depends on how many bytes cross.
+"""Sizes of model, for what depends on how many bytes cross.
 
-A worker-step pulls all parameters and pushes as many gradients. There is no end to the training:
+Of digits a worker-step pulls all parameters and pushes as many gradients; of clicks, which has two
+tables of 5 million rows, the rows of its batch. There is no end to the training:
 whoever measures stops it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.workloads import digits
+from syncswitch.trainers.workloads import clicks, digits
 
 WIDTH = 4096
 
@@ -57,13 +61,36 @@ _LARGE = {"batch_size": 8, "learning_rate": 1e-4}
 digits_cnn = _workload("digits", 200)
 dense_17m = _workload("dense-17m", 64, model=_dense(2), **_LARGE)
 dense_100m = _workload("dense-100m", 16, model=_dense(7), **_LARGE)
+SPARSE_ROWS, SPARSE_BATCH, SPARSE_RATE = 5_000_000, 512, 0.1
 
-PARAMETERS = {"14k": 13_706, "17m": 17_088_522, "100m": 100_995_082}
+
+@functools.cache
+def sparse_data() -> Data:
+    made = clicks.generate(64 * 1024, SPARSE_ROWS)
+    labels = made.labels[:, np.newaxis]
+    return Data(made.inputs, labels, made.inputs[:8], labels[:8])
+
+
+sparse_160m = _workload(
+    "sparse-160m",
+    64,
+    model=functools.partial(clicks.click_model, clicks.DENSE, 2, SPARSE_ROWS),
+    loss="binary_crossentropy",
+    metric=clicks.auc,
+    batch_size=SPARSE_BATCH,
+    learning_rate=SPARSE_RATE,
+    momentum=0.0,
+)
+sparse_160m = replace(sparse_160m, data=sparse_data)
+
+SPARSE = "160m-sparse"
+PARAMETERS = {"14k": 13_706, "17m": 17_088_522, "100m": 100_995_082, SPARSE: 160_001_777}
 """Of each size."""
 
 WORKLOADS = {
     "14k": "tests.benchmarks.sizes:digits_cnn",
     "17m": "tests.benchmarks.sizes:dense_17m",
     "100m": "tests.benchmarks.sizes:dense_100m",
+    SPARSE: "tests.benchmarks.sizes:sparse_160m",
 }
 """References of the workloads, as trainers take them."""

@@ -13,7 +13,7 @@ from syncswitch.trainers.job.embeddings import Table
 from syncswitch.trainers.model.layout import TableBlock, TableSource, Vector
 from syncswitch.trainers.model.tables.rules import RowRule
 
-BLOCK_VALUES = 1 << 20
+BLOCK_VALUES = 1 << 18
 """About so many values are made, moved and written at once. Initial rows depend on it."""
 
 

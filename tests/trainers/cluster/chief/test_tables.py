@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from syncswitch.storage.records.trial import RunConditions
@@ -18,6 +21,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.clicks import (
     ALIKE,
+    CLICKS,
     OPTIMIZERS,
     USERS,
     WIDTH,
@@ -125,3 +129,75 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
     np.testing.assert_array_equal(
         found["parameters/001-kernel"].ravel(), 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT
     )
+
+
+BIG_ROWS = 640_000
+BIG_BYTES = 16 * 4 * BIG_ROWS
+
+
+def big_model(rows: int = BIG_ROWS) -> Any:
+    from keras import Input, Model, layers
+
+    inputs = Input((1,), dtype="int64")
+    table = layers.Flatten()(layers.Embedding(rows, 16, name="table")(inputs))
+    return Model(inputs, layers.Dense(2, "softmax")(table))
+
+
+def big_data() -> Data:
+    ids = np.random.default_rng(0).integers(0, BIG_ROWS, (256, 1))
+    labels = (ids[:, 0] % 2).astype(np.int64)
+    return Data(ids, labels, ids[:32], labels[:32])
+
+
+class Memory(threading.Thread):
+    """Looks how much this process holds, until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        process = psutil.Process()
+        while not self._over.wait(0.002):
+            held = process.memory_info()
+            self.most = max(self.most, held.rss - held.shared)
+
+    def __enter__(self) -> Memory:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+
+@pytest.mark.slow
+def test_the_chief_holds_no_table(tmp_path: Path) -> None:
+    """A table of 41 MB, and its momentum, are made, copied, saved and read in pieces."""
+    big = replace(CLICKS, name="big", model=big_model, data=big_data, total_worker_steps=80)
+    small = replace(big, name="not big", model=functools.partial(big_model, BIG_ROWS // 10))
+    small = replace(small, data=lambda: Data(*(one % 9 for one in parts)), least_table_values=1)
+    data = big_data()
+    parts = (data.train_inputs, data.train_labels, data.test_inputs, data.test_labels)
+
+    def train(job: Workload) -> int:
+        folder = tmp_path / f"{job.name} cluster"
+        folder.mkdir()
+        engine = new_engine(folder, 2)
+        with ClusterTrainer(
+            job, 2, lambda program, workers: ConnectedCluster(program, workers, engine, 2)
+        ) as trainer:
+            percents = (50.0, 100.0)
+            spec = spec_of(
+                job, 2, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path / job.name
+            )
+            with Memory() as memory:
+                record = trainer.train(spec)
+                forked = replace(spec, fork_from=record.checkpoints[50.0])
+                trainer.train(replace(forked, checkpoint_directory=tmp_path / f"{job.name} fork"))
+        assert record.checkpoints[100.0].stat().st_size > (2 * BIG_BYTES if job is big else 0)
+        return memory.most
+
+    before = train(small)
+    assert train(big) - before < BIG_BYTES / 4
