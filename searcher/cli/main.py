@@ -7,6 +7,10 @@ import click
 from syncswitch.trainers.cli.group import ProgramGroup
 
 _COMMANDS = {
+    "init": (
+        "search.init:init",
+        "Writes FILE, a workload for a model and data of yours, and tries it.",
+    ),
     "run": ("search.run:run", "Searches for the timing policy of WORKLOAD and saves it."),
     "evaluate": (
         "search.evaluate:evaluate",
