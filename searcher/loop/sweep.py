@@ -28,6 +28,7 @@ class JobToSweep:
         open_trainer: Called with the name of the study when the first run is needed, and again
             after a failure.
         percents: The switch points.
+        reference: Normal form of what the user called the workload.
     """
 
     identity: WorkloadIdentity
@@ -35,6 +36,7 @@ class JobToSweep:
     percents: tuple[float, ...]
     conditions: RunConditions = RunConditions()  # noqa: RUF009 (it is frozen)
     trainer: str = "local"
+    reference: str = ""
 
 
 def make_sweep(
@@ -99,6 +101,7 @@ def _swept(
     base_seed: int,
     **options: Unpack[LoopOptions],
 ) -> tuple[Comparison, SweptJob]:
+    options["reference"] = job.reference or job.identity.name
     comparison = Comparison(
         database,
         job.identity,
@@ -112,4 +115,5 @@ def _swept(
     found = comparison.run()
     points = tuple(evaluated_switch_point(percent, found.rows) for percent in strategy.percents)
     name = comparison.study_name
-    return comparison, SweptJob(job.identity, job.conditions, name, found.new_runs, points)
+    swept = SweptJob(job.identity, job.conditions, name, found.new_runs, points, job.reference)
+    return comparison, swept

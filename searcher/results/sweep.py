@@ -21,6 +21,7 @@ class SweptJob:
         study: Name of the study that holds the runs made for this.
         new_runs: How many that are.
         switch_points: In the order in which they were asked for.
+        reference: What the user called the workload, with the fields of a variant.
     """
 
     identity: WorkloadIdentity
@@ -28,6 +29,7 @@ class SweptJob:
     study: str
     new_runs: int
     switch_points: tuple[EvaluatedSwitchPoint, ...]
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)

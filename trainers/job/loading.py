@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.trainers.job.variants import split_variant, varied
 from syncswitch.trainers.job.workload import Workload
 
 BUILT_IN = {
@@ -34,7 +35,7 @@ def normal_reference(reference: str) -> str:
 
 
 def load_workload(reference: str) -> Workload:
-    """Loads `name`, `file.py:attribute` or `package.module:attribute`.
+    """Loads `name`, `file.py:attribute` or `package.module:attribute`, or a variant of one.
 
     Raises:
         WorkloadError: It does not exist, does not import, or is no Workload.
@@ -60,12 +61,13 @@ def load_workload(reference: str) -> Workload:
             f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "
             f"not syncswitch.trainers.job.workload.Workload ({known})"
         )
-    return value
+    return varied(value, split_variant(reference)[1])
 
 
 def find_module(reference: str) -> tuple[str, str]:
     """Splits a reference into module (or file) and attribute, without importing anything."""
-    place, colon, attribute = BUILT_IN.get(reference, reference).rpartition(":")
+    plain, _ = split_variant(reference)
+    place, colon, attribute = BUILT_IN.get(plain, plain).rpartition(":")
     if not colon or not place or not attribute:
         raise WorkloadError(
             f"no workload {reference!r}: give one of {', '.join(sorted(BUILT_IN))}, "

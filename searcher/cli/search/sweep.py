@@ -84,6 +84,14 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     f" {TrainerChoice.default_protocols}.",
 )
 @click.option(
+    "--variant",
+    "variants",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help="Also the workload with another value of a field, such as momentum_after_switch=zero, or"
+    " of several with commas between. May be given several times.",
+)
+@click.option(
     "--threshold",
     type=FiniteRange(0, 1, min_open=True, max_open=True),
     default=0.01,
@@ -116,6 +124,7 @@ def sweep(
     runs: int,
     workers_text: str | None,
     protocols: tuple[str, ...],
+    variants: tuple[str, ...],
     threshold: float,
     target_accuracy: float | None,
     trainer: TrainerChoice,
@@ -142,26 +151,30 @@ def sweep(
     wanted = [trainer.pair(text) for text in protocols]
     wanted = wanted or [plan.protocols for plan in plans] or [trainer.pair(None)]
     pairs, reference_percent = with_reference(wanted)
-    columns: list[tuple[tuple[str, str], tuple[float, ...], tuple[float, ...]]]
-    columns = [(pair, percents, ()) for pair in pairs]
-    columns += [(plan.protocols, (plan.switch_percent,), plan.later_switches) for plan in plans]
-    to_train: list[tuple[Job, tuple[float, ...], RunConditions]] = []
+    phases: list[tuple[tuple[str, str], tuple[float, ...], tuple[float, ...]]]
+    phases = [(pair, percents, ()) for pair in pairs]
+    phases += [(plan.protocols, (plan.switch_percent,), plan.later_switches) for plan in plans]
+    names = _variants(reference, variants)
+    columns = [(name, *one) for name in names for one in phases]
+    to_train: list[tuple[str, Job, tuple[float, ...], RunConditions]] = []
     for size in _sizes(workers_text):
-        for pair, points, later in columns:
+        for name, pair, points, later in columns:
             workers, usual = trainer.workers(size), trainer.default_workers
-            request = JobRequest(reference, workers, usual, pair, storage_url, seed)
+            request = JobRequest(name, workers, usual, pair, storage_url, seed)
             phased = replace(chosen, later_switches=later)
             conditions = trainer.conditions(phased, request.size, max(points, default=100), pair[0])
             check_chief(conditions.injections, "sweep")
-            to_train.append((trainer.job(request), points, conditions))
+            job = trainer.job(request)
+            called = job.reference or normal_reference(named(request))
+            to_train.append((called, job, points, conditions))
 
     def announce(job: JobToSweep) -> None:
         if len(to_train) > 1 and not is_further_job():
-            reporter.tell(f"on {job.identity.cluster}:")
+            reporter.tell(f"{job.reference} on {job.identity.cluster}:")
 
     sweeps: list[Sweep] = []
     try:
-        with opened_for_several([one[0] for one in to_train], storage_url, "sweep", jobs) as opened:
+        with opened_for_several([one[1] for one in to_train], storage_url, "sweep", jobs) as opened:
             database, trainers, reporter = opened
             ready = [
                 JobToSweep(
@@ -170,8 +183,11 @@ def sweep(
                     points,
                     conditions,
                     trainer.kind,
+                    called,
                 )
-                for (job, points, conditions), opening in zip(to_train, trainers, strict=True)
+                for (called, job, points, conditions), opening in zip(
+                    to_train, trainers, strict=True
+                )
             ]
             for start in range(0, len(ready), len(columns)):
                 one = make_sweep(
@@ -183,7 +199,6 @@ def sweep(
                     target_accuracy=target_accuracy,
                     base_seed=seed,
                     say=announce,
-                    reference=to_train[0][0].reference or normal_reference(named(request)),
                     reporter=reporter,
                 )
                 sweeps.append(one)
@@ -199,6 +214,15 @@ def sweep(
 
 def _open(opening: Callable[[], Trainer], folder: Path | None, study: str) -> Trainer:
     return logged(opening(), folder, study)
+
+
+def _variants(reference: str | None, variants: tuple[str, ...]) -> tuple[str | None, ...]:
+    """The workload as it is, and with the fields that are to be others. Raises UserError."""
+    if not variants:
+        return (reference,)
+    if reference is None:
+        raise UserError("--variant needs a WORKLOAD that it varies")
+    return tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
 
 
 def _percents(text: str) -> tuple[float, ...]:

@@ -28,6 +28,7 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
     return [
         {
             "workload": job.identity.name,
+            "reference": job.reference,
             "fingerprint": job.identity.fingerprint,
             "workers": job.identity.workers,
             "simulated_cluster": job.identity.simulated_cluster,
@@ -47,8 +48,12 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
 
 def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     """The table, and what its rows are compared with."""
+    # The first job is the workload as it is.
+    base = sweeps[0].jobs[0].reference
+    first = 0 if len({job.reference for sweep in sweeps for job in sweep.jobs}) > 1 else 1
     print_table(
         [
+            "variant",
             "workers",
             "protocols",
             "switch at",
@@ -58,8 +63,8 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
             "accuracy",
             "seconds",
             "times as fast",
-        ],
-        [_cells(sweep, *row) for sweep in sweeps for row in _rows(sweep)],
+        ][first:],
+        [_cells(sweep, base, *row)[first:] for sweep in sweeps for row in _rows(sweep)],
     )
     echo()
     for sweep in sweeps:
@@ -77,13 +82,14 @@ def _rows(sweep: Sweep) -> Iterator[_Row]:
 
 
 def _cells(
-    sweep: Sweep, job: SweptJob, point: EvaluatedSwitchPoint, speed_up: SpeedUp | None
+    sweep: Sweep, base: str, job: SweptJob, point: EvaluatedSwitchPoint, speed_up: SpeedUp | None
 ) -> list[str]:
     identity, accuracy, half = job.identity, point.mean_accuracy, point.accuracy_half_width
     low = None if accuracy is None or half is None else max(0.0, accuracy - half)
     high = None if accuracy is None or half is None else min(1.0, accuracy + half)
     kept = sweep.kept_runs(point)
     return [
+        job.reference.removeprefix(base).removeprefix(",") or NONE,
         workers_text(identity.workers, identity.simulated_cluster),
         f"{identity.first_protocol},{identity.second_protocol}",
         ", ".join(map(percent_text, (point.switch_percent, *job.conditions.later_switches))),

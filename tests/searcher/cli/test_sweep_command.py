@@ -76,7 +76,7 @@ def test_other_orders_and_sizes_have_one_target_each(invoke: Invoke, url: str) -
         )
         assert [s["kept_runs"] for s in rows] == [1, 1, 1]
     assert len(runs_in(url)) == 6
-    assert done.stderr.splitlines()[0] == "on 4 workers, asp,bsp:"
+    assert done.stderr.splitlines()[0] == "generated on 4 workers, asp,bsp:"
 
 
 def test_phases_are_held_against_the_same_target(invoke: Invoke, url: str) -> None:
@@ -187,3 +187,22 @@ def test_after_a_kill_several_processes_finish_it(url: str) -> None:
         complete = [row for row in TrialStore(database).trials() if row.state == "complete"]
     made = {(row.first_protocol, row.switch_percent, row.replicate) for row in complete}
     assert len(made) == 12
+
+
+def test_variants_are_jobs_of_their_own(invoke: Invoke, url: str) -> None:
+    sweep = ["sweep", "digits", "--trainer", "simulated", "--workers", "2", "--runs", "1"]
+    short = "total_worker_steps=16,evaluation_interval_worker_steps=8"
+    done = invoke(
+        *[*sweep[:1], f"digits,{short}", *sweep[2:], "--at", "50"],
+        *["--variant", "momentum=0"],
+    )
+    assert done.exit_code == 0, done.stderr
+    rows = [line.split()[:5] for line in done.stdout.splitlines()[2:5]]
+    assert rows == [
+        ["-", "2", "simulated", "bsp,asp", "100"],
+        ["-", "2", "simulated", "bsp,asp", "50"],
+        ["momentum=0", "2", "simulated", "bsp,asp", "50"],
+    ]
+    with open_database(url, create=False) as database:
+        made = TrialStore(database).trials()
+    assert len({row.fingerprint for row in made}) == 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,38 @@ mine = Workload(
     batch_size=1, learning_rate=0.1, evaluation_interval_worker_steps=1,
 )
 """
+
+
+def test_a_variant_has_other_fields(folder: Path) -> None:
+    plain, found = (
+        load_workload("job.py:mine"),
+        load_workload(
+            "job.py:mine,momentum_after_switch=scaled,learning_rate=0.5,total_worker_steps=9"
+        ),
+    )
+    changed = replace(
+        plain, momentum_after_switch="scaled", learning_rate=0.5, total_worker_steps=9
+    )
+    assert found == changed
+    path = f"{folder}/job.py:mine,momentum=0.5"
+    assert load_workload(path) == replace(plain, momentum=0.5)
+    assert normal_reference(path) == "job.py:mine,momentum=0.5"
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("data_set=x", "'data_set=x' sets no field of a workload once; give one of total_worker_"),
+        ("momentum=0.5,momentum=0.5", "sets no field of a workload once"),
+        ("momentum=much", "momentum is 'much'; give a number"),
+        ("batch_size=0", "batch_size is 0; give a whole number from 1 on"),
+        ("momentum_after_switch=3", "momentum_after_switch is 3; give one of same"),
+    ],
+)
+def test_an_impossible_variant_is_refused(folder: Path, variant: str, said: str) -> None:
+    with pytest.raises(WorkloadError) as error:
+        load_workload(f"job.py:mine,{variant}")
+    assert said in str(error.value)
 
 
 @pytest.fixture
