@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps
 from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timing import StepTimes
-from syncswitch.trainers.simulated.trainer import simulated_identity
+from tests.trainers import jobs
 
 EVEN = ClusterProfile(compute_seconds=1.0)
 """Equal workers, nothing else takes time: every time is a whole number."""
@@ -23,18 +23,10 @@ PROTOCOLS_OF_FOUR = ("bsp", "asp", "ssp:1", "dssp:1-3", "ds-sync:2", "local-sgd:
 """Each protocol, as 4 workers can use it."""
 
 
-def spec_of(
-    workload: Workload,
-    workers: int,
-    switch_percent: float,
-    seed: int = 1,
-    protocols: tuple[str, str] = ("bsp", "asp"),
-    profile: ClusterProfile = VARIED,
-    **fields: Any,
-) -> TrialSpec:
-    """A trial on a simulated cluster; builds the model for its identity."""
-    identity = simulated_identity(workload, workers, protocols, profile)
-    return TrialSpec(identity, switch_percent, seed, **fields)
+def spec_of(*arguments: Any, profile: ClusterProfile = VARIED, **fields: Any) -> TrialSpec:
+    """A trial on a simulated cluster."""
+    spec = jobs.spec_of(*arguments, **fields)
+    return replace(spec, identity=replace(spec.identity, simulated_cluster=profile.digest))
 
 
 def times_of(profile: ClusterProfile, steps: int, values: int = 0, seed: int = 1) -> StepTimes:
