@@ -24,6 +24,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from tests.trainers.clicks import CLICKS, clicks_data, final_arrays
 from tests.trainers.cluster.engines import new_engine
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import mean_output, spec_of
@@ -76,6 +77,31 @@ def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
         with SimulatedTrainer(workload, WORKERS, profile) as trainer:
             states.append(final_state(trainer, spec, tmp_path / str(len(states))))
     assert_bitwise_equal(*states)
+
+
+def test_embedding_tables_are_looked_up_for_what_was_read(tmp_path: Path) -> None:
+    def parse(lines: Any) -> Any:
+        import tensorflow as tf
+
+        user, item, label = tf.io.decode_csv(lines, [tf.constant([0], tf.int64)] * 3)
+        return tf.stack([user, item], -1), label
+
+    data, sources = clicks_data(), []
+    for part in (data.train, data.test):
+        inputs, labels = part.read(np.arange(part.examples))
+        path = tmp_path / f"{len(sources)}.csv"
+        np.savetxt(path, np.column_stack([inputs, labels]), fmt="%d", delimiter=",")
+        sources.append(CsvFiles(path, header_lines=0))
+    streams = StreamedData(sources[0], sources[1], parse)
+    found = []
+    for workload in (CLICKS, replace(CLICKS, data=lambda: streams)):
+        with ClusterTrainer(workload, 2) as trainer:
+            spec = spec_of(CLICKS, 2, 100.0)
+            found.append(final_arrays(trainer, spec, tmp_path / str(len(found))))
+    ours = {name for name in found[0] if name.startswith(("parameters/", "slots/"))}
+    assert len(ours) > 4
+    for name in ours:
+        np.testing.assert_array_equal(found[0][name], found[1][name], err_msg=name)
 
 
 # Each example moves a parameter of its own by the same, whenever it comes.
