@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
+from syncswitch.trainers.job.embeddings import tables_of
+from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.loading import load_workload
 from tests.benchmarks import (
     detector,
@@ -76,9 +78,10 @@ def ended(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("size", sizes.PARAMETERS)
 def test_sizes_are_what_they_are_called(size: str, keras: Any) -> None:
     # The largest would be built for seconds: another layer more is as many parameters more.
-    model = load_workload(sizes.WORKLOADS["17m" if size == "100m" else size]).model()
+    model = build_model(load_workload(sizes.WORKLOADS["17m" if size == "100m" else size]))
     another = sizes.WIDTH * (sizes.WIDTH + 1)
     expected = model.count_params() + (5 * another if size == "100m" else 0)
+    expected += sum((table.rows - 1) * table.width for table in tables_of(model))
     assert sizes.PARAMETERS[size] == expected
 
 
