@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.data import Data, StreamedData
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.loading import load_workload
+    from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
     from syncswitch.trainers.job.sources.parquet import ParquetFiles
     from syncswitch.trainers.job.sources.pipelines import PipelinePieces
     from syncswitch.trainers.job.sources.records import CsvFiles, TFRecordFiles
@@ -38,6 +39,7 @@ __all__ = [
     "CommandTrainer",
     "CsvFiles",
     "Data",
+    "NumpyFiles",
     "Observer",
     "ParquetFiles",
     "PipelinePieces",
@@ -66,6 +68,7 @@ _OTHERS = {
     "CommandTrainer": "command.trainer",
     "CsvFiles": "job.sources.records",
     "Data": "job.data",
+    "NumpyFiles": "job.sources.numpy_files",
     "ParquetFiles": "job.sources.parquet",
     "PipelinePieces": "job.sources.pipelines",
     "PolicyCallback": "keras_api.callback",
