@@ -5,30 +5,27 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from syncswitch.searcher.backends.base import JobRequest, TrainerChoice
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.policy.selection import policy_named
 from syncswitch.searcher.cli.search.jobs import jobs_option
 from syncswitch.searcher.cli.search.mlflow import copied_search, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for
-from syncswitch.searcher.results.speed_up import SpeedUp
-from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
-from syncswitch.searcher.text.sentences import speed_up_text
-from syncswitch.searcher.text.values import (
-    accuracy_interval,
-    counted,
-    run_conditions_text,
-    workers_text,
+from syncswitch.searcher.cli.views.evaluation import (
+    print_matrix,
+    print_result,
+    result_as_json,
 )
+from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.completion import complete_policy, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
-from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table, print_text
+from syncswitch.trainers.cli.console import print_error, print_json
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import (
     common_options,
@@ -43,6 +40,22 @@ from syncswitch.trainers.run.tensorboard import logged
 @click.command()
 @click.argument("policy_text", metavar="POLICY", shell_complete=complete_policy)
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+@click.option(
+    "--also-policy",
+    "more_policies",
+    metavar="POLICY",
+    multiple=True,
+    shell_complete=complete_policy,
+    help="Another POLICY, tried on each workload. May be given several times.",
+)
+@click.option(
+    "--also-workload",
+    "more_workloads",
+    metavar="WORKLOAD",
+    multiple=True,
+    shell_complete=complete_workload,
+    help="Another WORKLOAD, trained with each policy. May be given several times.",
+)
 @workers_option(None, "Workers in the cluster. Default: as in the policy.")
 @protocols_option(None, "Protocols before and after the switch. Default: as in the policy.")
 @trainer_options
@@ -69,6 +82,8 @@ from syncswitch.trainers.run.tensorboard import logged
 def evaluate(
     policy_text: str,
     reference: str,
+    more_policies: tuple[str, ...],
+    more_workloads: tuple[str, ...],
     workers: int | None,
     protocols: str | None,
     trainer: TrainerChoice,
@@ -99,43 +114,75 @@ def evaluate(
     from syncswitch.searcher.loop.transfer import PolicyEvaluation
 
     trainer.check_jobs(jobs)
-    policy = policy_named(policy_text, storage_url)
-    pair = (policy.first_protocol, policy.second_protocol)
-    if protocols is not None:
-        pair = trainer.pair(protocols)
-    request = JobRequest(
-        reference, trainer.workers(workers), policy.workers, pair, storage_url, seed
-    )
-    chosen = dataclasses.replace(chosen, later_switches=policy.later_switches)
-    conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
-    check_chief(conditions.injections, "evaluate")
-    job = trainer.job(request)
-    check_switch(job.identity, policy.switch_percent)
-    try:
+    policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]
+    references = (reference, *more_workloads)
+    if jobs > 1 and len(policies) * len(references) > 1:
+        raise UserError("--jobs is for one POLICY and one WORKLOAD; leave out one of these options")
+
+    def to_evaluate(policy: TimingPolicy, reference: str) -> _ToEvaluate:
+        pair = (policy.first_protocol, policy.second_protocol)
+        if protocols is not None:
+            pair = trainer.pair(protocols)
+        size = trainer.workers(workers)
+        request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
+        mine = dataclasses.replace(chosen, later_switches=policy.later_switches)
+        conditions = trainer.conditions(mine, request.size, policy.switch_percent, pair[0])
+        check_chief(conditions.injections, "evaluate")
+        job = trainer.job(request)
+        check_switch(job.identity, policy.switch_percent)
+        called = job.reference or normal_reference(reference)
+        return _ToEvaluate(policy, job, conditions, called)
+
+    # All of them before anything is trained for nothing.
+    every = [to_evaluate(policy, name) for policy in policies for name in references]
+
+    def evaluated(one: _ToEvaluate) -> EvaluationResult:
+        job = one.job
         with opened_for(job, storage_url, "evaluation", jobs) as (database, trainers, reporter):
+            if len(every) > 1:
+                reporter.tell(f"{one.policy.workload} for {one.reference}:")
             evaluation = PolicyEvaluation(
                 database,
                 job.identity,
-                policy,
+                one.policy,
                 lambda: watched(logged(trainers(), tensorboard_folder, evaluation.study_name)),
                 runs=runs,
                 trainer=trainer.kind,
                 base_seed=seed,
-                conditions=conditions,
-                reference=job.reference or normal_reference(reference),
+                conditions=one.conditions,
+                reference=one.reference,
                 reporter=reporter,
             )
             study = evaluation.study_name
             with copied_search(mlflow_uri, database, job.identity, study, reporter) as watched:
-                result = evaluation.run()
+                return evaluation.run()
+
+    try:
+        results = [evaluated(one) for one in every]
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
-    if as_json:
-        print_json(_as_json(result))
+    if len(results) == 1:
+        (result,) = results
+        if as_json:
+            print_json(result_as_json(result))
+        else:
+            print_result(result)
+    elif as_json:
+        print_json([result_as_json(result) for result in results])
     else:
-        _print(result)
+        print_matrix(results)
     return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _ToEvaluate:
+    """A policy, and a job for it; `reference` is the normal form of what the user called it."""
+
+    policy: TimingPolicy
+    job: Job
+    conditions: RunConditions
+    reference: str
 
 
 def check_chief(injections: Iterable[str], command: str) -> None:
@@ -146,118 +193,3 @@ def check_chief(injections: Iterable[str], command: str) -> None:
                 f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
                 " their chief; try it with syncswitch-run"
             )
-
-
-def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSwitchPoint]]:
-    """Role, name for people, and runs of each row."""
-    policy, own = result.policy, result.own_policy
-    rows = [("policy", f"{policy.workload} version {policy.version}", result.foreign)]
-    if own is not None and result.own is not None:
-        rows.append(("own", f"its own, version {own.version}", result.own))
-    first = result.identity.first_protocol.upper()
-    return [*rows, ("baseline", f"{first} alone", result.baseline)]
-
-
-def _as_json(result: EvaluationResult) -> dict[str, Any]:
-    policy, identity, own = result.policy, result.identity, result.own_policy
-    return {
-        "policy": {
-            "workload": policy.workload,
-            "fingerprint": policy.fingerprint,
-            "version": policy.version,
-            "workers": policy.workers,
-            "switch_percent": policy.switch_percent,
-            "threshold": policy.threshold,
-        },
-        "workload": identity.name,
-        "fingerprint": identity.fingerprint,
-        "workers": identity.workers,
-        "simulated_cluster": identity.simulated_cluster,
-        "protocols": [identity.first_protocol, identity.second_protocol],
-        "conditions": dataclasses.asdict(result.conditions),
-        "own_policy_version": None if own is None else own.version,
-        "study": result.study,
-        "new_runs": result.new_runs,
-        "switch_points": [
-            {
-                "role": role,
-                **dataclasses.asdict(switch_point),
-                "kept_runs": result.kept_runs(switch_point),
-                **_speed_up_as_json(result.measured_speed_up(switch_point)),
-            }
-            for role, _, switch_point in _switch_points(result)
-        ],
-        "keeps_accuracy": result.keeps_accuracy,
-        "share_of_own_speed_up": result.share_of_own_speed_up,
-    }
-
-
-def _speed_up_as_json(found: SpeedUp | None) -> dict[str, float | None]:
-    """Null where all runs diverged; the ends also where too few were timed."""
-    return {
-        "speed_up": found.value if found else None,
-        "speed_up_low": found.low if found else None,
-        "speed_up_high": found.high if found else None,
-    }
-
-
-def _print(result: EvaluationResult) -> None:
-    """The table, then the verdict."""
-    print_table(
-        ["policy", "switch at", "runs", "diverged", "kept", "accuracy", "seconds", "times as fast"],
-        [[name, *_cells(switch_point, result)] for _, name, switch_point in _switch_points(result)],
-    )
-    echo()
-    print_text(_verdict(result))
-    text = run_conditions_text(result.conditions)
-    if text:
-        print_text(f"All runs trained under these conditions: {text}.")
-
-
-def _cells(switch_point: EvaluatedSwitchPoint, result: EvaluationResult) -> list[str]:
-    accuracy, half = switch_point.mean_accuracy, switch_point.accuracy_half_width
-    speed_up = result.speed_up(switch_point)
-    low = None if accuracy is None or half is None else max(0.0, accuracy - half)
-    high = None if accuracy is None or half is None else min(1.0, accuracy + half)
-    return [
-        f"{switch_point.switch_percent:g} %",
-        str(switch_point.runs),
-        str(switch_point.diverged_runs),
-        str(result.kept_runs(switch_point)),
-        "-" if accuracy is None else accuracy_interval(accuracy, low, high),
-        "-" if switch_point.training_seconds is None else f"{switch_point.training_seconds:.1f}",
-        "-" if speed_up is None else f"{speed_up:.2f}",
-    ]
-
-
-def _verdict(result: EvaluationResult) -> str:
-    """Whether the policy keeps the accuracy, and what it gains, in one sentence."""
-    policy, foreign, identity = result.policy, result.foreign, result.identity
-    what = (
-        f"The policy of {policy.workload} for {policy.workers} workers (version {policy.version})"
-    )
-    size = workers_text(identity.workers, identity.simulated_cluster)
-    name = f"{identity.name} on {size} workers"
-    if foreign.diverged_runs:
-        return (
-            f"{what} does not keep the accuracy of {name}: {foreign.diverged_runs} of"
-            f" {counted(foreign.runs, 'run')} diverged."
-        )
-    does = "keeps" if result.keeps_accuracy else "does not keep"
-    return (
-        f"{what} {does} the accuracy of {name}: {foreign.mean_accuracy:.4f} against"
-        f" {result.baseline.mean_accuracy:.4f} with {identity.first_protocol.upper()} alone"
-        f" ({result.kept_runs(foreign)} of {counted(foreign.runs, 'run')} lose at most"
-        f" {policy.threshold:g}){_gain(result)}."
-    )
-
-
-def _gain(result: EvaluationResult) -> str:
-    speed_up, own = result.measured_speed_up(result.foreign), result.speed_up(result.own)
-    share = result.share_of_own_speed_up
-    if speed_up is None:
-        return ""
-    gain = f", {speed_up_text(speed_up, 2)}"
-    if share is None:
-        return gain
-    return f"{gain}: {100 * share:.0f} % of the {own:.2f} times that its own policy gives"

@@ -68,6 +68,27 @@ def test_on_another_cluster(invoke: Invoke, url: str) -> None:
 
 
 @pytest.mark.usefixtures("two_versions")
+def test_several_policies_on_several_jobs(invoke: Invoke, url: str) -> None:
+    before = runs_in(url)
+    matrix = ["evaluate", "generated@1", "generated,momentum=0", "--workers", "8", "--runs", "1"]
+    matrix += ["--also-policy", "generated@2", "--also-workload", "generated"]
+    done = invoke(*matrix)
+    assert done.exit_code == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[2:]]
+    assert [(row[0], row[1], row[3], row[-2], row[-1]) for row in rows] == [
+        ("generated", "generated", percent, speed_up, "yes")
+        for percent, speed_up in (("12.5", "2.11"), ("25", "1.82"))
+        for _ in range(2)
+    ]
+    # The baseline is made once for all of them: here both jobs are one.
+    made = runs_in(url)[len(before) :]
+    assert [percent for _, percent, *_ in made] == [100.0, 12.5, 25.0]
+    found = json.loads(invoke(*matrix, "--json").stdout)
+    assert [one["policy"]["version"] for one in found] == [1, 1, 2, 2]
+    assert "--jobs is for one POLICY" in error_line(invoke(*matrix, "--jobs", "2"))
+
+
+@pytest.mark.usefixtures("two_versions")
 def test_against_the_jobs_own_policy(invoke: Invoke, tmp_path: Path) -> None:
     # Version 2, the current one, was found with one run of each switch point, the first with two.
     file = export(invoke, tmp_path / "policy.json", "--version", "1")
