@@ -34,8 +34,8 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        chief, ps, *workers = (f"127.0.0.1:{port}" for port in free_ports(4))
-        self._addresses = {"chief": [chief], "ps": [ps], "worker": workers}
+        chief, *others = (f"127.0.0.1:{port}" for port in free_ports(5))
+        self._addresses = {"chief": [chief], "ps": others[:2], "worker": others[2:]}
         self._processes: list[WarmProcess] = []
 
     def start(self, job: str, task: int, program: str, *arguments: str) -> WarmProcess:
@@ -76,6 +76,7 @@ def test_a_search_and_a_run_on_servers_that_others_started(
 ) -> None:
     serve = ("syncswitch-run", JOB)
     ps, stayer = cluster.start("ps", 0, *serve), cluster.start("worker", 0, *serve)
+    lost_server = cluster.start("ps", 1, *serve)
     victim = cluster.start("worker", 1, "syncswitch-search", "run", JOB)
     easy = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
     chief = cluster.start("chief", 0, "syncswitch-search", "run", JOB, *easy, "--json")
@@ -92,6 +93,9 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     while not list(tmp_path.glob("long-checkpoints/*.npz")):
         assert chief.poll() is None, chief.communicate()
         time.sleep(0.01)
+    lost_server.kill()
+    assert "ps 1 at 127.0.0.1:" in lost_server.communicate()[1]
+    replaced = cluster.start("ps", 1, *serve, "--server-grace", "1")
     victim.kill()
     assert "worker 1 at 127.0.0.1:" in victim.communicate()[1]
     returned = cluster.start("worker", 1, *serve, "--server-grace", "1")
@@ -99,11 +103,13 @@ def test_a_search_and_a_run_on_servers_that_others_started(
     assert chief.returncode == 0, err
     report: dict[str, Any] = json.loads(out)
     assert report["worker_steps"] == 400
-    assert "worker 1 is back" in err
+    assert "worker 1 is back" in err or "goes on from worker-step" in err
+    assert "parameter server 1 is gone" in err
     assert Path(tmp_path / "long.keras").exists()
 
     assert "has been gone for 1 s: worker 1 ends" in ended(returned)
-    for process, name in ((ps, "ps"), (stayer, "worker 0")):
+    assert "has been gone for 1 s: ps 1 ends" in ended(replaced)
+    for process, name in ((ps, "ps 0"), (stayer, "worker 0")):
         assert process.poll() is None, "its chief may be started again"
         process.send_signal(signal.SIGTERM)
         assert ended(process).startswith(f"{name} at 127.0.0.1:")
