@@ -102,7 +102,8 @@ class Cluster(ABC):
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Copies of parameters and statistics, and of these rows of embedding tables.
 
-        No later update is in them.
+        No later update is in them; while workers push, the parts of several parameter servers may
+        be an update apart.
         """
         return self.servers.snapshot(ids)
 
