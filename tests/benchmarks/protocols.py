@@ -33,7 +33,7 @@ ALONE = (
     *("ds-sync:2", "local-sgd:8", "gba:3"),
 )
 BEARABLE_RATE = 0.01
-ON_CLICKS = ("bsp", "ssp:3", "asp", "gba:3")
+ON_CLICKS = ("bsp", "ssp:3", "asp", "gba:0", "gba:3")
 BEARABLE_CLICKS_RATE = 0.02
 ADAGRAD_RATE = 0.05
 CLICKS_TARGET = 0.65
