@@ -100,13 +100,17 @@ class RecordedProblem:
 
 
 def recorded_jobs(folder: Path) -> dict[str, RecordedJob]:
-    """Reads the published logs as users do: by an import into a database."""
+    """Reads the published logs as users do: by an import into a database.
+
+    They are in `data`, as in a checkout of their authors' repository, or in `logs`.
+    """
+    logs = next(path for name in ("data", "logs") if (path := folder / name).is_dir())
     stop = StopRule(precision=BETA / 2)
     with (
         tempfile.TemporaryDirectory() as name,
         open_database(f"sqlite:///{name}/published.db", create=True) as database,
     ):
-        import_manifest(database, read_manifest(folder / "manifest.csv"), folder / "logs")
+        import_manifest(database, read_manifest(folder / "manifest.csv"), logs)
         return {
             setup: RecordedJob(
                 PlayedRecording.of(
