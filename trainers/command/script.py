@@ -1,0 +1,76 @@
+"""What a training script may ask and tell; standard library only, and fast to import."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+_FILE = "metrics.jsonl"
+
+
+def switch_step(default: int | None = None) -> int:
+    """The step at which this run switches, in steps of the script.
+
+    Args:
+        default: Where the script runs on its own; the environment of a run says otherwise.
+
+    Raises:
+        LookupError: The script runs on its own, and there is no default.
+    """
+    return _number("SWITCH_STEP", "switch_step", default)
+
+
+def seed(default: int = 0) -> int:
+    """The seed of this run; the same at all switch points of a replicate."""
+    return _number("SEED", "seed", default)
+
+
+def output_dir(default: str | Path = ".") -> Path:
+    """A folder of this run's own."""
+    return Path(os.environ.get("SYNCSWITCH_OUTPUT_DIR") or default)
+
+
+def report(
+    step: int,
+    accuracy: float | None = None,
+    *,
+    seconds: float | None = None,
+    loss: float | None = None,
+) -> None:
+    """Tells how the training does, after each test; step 0 begins its clock.
+
+    Where several processes report, what is said first of a step counts. Nothing is written where
+    the script runs on its own.
+
+    Args:
+        step: Steps done.
+        accuracy: 0 to 1; a NaN ends the run as diverged.
+        seconds: Training time so far; None to leave the clock to syncswitch.
+        loss: Mean training loss since the last report.
+    """
+    if "SYNCSWITCH_OUTPUT_DIR" not in os.environ:
+        return
+    told = {"step": step, "accuracy": accuracy, "seconds": seconds, "loss": loss}
+    line: dict[str, object] = {
+        name: float(value) for name, value in told.items() if value is not None and name != "step"
+    }
+    if any(isinstance(value, float) and not math.isfinite(value) for value in line.values()):
+        line = {"diverged": True}
+    text = json.dumps({"step": int(step), **line}) + "\n"
+    # In one piece, though others write as well.
+    with (output_dir() / _FILE).open("ab", buffering=0) as file:
+        file.write(text.encode())
+
+
+def _number(name: str, function: str, default: int | None) -> int:
+    value = os.environ.get(f"SYNCSWITCH_{name}")
+    if value:
+        return int(value)
+    if default is None:
+        raise LookupError(
+            f"{function}: this script was not started by syncswitch; set SYNCSWITCH_{name}, or call"
+            f" {function}(default)"
+        )
+    return default
