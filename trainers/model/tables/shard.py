@@ -149,9 +149,14 @@ class _Table:
 
     def reset(self, initial: float) -> None:
         self._mark = None
-        self._last[:] = 0
-        for part, value in zip(self.parts, [0.0, *[initial] * (len(self.parts) - 1)], strict=True):
-            part[:] = value
+        shape, slots = self.parts[0].shape, len(self.parts) - 1
+        # Memory is free until it is written.
+        self.parts = []
+        self._last = np.zeros(self.rows, np.int32)
+        self.parts = [np.zeros(shape, np.float32) for _ in range(1 + slots)]
+        if initial:
+            for slot in self.parts[1:]:
+                slot[:] = initial
 
     def gathered(self, ids: Ids, memory: Memory) -> list[Vector]:
         """Copies of rows, up to date."""

@@ -62,6 +62,18 @@ def test_a_momentum_that_changes_at_the_switch_changes_for_all_rows(tmp_path: Pa
     assert_alike(found, trained(whole, 1, tmp_path / "whole", **ways))
 
 
+@pytest.mark.slow
+def test_it_does_not_matter_where_the_rows_lie(tmp_path: Path) -> None:
+    """On three servers that talk over the network, or in this process."""
+    engine = new_engine(tmp_path, 2, by_network=True)
+    with ClusterTrainer(
+        CLICKS, 2, lambda program, workers: ConnectedCluster(program, workers, engine, 3)
+    ) as trainer:
+        spec = spec_of(CLICKS, 2, 100.0)
+        found = final_arrays(trainer, spec, tmp_path / "network")
+    assert_alike(found, trained(CLICKS, 2, tmp_path / "threads"))
+
+
 W = 400
 ROWS = 8
 COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])
