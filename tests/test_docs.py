@@ -37,6 +37,7 @@ NOT_RUN = {
     "docs/howto/learn.md": 1,
     "docs/howto/platforms.md": 3,
     "docs/howto/stragglers.md": 1,
+    "docs/papers.md": 5,
     "examples/ddp_post_local_sgd/README.md": 1,
 }
 """Blocks that say themselves why they cannot run here."""

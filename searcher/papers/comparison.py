@@ -32,7 +32,7 @@ class Compared:
     such a run; `low` and `high` are a 90 % interval.
 
     Attributes:
-        under: Online policy and injections; empty for none.
+        under: As in `FigureRun`.
         points: Accuracy above that of BSP, in percentage points.
         reached: Runs that tested at the mean accuracy of BSP, the target, or above.
         seconds_to_target: Of those runs.
@@ -62,7 +62,7 @@ class Compared:
     sooner: float | None
 
 
-_Kind = tuple[str, tuple[str, ...]]
+_Kind = tuple[str, str]
 
 
 def compare(runs: Sequence[FigureRun], target_accuracy: float | None = None) -> list[Compared]:
@@ -75,12 +75,12 @@ def compare(runs: Sequence[FigureRun], target_accuracy: float | None = None) -> 
     clusters: dict[Cluster, dict[_Kind, list[FigureRun]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         cluster = Cluster(run.workers, run.cluster, run.total_worker_steps)
-        clusters[cluster][run.name, run.conditions].append(run)
+        clusters[cluster][run.name, run.under].append(run)
     return [row for kinds in clusters.values() for row in _rows(kinds, target_accuracy)]
 
 
 def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[Compared]:
-    bsp = kinds.get((REFERENCE, ()), [])
+    bsp = kinds.get((REFERENCE, ""), [])
     usual = mean_of([run.accuracy for run in bsp])
     if target is None:
         target = usual
@@ -91,7 +91,7 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
         accuracies = [run.accuracy for run in found if run.accuracy is not None]
         accuracy, waits = mean_of(accuracies), _waits(found, target)
         wait = mean_of(waits)
-        speed_up = measured_speed_up(seconds, kind, (REFERENCE, ())) or SpeedUp(0.0)
+        speed_up = measured_speed_up(seconds, kind, (REFERENCE, "")) or SpeedUp(0.0)
         rows.append(
             Compared(
                 workers=found[0].workers,
@@ -99,7 +99,7 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
                 run=kind[0],
                 percent=found[0].percent,
                 protocols=",".join(found[0].protocols),
-                under="; ".join(filter(None, kind[1])),
+                under=kind[1],
                 runs=len(found),
                 diverged=len(found) - len(accuracies),
                 accuracy=accuracy,

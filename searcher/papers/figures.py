@@ -148,7 +148,7 @@ def protocols(runs: Sequence[FigureRun]) -> list[Row]:
 
 def stragglers(runs: Sequence[FigureRun]) -> list[Row]:
     """Runs under injected stragglers with each online policy, beside those without any."""
-    switched = [run for run in runs if run.conditions]
+    switched = [run for run in runs if "straggler:" in run.under]
     wanted = {(run.workers, run.cluster, run.name) for run in switched}
     beside = [
         run
@@ -206,7 +206,7 @@ def overhead(runs: Sequence[FigureRun]) -> list[Row]:
     kinds: dict[tuple[int, str], list[FigureRun]] = {}
     for run in runs:
         if run.alone is None and run.switch_seconds is not None and not run.cluster:
-            how = "restart" if "restart" in run.conditions else "hot"
+            how = "restart" if "restart" in run.under else "hot"
             kinds.setdefault((run.workers, how), []).append(run)
     return [
         {
@@ -223,7 +223,7 @@ def overhead(runs: Sequence[FigureRun]) -> list[Row]:
 
 
 def _undisturbed(runs: Sequence[FigureRun]) -> list[FigureRun]:
-    return [run for run in runs if not run.conditions]
+    return [run for run in runs if not run.under]
 
 
 def _of_pair(runs: Sequence[FigureRun], pairs: set[tuple[str, str]]) -> list[FigureRun]:

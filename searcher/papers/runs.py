@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.text.values import run_conditions_text
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.job.loading import normal_reference
@@ -23,7 +24,7 @@ class FigureRun:
     Attributes:
         cluster: A few digits of a simulated cluster's profile; empty for a real one.
         percent: The switch point that it counts for; 100 is the first protocol alone.
-        conditions: Online policy, way of switching and injections, in that order; empty for none.
+        under: Online policy, way of switching, injections, later switches; empty for the default.
         accuracy: None where it diverged.
         seconds: Of training; None where nobody recorded it.
         curve: Its tests.
@@ -36,7 +37,7 @@ class FigureRun:
     total_worker_steps: int
     protocols: tuple[str, str]
     percent: float
-    conditions: tuple[str, ...]
+    under: str
     seed: int | None
     accuracy: float | None
     seconds: float | None
@@ -80,19 +81,13 @@ def read_runs(database: Database, workload: str) -> list[FigureRun]:
             if trial.trial_id not in whole or trial.stopped_early:
                 continue
             run = _run(trial, whole[trial.trial_id].evaluations)
-            same = (run.workers, run.cluster, run.total_worker_steps, run.name, run.conditions)
+            same = (run.workers, run.cluster, run.total_worker_steps, run.name, run.under)
             key = trial.trial_id if run.seed is None else (*same, run.seed)
             found.setdefault(key, run)
     return list(found.values())
 
 
 def _run(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> FigureRun:
-    conditions = trial.conditions
-    told = (
-        "" if conditions.online == "none" else conditions.online,
-        "" if conditions.switch_mechanism == "hot" else conditions.switch_mechanism,
-        *conditions.injections,
-    )
     return FigureRun(
         workload=trial.workload,
         workers=trial.workers,
@@ -100,7 +95,7 @@ def _run(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> FigureRun:
         total_worker_steps=trial.total_worker_steps,
         protocols=(trial.first_protocol, trial.second_protocol),
         percent=trial.candidate_percent or 0.0,
-        conditions=told if any(told) else (),
+        under=run_conditions_text(trial.conditions),
         seed=trial.seed,
         accuracy=None if trial.diverged else trial.converged_accuracy,
         seconds=None if trial.diverged else trial.training_seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def _print_rows(rows: list[Row]) -> None:
             _interval(row["seconds_to_target"], row["seconds_to_target_half_width"], 1)
             + f" ({row['reached']}/{row['runs']})",
             _number(row["sooner"], ".2f"),
-            *(_cell(row[name], ".2f") for name in extra),
+            *(_cell(_short(row[name]), ".2f") for name in extra),
         ]
         for row in rows
     ]
@@ -171,6 +172,15 @@ def _thinned(curve: Sequence[Row]) -> list[Row]:
     last = len(curve) - 1
     places = {round(last * part / (_CURVE_ROWS - 1)) for part in range(_CURVE_ROWS)}
     return [curve[place] for place in sorted(places)]
+
+
+def _short(value: object) -> object:
+    """A scenario's stragglers in one word."""
+    return (
+        re.sub(r"straggler:\S+( straggler:\S+)*", "stragglers", str(value))
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _cell(value: object, form: str = ".3g") -> str:

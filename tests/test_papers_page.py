@@ -1,0 +1,66 @@
+"""Every command on the page about the papers works, on a job that takes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from syncswitch.searcher.cli.main import main
+from tests.documentation.pages import ROOT, Page, commands
+from tests.tiny_job import write_tiny_job
+
+PAGE = Page(ROOT / "docs" / "papers.md")
+
+
+_ALONE = ("--workers", "4")
+_SIZES = ("--workers", "2,4", "--at", "100,50")
+_SMALLER = {
+    "stragglers": _ALONE,
+    "dssp": _ALONE,
+    "ds-sync": (),
+    "size": _SIZES,
+    "generality": _SIZES,
+    "overhead": ("--launcher", "in-process"),
+}
+
+
+def typed() -> Iterator[list[str]]:
+    """What the page says to type, without the program."""
+    for block in PAGE.blocks:
+        if block.language in ("console", "text"):
+            for command in commands(block):
+                if command.words[0] == "syncswitch-search":
+                    yield command.words[1:]
+
+
+def smaller(words: list[str], job: str, checkout: Path) -> list[str]:
+    """The same on a tiny job with one run of each kind, and on a checkout that is there."""
+    words = [word.replace("Sync-Switch", str(checkout)) for word in words]
+    if "run" in words or words[0] == "sweep":
+        words[3 if words[0] == "paper" else 1] = job
+        words += ["--runs", "1", *_SMALLER.get(words[2], ("--workers", "4", "--at", "100,50"))]
+    if words[0] == "cost":
+        words += ["--simulations", "10"]
+    return words
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_commands_work_at_a_small_size(
+    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYNCSWITCH_STORAGE", f"sqlite:///{tmp_path}/runs.db")
+    job = write_tiny_job(tmp_path)
+    kinds = set()
+    for words in typed():
+        kinds.add(words[2] if words[0] == "paper" else words[0])
+        smaller_words = smaller(words, job, published)
+        done = CliRunner().invoke(main, smaller_words, prog_name="syncswitch-search")
+        assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
+        assert done.stdout.strip()
+    figures = {"summary", "timing", "curves", "order", "size", "generality", "stragglers"}
+    assert figures | {"overhead", "dssp", "ds-sync", "manifest", "import", "cost"} <= kinds
