@@ -80,7 +80,7 @@ class Comparison:
                 baseline diverged, or the database cannot be used.
         """
         self._identity, self._trainer, self._conditions = identity, trainer, conditions
-        self._has_baseline = strategy.has_baseline
+        self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
         plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
         plan.check()
         for percent in strategy.percents:
@@ -113,7 +113,9 @@ class Comparison:
         self._loop.store.set_target(self.study_name, target_accuracy)
 
     def _usable(self, store: TrialStore) -> list[StoredTrial]:
-        recorded = usable_runs(store, self._identity, self._trainer, self._conditions)
+        recorded = usable_runs(
+            store, self._identity, self._trainer, self._conditions, guarded=self._guarded
+        )
         if self._has_baseline:
             _check_baseline(recorded)
         return recorded

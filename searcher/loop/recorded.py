@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial
 
@@ -18,12 +18,15 @@ def usable_runs(
     identity: WorkloadIdentity,
     trainer: str,
     conditions: RunConditions,
+    *,
+    guarded: bool = False,
 ) -> list[StoredTrial]:
     """The recorded runs of a job that may be compared with each other.
 
     They are of searches and evaluations, by the same kind of trainer, under the same conditions,
     made to their end: how accurate a stopped run would have become is not known. Of a switch
-    point's runs with the same seed, which may be one and the same training, the first counts.
+    point's runs with the same seed, which may be one and the same training, the first counts. What
+    a guard sent back counts among guarded runs alone, where all but the baseline had one.
     """
     searches = store.searches(workload=identity.fingerprint)
     studies = {search.study for search in searches if search.trainer == trainer}
@@ -32,6 +35,10 @@ def usable_runs(
         is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
         percent = row.switch_percent
         is_alike = _effective(row.conditions, percent) == _effective(conditions, percent)
+        if guarded:
+            is_alike = is_alike and (row.guard != "off" or percent >= BASELINE_PERCENT)
+        else:
+            is_alike = is_alike and row.guard != "alarmed"
         if row.study in studies and is_whole and is_alike:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())
@@ -60,7 +67,7 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
     identity = spec.identity
     searches = store.searches(workload=identity.fingerprint)
     compared = {one.study for one in searches if one.strategy == ComparisonStrategy().name}
-    if not compared:
+    if not compared or spec.band is not None:
         return None
     wanted = (spec.switch_percent, spec.seed)
     for row in usable_runs(store, identity, trainer, spec.conditions):

@@ -48,6 +48,7 @@ def make_sweep(
     threshold: float = 0.01,
     target_accuracy: float | None = None,
     base_seed: int = 0,
+    guarded: bool = False,
     say: Callable[[JobToSweep], None] = lambda _: None,
     **options: Unpack[LoopOptions],
 ) -> Sweep:
@@ -62,6 +63,8 @@ def make_sweep(
         threshold: beta.
         target_accuracy: A; None to measure it.
         base_seed: The seeds of all runs derive from it.
+        guarded: Whether what fails goes back to its switch; then each job is trained with its first
+            protocol alone, too.
         say: Is told which job comes next.
         **options: See `LoopOptions`.
 
@@ -73,6 +76,8 @@ def make_sweep(
     for number, job in enumerate(to_sweep):
         is_reference = number == 0 and target_accuracy is None
         percents = (reference_percent, *job.percents) if is_reference else job.percents
+        if guarded and percents:
+            percents = (BASELINE_PERCENT, *percents)
         percents = tuple(dict.fromkeys(percents))
         if not percents:
             continue
@@ -83,6 +88,7 @@ def make_sweep(
             target_accuracy,
             percents=percents,
             has_baseline=is_reference and reference_percent == BASELINE_PERCENT,
+            guarded=guarded,
         )
         say(job)
         made.append(_swept(database, job, strategy, base_seed, **options))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 
+from syncswitch.searcher.loop.recorded import usable_runs
 from syncswitch.searcher.results.band import measured_band
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.study.state import SearchState
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.trial import (
+    BASELINE_PERCENT,
     Evaluation,
     RunEvent,
     TrialRecord,
@@ -59,6 +64,30 @@ def trial_guard(store: TrialStore, study: str, state: SearchState, spec: TrialSp
     known_curves = (curves.get(number, ()) for number in baseline)
     band = measured_band(target, strategy.threshold, known_curves)
     return Guard(band, spec.identity.total_worker_steps)
+
+
+def comparison_band(
+    store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str
+) -> Band | None:
+    """What a run of a guarded comparison is held against: all runs of the first protocol alone.
+
+    None where the comparison is not guarded, for these runs themselves, and without any of them.
+    """
+    is_guarded = isinstance(strategy, ComparisonStrategy) and strategy.guarded
+    if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
+        return None
+    usable = usable_runs(store, spec.identity, trainer, spec.conditions)
+    rows = [row for row in usable if row.switch_percent == BASELINE_PERCENT and not row.diverged]
+    if not rows:
+        return None
+    fingerprint = spec.identity.fingerprint
+    complete = [
+        row for row in store.trials(fingerprint=fingerprint) if row.state == TrialState.COMPLETE
+    ]
+    whole = whole_runs(complete, store.curves(fingerprint))
+    baseline = [whole[row.trial_id] for row in rows if row.trial_id in whole]
+    target = statistics.fmean(row.converged_accuracy or 0.0 for row in rows)
+    return measured_band(target, strategy.threshold, (run.evaluations for run in baseline))
 
 
 def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncswitch.searcher.loop.observer import TrialObserver
 from syncswitch.searcher.loop.recorded import recorded_result
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
-from syncswitch.searcher.loop.trial_guard import alarmed, trial_guard
+from syncswitch.searcher.loop.trial_guard import alarmed, comparison_band, trial_guard
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.study.state import SearchState
@@ -127,7 +127,7 @@ class TrialRunner:
                 return _Trained(record, observer.is_cancelled)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
-        return TrialSpec(
+        spec = TrialSpec(
             self.identity,
             claim.switch_percent,
             claim.seed,
@@ -138,6 +138,8 @@ class TrialRunner:
             conditions=self.conditions,
             inherited_evaluations=prefix.evaluations,
         )
+        band = comparison_band(self.store, self.strategy, spec, self.trainer_kind)
+        return replace(spec, band=band)
 
     def _observer(
         self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, state: SearchState

@@ -25,11 +25,13 @@ class ComparisonStrategy(Strategy):
         wanted: Switch point and replicate of each run to make.
         has_baseline: The first protocol alone is what the rest is compared with, so it must not
             diverge.
+        guarded: Runs are trained as with a guarded policy: what fails goes back to its switch.
     """
 
     percents: tuple[float, ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()
     has_baseline: bool = True
+    guarded: bool = False
 
     @property
     @override

@@ -104,6 +104,13 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     help="Accuracy to keep (A), 0 to 1. Default: measured with BSP alone, or with the first"
     " protocol alone where there is no BSP.",
 )
+@click.option(
+    "--guard",
+    "is_guarded",
+    is_flag=True,
+    help="Train as with a guarded policy: what fails after its switch goes back there, and on in"
+    " the first protocol, which the accuracy and the time then say.",
+)
 @trainer_options
 @inject_option
 @conditions_options
@@ -127,6 +134,7 @@ def sweep(
     variants: tuple[str, ...],
     threshold: float,
     target_accuracy: float | None,
+    is_guarded: bool,
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
     seed: int,
@@ -198,6 +206,7 @@ def sweep(
                     threshold=threshold,
                     target_accuracy=target_accuracy,
                     base_seed=seed,
+                    guarded=is_guarded,
                     say=announce,
                     reporter=reporter,
                 )

@@ -206,3 +206,32 @@ def test_variants_are_jobs_of_their_own(invoke: Invoke, url: str) -> None:
     with open_database(url, create=False) as database:
         made = TrialStore(database).trials()
     assert len({row.fingerprint for row in made}) == 2
+
+
+def test_guarded_runs_are_compared_with_guarded_ones(invoke: Invoke, url: str) -> None:
+    short = "digits,total_worker_steps=16,evaluation_interval_worker_steps=2"
+    sweep = ["sweep", short, "--trainer", "simulated", "--workers", "2", "--runs", "1"]
+    guarded = invoke(*sweep, "--at", "25", "--guard", "--json")
+    assert guarded.exit_code == 0, guarded.stderr
+    assert [(s["switch_percent"], s["runs"]) for s in json.loads(guarded.stdout)] == [
+        (100.0, 1),
+        (25.0, 1),
+    ]
+    with open_database(url, create=False) as database:
+        baseline, run = TrialStore(database).trials()
+    assert baseline.guard == "off"
+    assert run.guard in {"quiet", "alarmed"}
+    assert invoke(*sweep, "--at", "25", "--guard", "--json").stdout == guarded.stdout
+
+    plain = invoke(*sweep, "--at", "25,50", "--json")
+    assert plain.exit_code == 0, plain.stderr
+    with open_database(url, create=False) as database:
+        made = TrialStore(database).trials()[2:]
+    # What the guard let pass is as good as a run without one.
+    known = [] if run.guard == "quiet" else [25.0]
+    assert [row.switch_percent for row in made] == [*known, 50.0]
+    assert [row.guard for row in made] == ["off"] * len(made)
+    again = invoke(*sweep, "--at", "50", "--guard", "--json")
+    assert [s["runs"] for s in json.loads(again.stdout)] == [1, 1]
+    assert runs_in(url)[-1] == (2, "bsp", 50.0, 0)
+    assert len(runs_in(url)) == 2 + len(made) + 1
