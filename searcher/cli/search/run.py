@@ -13,7 +13,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, pl
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli.search.dry_run import print_forecast
-from syncswitch.searcher.cli.search.jobs import jobs_option
+from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
 from syncswitch.searcher.cli.search.mlflow import copied_search, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for
 from syncswitch.searcher.cli.search.strategy_options import strategy_options
@@ -22,6 +22,7 @@ from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.study.plan import study_name
 from syncswitch.searcher.text.command_lines import use_words
+from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -29,7 +30,7 @@ from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options
-from syncswitch.trainers.cli.console import print_error, print_json
+from syncswitch.trainers.cli.console import print_error, print_json, print_note
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
@@ -182,6 +183,9 @@ def run(
         return None
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
+    word = too_short(job.identity, plan.strategy)
+    if word is not None and not is_further_job():
+        print_note(word)
     called, study = reference or job.identity.name, study_name(job.identity, plan)
     try:
         with opened_for(job, storage_url, "search", jobs, study) as (database, trainers, reporter):
