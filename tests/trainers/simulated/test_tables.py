@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
@@ -27,6 +28,7 @@ from tests.trainers.clicks import (
     clicks_data,
     final_arrays,
 )
+from tests.trainers.jobs import RecordingObserver
 from tests.trainers.simulated.clusters import VARIED, spec_of
 
 MakeTrainer = Callable[..., SimulatedTrainer]
@@ -61,9 +63,26 @@ def test_a_run_goes_on_from_its_checkpoint(make_trainer: MakeTrainer, tmp_path: 
     assert arrays_of(half)["slots/000-embeddings/momentum"].shape == (USERS, WIDTH)
     forked = trained(make_trainer, CLICKS, tmp_path / "fork", fork_from=half)
     assert_alike(found, forked)
+    checkpoint_path(spec, 100.0, ".npz").unlink()
+    resumed = trained(make_trainer, CLICKS, tmp_path, checkpoint_percents=(50.0,), resume=True)
+    assert_alike(found, resumed)
     again = trained(make_trainer, CLICKS, tmp_path / "again")
     for name, values in again.items():
         np.testing.assert_array_equal(values, found[name], err_msg=name)
+
+
+def test_a_run_that_fails_goes_back_to_the_rows_at_its_switch(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    """As if it had never switched: what the second protocol did to rows and slots is gone."""
+    job = replace(CLICKS, evaluation_interval_worker_steps=10)
+    band = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(240, 2.0, 0.0)))
+    observer = RecordingObserver()
+    spec = spec_of(job, WORKERS, 50.0, band=band)
+    guarded = final_arrays(make_trainer(job, WORKERS), spec, tmp_path / "guarded", observer)
+    assert "alarmed" in [one.kind for one in observer.events]
+    whole = trained(make_trainer, job, tmp_path / "whole", switch_percent=100.0)
+    assert_alike(guarded, whole)
 
 
 def test_whole_models_cannot_be_averaged(make_trainer: MakeTrainer) -> None:
