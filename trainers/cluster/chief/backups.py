@@ -9,7 +9,8 @@ from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.taken import TakenSteps
 from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
 from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.members.lost import ServerLostError
 from syncswitch.trainers.job.schedule import Segment, next_segment
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.protocols import Exchange

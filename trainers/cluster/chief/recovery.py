@@ -11,7 +11,8 @@ from syncswitch.storage.errors import RetryableError, one_line
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.fault_injector import Note
 from syncswitch.trainers.cluster.chief.taken import TakenSteps
-from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.members.lost import ServerLostError, WorkerLostError
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket
 

@@ -19,7 +19,8 @@ from syncswitch.trainers.cluster.chief.taken import TakenSteps
 from syncswitch.trainers.cluster.chief.trial import ClusterTrial
 from syncswitch.trainers.cluster.chief.watchdog import Watchdog
 from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.members.lost import ServerLostError
 from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_worker_step
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import choose_protocol
