@@ -55,9 +55,9 @@ def test_all_commands_work_at_a_small_size(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYNCSWITCH_STORAGE", f"sqlite:///{tmp_path}/runs.db")
     job = write_tiny_job(tmp_path)
-    kinds = set()
+    kinds: set[str] = set()
     for words in typed():
-        kinds.add(words[2] if words[0] == "paper" else words[0])
+        kinds.update(words)
         smaller_words = smaller(words, job, published)
         done = CliRunner().invoke(main, smaller_words, prog_name="syncswitch-search")
         assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
