@@ -15,7 +15,7 @@ from syncswitch.searcher.papers.figures import FIGURES, figure_rows
 from syncswitch.storage.files import whole_file
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table
-from syncswitch.trainers.cli.options import FiniteRange, common_options
+from syncswitch.trainers.cli.options import FiniteRange, common_options, debug_option
 
 Row = dict[str, Any]
 
@@ -39,6 +39,7 @@ _output = click.option(
 
 
 @click.command("list")
+@debug_option
 def list_figures() -> None:
     """Lists the figures."""
     cells = [[name, one.shown_in, one.workers, one.title] for name, one in FIGURES.items()]

@@ -222,16 +222,13 @@ class TrainingRun:
                 continue
             try:
                 if not math.isfinite(loss):
-                    self._diverge()
+                    self._log.diverge("a training loss is not finite")
+                    self._coordinator.stop()
                 busy_seconds = time.perf_counter() - start
                 self._coordinator.acknowledge(worker, loss, staleness, busy_seconds)
             except BaseException as error:
                 self._coordinator.fail(worker, error)
         return True
-
-    def _diverge(self) -> None:
-        self._log.diverge("a training loss is not finite")
-        self._coordinator.stop()
 
     def _on_done(self, done: int) -> None:
         """After each update."""
