@@ -10,6 +10,7 @@ import click
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.importing.released_logs import COLUMNS, read_released_runs
 from syncswitch.trainers.cli.console import echo
+from syncswitch.trainers.cli.options import debug_option
 
 
 @click.command()
@@ -24,6 +25,7 @@ from syncswitch.trainers.cli.console import echo
     show_default=True,
     help="File to write.",
 )
+@debug_option
 def manifest(checkout: Path, output: Path) -> None:
     """Writes a manifest of the runs that the authors of Sync-Switch released, for `import`.
 
