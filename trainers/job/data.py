@@ -98,12 +98,12 @@ class Data:
 
     @cached_property
     def train(self) -> Source:
-        """The training examples: inputs and labels."""
+        """Inputs and labels of the training set."""
         return ArraySource((self.train_inputs, self.train_labels))
 
     @cached_property
     def test(self) -> Source:
-        """The test examples: inputs and labels."""
+        """Inputs and labels of the test set."""
         return ArraySource((self.test_inputs, self.test_labels))
 
     @property

@@ -131,7 +131,10 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
-UNDER = "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread; kill:ps,at=60%"
+UNDER = (
+    "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread; kill:ps,at=60%, "
+    "protocols change places again at 90 %, 95 %"
+)
 
 
 class TestShown:

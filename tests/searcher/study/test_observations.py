@@ -86,6 +86,7 @@ class History(ReplayTrainer):
             Reporter(),
             1.0,
             lambda: False,
+            "local",
         )
         self.repairer = Repairer(self.study, self.store, Patience())
         self.events: deque[str] = deque()

@@ -46,7 +46,7 @@ PARTS = {"ps 0", "ps 1", "worker 0", "worker 1"}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     # The parameter servers have room on the head alone, which cannot be lost.
-    cluster = LocalCluster(4, 1)
+    cluster = LocalCluster(5, 1)
     yield cluster
     cluster.close()
 
@@ -156,7 +156,7 @@ def test_parts_listen_at_the_address_of_their_node_alone(
 
 
 def test_a_cluster_that_is_too_small_is_refused(cluster: LocalCluster) -> None:
-    words = "2 workers with 3 CPUs each: it has .*1 node with 4 CPUs and 2 GPUs"
+    words = "2 workers with 3 CPUs each: it has .*1 node with 5 CPUs and 2 GPUs"
     with pytest.raises(UserError, match=words):
         InsideTrainer(cluster, cpus_per_worker=3)
 
