@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.cluster.processes import zygote
@@ -135,27 +135,37 @@ def _forget_pytest() -> None:
         warnings.simplefilter("ignore", unheard)
 
 
+class _Fork(NamedTuple):
+    process_id: int
+    status: Connection
+    """Where its exit code goes."""
+
+
 class _Forks:
     """The server's own side."""
 
     def __init__(self, channel: socket.socket, parent: int) -> None:
         self._channel = channel
         self._parent = parent
-        self._running: dict[int, int] = {}
+        self._running: dict[int, _Fork] = {}
 
     def serve(self) -> NoReturn:
         try:
             die_with_parent()
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGCHLD, self._reap)
             with suppress(EOFError):
                 while os.getppid() == self._parent:
-                    self._answer()
+                    # No handler of SIGCHLD: it may interrupt itself.
+                    for ready in wait([self._channel, *self._running]):
+                        if ready is self._channel:
+                            self._answer()
+                        else:
+                            self._reap(cast(int, ready))
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
         finally:
-            # Some may end, and be reaped, meanwhile.
-            for process_id in list(self._running):
-                with suppress(ProcessLookupError):
-                    os.kill(process_id, signal.SIGKILL)
+            for fork in self._running.values():
+                os.kill(fork.process_id, signal.SIGKILL)
             os._exit(0)
 
     def _answer(self) -> None:
@@ -170,26 +180,26 @@ class _Forks:
             self._be(request, descriptors)
         for descriptor in descriptors[1:]:
             os.close(descriptor)
-        self._running[process_id] = descriptors[0]
-        self._reap()
+        status = Connection(descriptors[0], readable=False)
+        self._running[os.pidfd_open(process_id)] = _Fork(process_id, status)
         self._channel.sendall(process_id.to_bytes(8, "big"))
 
-    def _reap(self, *_: Any) -> None:
-        for process_id in list(self._running):
-            ended, status = os.waitpid(process_id, os.WNOHANG)
-            if ended:
-                waiting = Connection(self._running.pop(process_id), readable=False)
-                with waiting, suppress(OSError):  # nobody may wait any more
-                    waiting.send(os.waitstatus_to_exitcode(status))
+    def _reap(self, ended: int) -> None:
+        fork = self._running.pop(ended)
+        os.close(ended)
+        _, code = os.waitpid(fork.process_id, 0)
+        with fork.status, suppress(OSError):  # nobody may wait any more
+            fork.status.send(os.waitstatus_to_exitcode(code))
 
     def _be(self, request: bytes, descriptors: list[int]) -> NoReturn:
         code = 1
         try:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._channel.close()
-            for status in (*self._running.values(), descriptors[0]):
-                os.close(status)
+            os.close(descriptors[0])
+            for other, fork in self._running.items():
+                os.close(other)
+                fork.status.close()
             die_with_parent()
             target, arguments = pickle.loads(request)
             target(*arguments, *descriptors[1:])
