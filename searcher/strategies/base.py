@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointBelief
 
 CRITERIA = ("kept", "mean")
 """See `Strategy.criterion`."""
@@ -170,6 +170,21 @@ class Strategy(ABC):
         Raises UserError where the baseline diverged.
         """
         return {}
+
+    def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
+        """Of each switch point, ascending; empty without a target, or where nothing is believed.
+
+        Raises UserError where the baseline diverged.
+        """
+        return ()
+
+    def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
+        """What a search would answer that had to end now; None where it could not.
+
+        Raises UserError where the baseline diverged.
+        """
+        decision = self.decide(finished)
+        return decision if isinstance(decision, Decided) else None
 
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:

@@ -46,6 +46,24 @@ class SearchProgress:
     open_percent: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class SwitchPointBelief:
+    """What is believed of one switch point.
+
+    Attributes:
+        good_probability: How likely it is good by the strategy's criterion.
+        kept_share: How likely one more run there loses at most beta.
+        low_accuracy: Nine of ten such runs end between here
+        high_accuracy: and here.
+    """
+
+    switch_percent: float
+    good_probability: float
+    kept_share: float
+    low_accuracy: float
+    high_accuracy: float
+
+
 def summary_of(
     percent: float, runs: Sequence[Observation], accepted: bool | None
 ) -> SwitchPointSummary:

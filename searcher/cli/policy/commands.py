@@ -28,11 +28,14 @@ from syncswitch.searcher.cli.policy.text import (
     print_evidence,
     print_policy,
     print_suggestion,
+    print_why,
 )
 from syncswitch.searcher.cli.policy.versions import diff, move_alias, rollback
 from syncswitch.searcher.cli.views.reference import optional_workload, selector_of
+from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.text.uses import uses_as_json
 from syncswitch.searcher.text.values import workers_text
+from syncswitch.searcher.text.why import why_as_json
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.policies.file import policy_to_dict
@@ -109,10 +112,17 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
 @policy.command()
 @selection_options
 @version_option
+@click.option(
+    "--why",
+    "is_why",
+    is_flag=True,
+    help="Also what was believed after each run, and what would change the answer.",
+)
 @common_options
 def show(
     selection: Selection,
     version: int | None,
+    is_why: bool,
     storage_url: str,
     as_json: bool,
 ) -> None:
@@ -127,13 +137,17 @@ def show(
         entry = registry.entry(chosen.fingerprint, chosen.version)
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
-    assert entry is not None  # a version is never removed
+        assert entry is not None  # a version is never removed
+        why = _explained(database, entry) if is_why else None
     if as_json:
         evidence = evidence_as_json(chosen, trials)
-        print_json({**_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses)})
-    else:
-        print_policy(entry, uses)
-        print_evidence(chosen, trials)
+        more = {} if why is None else {"why": why_as_json(why)}
+        print_json({**_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more})
+        return
+    print_policy(entry, uses)
+    print_evidence(chosen, trials)
+    if why is not None:
+        print_why(why, chosen.first_protocol.upper())
 
 
 for _command in (export, import_policy_files, schema, diff, move_alias, rollback, revise):
@@ -172,6 +186,13 @@ def _suggest(
     print_error(message)
     print_suggestion(suggestion, job.words)
     return EXIT_FAILED
+
+
+def _explained(database: Database, entry: PolicyEntry) -> Explanation:
+    # NumPy takes a while to import.
+    from syncswitch.searcher.learning.why import policy_explained
+
+    return policy_explained(database, entry)
 
 
 def _nothing(message: str, as_json: bool) -> int:

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.text.sentences import kept_text, policy_text
 from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted, workers_text
+from syncswitch.searcher.text.why import (
+    belief_cells,
+    belief_columns,
+    belief_sentence,
+    why_sentences,
+)
 from syncswitch.storage.policies.diff import FieldDifference
 from syncswitch.storage.policies.nearest import Suggestion
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
@@ -77,6 +84,18 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
     but = f", {changed} of them with other results" if changed else ""
     runs, are = counted(len(trials), "run"), "is" if there == 1 else "are"
     echo(f"{there} of {runs} {are} in this database{but}.")
+
+
+def print_why(why: Explanation, first: str) -> None:
+    """What was believed after each run, what was never tried, and what would change the answer."""
+    echo()
+    if why.beliefs:
+        print_text(belief_sentence(why))
+        rows = [belief_cells(why, number) for number in range(len(why.runs))]
+        print_table(list(belief_columns(why)), rows)
+        echo()
+    for sentence in why_sentences(why, first):
+        print_text(f"- {sentence}")
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:

@@ -10,13 +10,20 @@ from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointSummary, summary_of
+from syncswitch.searcher.strategies.progress import (
+    SearchProgress,
+    SwitchPointBelief,
+    SwitchPointSummary,
+    summary_of,
+)
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 # Of what a run may measure: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
 # Where nothing is measured nothing is compared, so any does.
 _ANY_ACCURACY = 0.5
+# Nine of ten runs end between these.
+_NINE_OF_TEN = (0.05, 0.95)
 
 
 class Assessment(ABC):
@@ -56,6 +63,23 @@ class Assessment(ABC):
             return {}
         return dict(zip(self._grid, map(float, self._answer_probabilities()), strict=True))
 
+    def beliefs(self) -> tuple[SwitchPointBelief, ...]:
+        """As `Strategy.beliefs`."""
+        if not self._has_target:
+            return ()
+        columns = zip(self._grid, self._good_probabilities(), self._kept_shares(), strict=True)
+        # Rounded, probabilities may sum to a little more than 1.
+        return tuple(
+            SwitchPointBelief(
+                percent, min(1.0, float(good)), kept, *self._predicted(index, _NINE_OF_TEN)
+            )
+            for index, (percent, good, kept) in enumerate(columns)
+        )
+
+    def standing_answer(self) -> Decided | None:
+        """As `Strategy.standing_answer`."""
+        return self._decided() if self._has_target else None
+
     def progress(self) -> SearchProgress:
         """The brackets that are sure, and what is measured."""
         decision = self.decision()
@@ -84,6 +108,14 @@ class Assessment(ABC):
     @abstractmethod
     def _acceptable(self) -> Iterable[float]:
         """How likely each switch point and all later ones are acceptable, given a target."""
+
+    @abstractmethod
+    def _good_probabilities(self) -> Iterable[float]:
+        """How likely each switch point is acceptable, whatever the others are."""
+
+    @abstractmethod
+    def _kept_shares(self) -> list[float]:
+        """How likely one more run at each switch point loses at most beta."""
 
     @abstractmethod
     def _answer_probabilities(self) -> Iterable[float]:

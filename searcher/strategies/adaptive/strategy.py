@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
-from syncswitch.searcher.strategies.base import Decision
+from syncswitch.searcher.strategies.base import Decided, Decision
 from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointBelief
 
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.assessment import Assessment
@@ -65,6 +65,14 @@ class AdaptiveStrategy(AdaptiveOptions):
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
         """As is believed."""
         return self._assessment(finished).answers()
+
+    @override
+    def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
+        return self._assessment(finished).beliefs()
+
+    @override
+    def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
+        return self._assessment(finished).standing_answer()
 
     @override
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:

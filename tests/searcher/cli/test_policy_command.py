@@ -220,6 +220,32 @@ def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path
     assert text.endswith("8 of 8 runs are in this database, 1 of them with other results.\n")
 
 
+@pytest.mark.usefixtures("one_version")
+def test_show_says_why(invoke: Invoke, tmp_path: Path) -> None:
+    text = invoke("policy", "show", "generated", "--why").stdout
+    assert text.splitlines()[-2:] == [
+        "- This strategy decides by the mean of a fixed number of runs and believes nothing.",
+        "- Never tried: 37.5 %, 62.5 %, 75 % and 87.5 %: later than the answer, so a switch there"
+        " saves less.",
+    ]
+
+    # Where the search is not, what its runs lead to believe.
+    file = export(invoke, tmp_path / "policy.json")
+    storage = ["--storage", elsewhere(tmp_path)]
+    invoke("policy", "import", str(file), *storage)
+    text = invoke("policy", "show", "generated", "--why", *storage).stdout
+    asked = "How likely a switch there keeps the accuracy often enough, as believed after each run."
+    assert asked in text.splitlines()
+    content = json.loads(invoke("policy", "show", "generated", "--why", "--json", *storage).stdout)
+    why = content["why"]
+    assert [run["trial_number"] for run in why["runs"]] == list(range(8))
+    last = {one["switch_percent"]: one for one in why["runs"][-1]["beliefs"]}
+    shown = next(line for line in text.splitlines() if line.startswith("8  "))
+    assert f"{100 * last[25.0]['good_probability']:.0f} %" in shown
+    assert set(why) == {"runs", "answer_percent", "is_decided", "never_tried", "changes"}
+    assert "why" not in json.loads(invoke("policy", "show", "generated", "--json").stdout)
+
+
 @pytest.mark.parametrize(("confidence", "shown"), [(None, []), (0.97, ["confidence   97 %"])])
 def test_show_says_how_sure_a_policy_is(
     invoke: Invoke, tmp_path: Path, confidence: float | None, shown: list[str]

@@ -184,6 +184,13 @@ class StrategyContract:
         assert answer.target_accuracy == progress.target_accuracy
         assert progress.open_percent is None
         assert answer.confidence is None or 0 <= answer.confidence <= 1
+        assert strategy.standing_answer(finished) == answer
+        beliefs = strategy.beliefs(finished)
+        assert [one.switch_percent for one in beliefs] in ([], list(grid))
+        for one in beliefs:
+            assert 0 <= one.good_probability <= 1
+            assert 0 <= one.kept_share <= 1
+            assert one.low_accuracy <= one.high_accuracy
 
     @given(st.data(), JOBS, st.randoms(use_true_random=False))
     def test_only_the_history_decides(

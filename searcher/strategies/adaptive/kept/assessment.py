@@ -136,6 +136,12 @@ class KeptAssessment(Assessment):
         acceptable: Floats = np.cumsum(self._outlook.answers())
         return acceptable
 
+    def _good_probabilities(self) -> Floats:
+        return self._outlook.good_probabilities
+
+    def _kept_shares(self) -> list[float]:
+        return [float(share) for share in self._outlook.kept_shares]
+
     def _answer_probabilities(self) -> Floats:
         return self._outlook.answers()
 

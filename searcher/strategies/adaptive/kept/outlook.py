@@ -19,6 +19,8 @@ _UNNOTICED = 5.0
 # Classes of a run by its loss in beta, and of a failed one how often it is in each.
 _EDGES = (0.25, 1.0, 3.0)
 _FAILED = (0.0, 0.0, 0.15, 0.85)
+# Of what a run may measure, given a guess: the middles of so many equally likely parts.
+_PARTS = (np.arange(20) + 0.5) / 20
 
 
 @functools.lru_cache(maxsize=8)
@@ -119,15 +121,13 @@ class Outlook:
 
         sample, beta = self.belief.sample(), self.belief.threshold
         guesses = self.belief.guesses
-        parts = (np.arange(5) + 0.5) / 5
         losses = guesses.losses[sample, index] - self.belief.target_errors()[sample]
-        usual = losses[:, None] + guesses.scatter[sample, index][:, None] * ndtri(parts)
-        failed = np.exp(np.log(3 * beta) * (1 - parts))[None].repeat(len(sample), axis=0)
+        usual = losses[:, None] + guesses.scatter[sample, index][:, None] * ndtri(_PARTS)
+        failed = np.exp(np.log(3 * beta) * (1 - _PARTS))[None].repeat(len(sample), axis=0)
         failures = guesses.failures[sample, index][:, None]
         values = np.concatenate([usual, failed], axis=1).ravel()
-        weights = np.concatenate(
-            [(1 - failures).repeat(5, axis=1), failures.repeat(5, axis=1)], axis=1
-        ).ravel()
+        shares = np.concatenate([1 - failures, failures], axis=1)
+        weights = shares.repeat(len(_PARTS), axis=1).ravel()
         order = np.argsort(-values, kind="stable")
         ends = np.cumsum(weights[order])
         places = np.searchsorted(ends, np.array(quantiles) * ends[-1]).clip(0, len(order) - 1)

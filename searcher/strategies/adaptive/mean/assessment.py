@@ -7,7 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from syncswitch.searcher.strategies.adaptive.assessment import Assessment
 from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.adaptive.mean.belief import information, predicted, update
+from syncswitch.searcher.strategies.adaptive.mean.belief import (
+    information,
+    kept_share,
+    predicted,
+    update,
+)
 from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.observation import Observation
@@ -59,6 +64,13 @@ class MeanAssessment(Assessment):
 
     def _acceptable(self) -> Floats:
         return self._belief.acceptable()
+
+    def _good_probabilities(self) -> Floats:
+        return self._belief.acceptable()
+
+    def _kept_shares(self) -> list[float]:
+        least = self._target() - self._strategy.threshold
+        return [kept_share(self._belief, index, least) for index in range(len(self._grid))]
 
     def _answer_probabilities(self) -> Floats:
         return self._belief.answers()

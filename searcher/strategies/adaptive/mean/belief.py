@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,8 +30,8 @@ _CELLS = 40
 # By how much more than that a run is too bad tells nothing.
 _RANGE_LOSS = 5.0
 _RANGE_SDS = 3.5
-# Quantiles of the normal distribution, in the middles of five equally likely parts.
-_NORMAL = np.array([-1.2816, -0.5244, 0.0, 0.5244, 1.2816])
+# Quantiles of the normal distribution, in the middles of twenty equally likely parts.
+_NORMAL = np.array([statistics.NormalDist().inv_cdf((part + 0.5) / 20) for part in range(20)])
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,21 @@ def information(belief: MeanBelief, indexes: Sequence[int]) -> Floats:
 
 def predicted(belief: MeanBelief, index: int, quantiles: Sequence[float]) -> list[float]:
     """Quantiles of the accuracy that one more run at a switch point would measure."""
+    likely = _likely_accuracies(belief, index)
+    return [min(1.0, max(0.0, float(found))) for found in np.quantile(likely, quantiles)]
+
+
+def kept_share(belief: MeanBelief, index: int, least_accuracy: float) -> float:
+    """Probability that one more run at a switch point measures at least so much."""
+    return float(np.mean(_likely_accuracies(belief, index) >= least_accuracy))
+
+
+def _likely_accuracies(belief: MeanBelief, index: int) -> Floats:
+    """(samples, normal) of one more run at a switch point, all as likely."""
     chosen = _resampled(belief)
     mean = belief.target_mean[chosen] - belief.particles.losses[chosen, index]
-    likely = mean[:, None] + _predictive_sd(belief, chosen)[:, None] * _NORMAL[None]
-    return [min(1.0, max(0.0, float(found))) for found in np.quantile(likely, quantiles)]
+    likely: Floats = mean[:, None] + _predictive_sd(belief, chosen)[:, None] * _NORMAL[None]
+    return likely
 
 
 def _resampled(belief: MeanBelief) -> npt.NDArray[np.intp]:

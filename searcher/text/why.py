@@ -1,0 +1,168 @@
+"""Why a search answered what it did, in rows and sentences; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from syncswitch.searcher.results.explanation import Change, ExplainedRun, Explanation, Untried
+from syncswitch.searcher.text.values import percent_text
+from syncswitch.storage.records.trial import BASELINE_PERCENT
+
+_WHY_UNTRIED = {
+    "later": "later than the answer, so a switch there saves less",
+    "budget": "the search's budget was spent",
+    "price": "a run there costs more than it promises to save",
+    "order": "the search's halving did not lead there",
+    "open": "not yet",
+}
+
+
+def belief_columns(why: Explanation) -> tuple[str, ...]:
+    """Of `belief_cells`."""
+    return ("run", "switch at", "accuracy", *map(percent_text, _shown_percents(why)))
+
+
+def belief_cells(why: Explanation, number: int) -> list[str]:
+    """A row: the run with this number, from 0, and what was believed after it."""
+    one = why.runs[number]
+    likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
+    found = [likely.get(percent) for percent in _shown_percents(why)]
+    return [
+        str(number + 1),
+        percent_text(one.run.switch_percent),
+        _measured(one),
+        *("-" if good is None else _percent(good) for good in found),
+    ]
+
+
+def belief_sentence(why: Explanation) -> str:
+    """What the columns of the beliefs say."""
+    often = " often enough" if why.strategy.criterion == "kept" else " in the mean"
+    return f"How likely a switch there keeps the accuracy{often}, as believed after each run."
+
+
+def certainty_sentence(why: Explanation, first: str) -> str:
+    """How sure one more run with the answer is; empty where nobody says."""
+    belief = why.answer_belief
+    if belief is None:
+        return ""
+    between = f"{belief.low_accuracy:.4f} and {belief.high_accuracy:.4f}"
+    within = f"within {why.strategy.threshold:g} of {first}'s mean accuracy"
+    return (
+        f"One more run {_with_switch(belief.switch_percent, first)} ends between {between} with"
+        f" 90 %, and {within} with {_percent(belief.kept_share)}."
+    )
+
+
+def untried_sentences(why: Explanation) -> list[str]:
+    """Which switch points were never run, and why; a sentence for each reason."""
+    by_reason: dict[str, list[Untried]] = {}
+    for one in why.untried:
+        by_reason.setdefault(one.why, []).append(one)
+    return [
+        f"Never tried: {_and(list(map(_untried_text, group)))}: {_WHY_UNTRIED[reason]}."
+        for reason, group in by_reason.items()
+    ]
+
+
+def change_sentences(why: Explanation, first: str) -> list[str]:
+    """What would move the answer; empty without an answer or a belief."""
+    if why.answer is None or not why.beliefs:
+        return []
+    if not why.changes:
+        return ["No few further runs that were thought of would move the answer."]
+    return [_change_text(change, first) for change in why.changes]
+
+
+def why_sentences(why: Explanation, first: str) -> list[str]:
+    """All that is not in the rows."""
+    if why.answer is None:
+        return ["There is no answer yet, and nothing that it could be held against."]
+    if not why.beliefs:
+        plain = "This strategy decides by the mean of a fixed number of runs and believes nothing."
+        return [plain, *untried_sentences(why)]
+    sentences = [
+        certainty_sentence(why, first),
+        *untried_sentences(why),
+        *change_sentences(why, first),
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def why_as_json(why: Explanation) -> dict[str, Any]:
+    """All of it for programs."""
+    return {
+        "runs": [
+            {
+                "trial_number": one.run.trial_number,
+                "switch_percent": one.run.switch_percent,
+                "replicate": one.run.replicate,
+                "accuracy": one.run.accuracy,
+                "diverged": one.run.diverged,
+                "beliefs": list(map(asdict, one.beliefs)),
+            }
+            for one in why.runs
+        ],
+        "answer_percent": None if why.answer is None else why.answer.switch_percent,
+        "is_decided": why.is_decided,
+        "never_tried": list(map(asdict, why.untried)),
+        "changes": list(map(asdict, why.changes)),
+    }
+
+
+def _shown_percents(why: Explanation) -> list[float]:
+    """Those with runs, the answer, and the next one on either side: a long grid is too wide."""
+    grid = sorted(belief.switch_percent for belief in why.beliefs)
+    shown = {one.run.switch_percent for one in why.runs}
+    if why.answer is not None:
+        shown.add(why.answer.switch_percent)
+    near = {place + aside for place, p in enumerate(grid) if p in shown for aside in (-1, 0, 1)}
+    return [percent for place, percent in enumerate(grid) if place in near]
+
+
+def _measured(one: ExplainedRun) -> str:
+    if one.run.diverged:
+        return "diverged"
+    return "alarm" if one.run.alarmed else f"{one.run.accuracy:.4f}"
+
+
+def _untried_text(one: Untried) -> str:
+    good = one.good_probability
+    likely = "" if good is None else f" ({_percent(good)} likely)"
+    return f"{percent_text(one.switch_percent)}{likely}"
+
+
+def _change_text(change: Change, first: str) -> str:
+    is_one = change.runs == 1
+    runs = "One more run" if is_one else f"{change.runs} more runs"
+    if change.fails:
+        does = f"{'that fails' if is_one else 'all failing'} (accuracy {change.accuracy:.4f})"
+    else:
+        reaches = "that reaches" if is_one else "all reaching"
+        does = f"{reaches} the target ({change.accuracy:.4f})"
+    at = _with_switch(change.switch_percent, first)
+    answer = _named(change.answer_percent, first)
+    onward = ""
+    if change.next_percent is not None:
+        onward = f", and the search would go on at {percent_text(change.next_percent)}"
+    return f"{runs} {at} {does} would move the answer to {answer}{onward}."
+
+
+def _with_switch(percent: float, first: str) -> str:
+    if percent >= BASELINE_PERCENT:
+        return f"with {first} alone"
+    return f"with the switch at {percent_text(percent)}"
+
+
+def _named(percent: float, first: str) -> str:
+    return f"{first} alone" if percent >= BASELINE_PERCENT else percent_text(percent)
+
+
+def _percent(probability: float) -> str:
+    return f"{100 * probability:.0f} %"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
