@@ -72,11 +72,12 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
     wanted = (spec.switch_percent, spec.seed)
     for row in usable_runs(store, identity, trainer, spec.conditions):
         if row.study in compared and (row.switch_percent, row.seed) == wanted:
-            return _record(store, row, spec)
+            return record_of(store, row, spec)
     return None
 
 
-def _record(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:
+def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:
+    """What a complete run of a search measured, as one that was made for nothing."""
     assert row.study is not None
     assert row.trial_number is not None
     assert row.converged_accuracy is not None
@@ -90,7 +91,7 @@ def _record(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord
         converged_accuracy=row.converged_accuracy,
         converged=bool(row.converged),
         diverged=bool(row.diverged),
-        stopped_early=False,
+        stopped_early=bool(row.stopped_early),
         training_seconds=seconds,
         inherited_seconds=seconds,
         switch_overhead_seconds=row.switch_overhead_seconds or 0.0,

@@ -67,7 +67,7 @@ class Search:
             database,
             identity,
             plan,
-            _first_strategy(database, identity, plan),
+            first_strategy(database, identity, plan),
             open_trainer,
             is_decided=lambda: self._published() is not None,
             **options,
@@ -136,7 +136,7 @@ class Search:
         )
 
 
-def _first_strategy(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Strategy:
+def first_strategy(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Strategy:
     """The strategy as it is registered where nobody has begun this search."""
     strategy = plan.strategy
     if plan.warm_start and isinstance(strategy, AdaptiveStrategy):

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from syncswitch.searcher.loop.other_pairs import OtherPairs
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork, StoredTrial
+from syncswitch.storage.trials.values import Fork, StoredCheckpoint, StoredTrial
 
 DEFAULT_FOLDER = Path("syncswitch-checkpoints")
 """In the working folder."""
@@ -28,7 +29,9 @@ class Prefix:
     """How a run of a replicate begins, and what it leaves.
 
     Attributes:
-        fork: The run that it is forked from; None where it starts afresh.
+        fork: The run of its search that it is forked from; None where it starts afresh, or from a
+            run of another search.
+        path: Of the checkpoint.
         checkpoint_percents: Where to write one.
         evaluations: Of the part that is inherited.
     """
@@ -51,6 +54,7 @@ class Prefixes:
         directory: Path,
         *,
         may_share: bool = True,
+        others: OtherPairs | None = None,
     ) -> None:
         """Writes nothing.
 
@@ -58,6 +62,7 @@ class Prefixes:
         folder of the search's own.
         """
         self._store = store
+        self._others = others or OtherPairs(store)
         self._study = study
         self._strategy = strategy
         self._is_shared = strategy.share_prefix and may_share
@@ -87,18 +92,32 @@ class Prefixes:
             and self._is_there(found.path)
         )
         best = max(fit, key=lambda found: found.percent, default=None)
-        start = best.percent if best else 0.0
+        other = self._others.checkpoint(replicate, switch_percent, self._is_there)
+        if other is not None and (best is None or best.percent < other[0].percent):
+            return self._prefix(number, switch_percent, other[0], None, other[1])
         fork = Fork(best.trial_number, best.percent) if best else None
+        evaluations = self._evaluations(fork, rows) if fork else ()
+        return self._prefix(number, switch_percent, best, fork, evaluations)
+
+    def _prefix(
+        self,
+        number: int,
+        switch_percent: float,
+        checkpoint: StoredCheckpoint | None,
+        fork: Fork | None,
+        evaluations: tuple[Evaluation, ...],
+    ) -> Prefix:
+        start = checkpoint.percent if checkpoint else 0.0
         return Prefix(
             fork=fork,
-            path=best.path if best else None,
+            path=checkpoint.path if checkpoint else None,
             checkpoint_percents=tuple(
                 percent
                 for percent in self._strategy.grid()[:-1]
                 if start < percent <= switch_percent
             ),
             checkpoint_directory=self._directory / str(number),
-            evaluations=self._evaluations(fork, rows) if fork else (),
+            evaluations=evaluations,
         )
 
     def distrust(self, path: Path) -> None:

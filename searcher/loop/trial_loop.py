@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
+from syncswitch.searcher.loop.other_pairs import OtherPairs
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefixes
 from syncswitch.searcher.loop.trial_runner import TrialRunner
@@ -46,6 +47,8 @@ class LoopOptions(TypedDict, total=False):
         checkpoints: Folder for the checkpoints that trials share.
         speculate: Whether trials may be made that are only likely to be needed, where others make
             those that are.
+        other_pairs: Searches of the same job with other second protocols, whose runs count as far
+            as they are this search's, too.
     """
 
     reference: str | None
@@ -53,6 +56,7 @@ class LoopOptions(TypedDict, total=False):
     patience: Patience | None
     checkpoints: Path
     speculate: bool
+    other_pairs: Sequence[str]
 
 
 class TrialLoop:
@@ -103,6 +107,7 @@ class TrialLoop:
             database.url, name, self.strategy, plan.base_seed, speculate=speculate
         )
         self.study.describe(_description(identity, plan.conditions, self.strategy))
+        others = OtherPairs(self.store, options.get("other_pairs", ()))
         # Equal studies of two databases have equal names.
         place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
         self.prefixes = Prefixes(
@@ -112,6 +117,7 @@ class TrialLoop:
             options.get("checkpoints", DEFAULT_FOLDER) / place,
             # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
             may_share=plan.conditions.is_undisturbed,
+            others=others,
         )
         self._runner = TrialRunner(
             identity,
@@ -124,6 +130,7 @@ class TrialLoop:
             self._patience.heartbeat_interval_seconds,
             is_decided,
             plan.trainer,
+            others,
         )
         self._repairer = Repairer(self.study, self.store, self._patience)
         self._trainer: Trainer | None = None

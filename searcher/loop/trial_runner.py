@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from syncswitch.searcher.loop.observer import TrialObserver
+from syncswitch.searcher.loop.other_pairs import OtherPairs, as_whole
 from syncswitch.searcher.loop.recorded import recorded_result
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefix, Prefixes
@@ -46,6 +47,7 @@ class TrialRunner:
     heartbeat_interval_seconds: float
     is_decided: Callable[[], bool]
     trainer_kind: str
+    others: OtherPairs
 
     def __post_init__(self) -> None:
         self._owner = Owner.current()
@@ -87,6 +89,7 @@ class TrialRunner:
         """Begins, and trains unless the run is recorded already."""
         spec = self._spec(claim, Prefix())
         recorded = recorded_result(self.store, spec, self.trainer_kind)
+        recorded = recorded or self.others.baseline(spec)
         if recorded is not None:
             self.store.begin(
                 self.study.name,
@@ -124,6 +127,8 @@ class TrialRunner:
                 self.prefixes.distrust(spec.fork_from)
                 self.reporter.on_failed(trial, str(error))
             else:
+                is_whole = prefix.path is None or prefix.fork is not None
+                record = record if is_whole else as_whole(record)
                 return _Trained(record, observer.is_cancelled)
 
     def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:

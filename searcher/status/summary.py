@@ -31,7 +31,7 @@ _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)
 _LIVING = frozenset({TrialState.RUNNING, TrialState.STALE})
-_OVER = frozenset({"done", "baseline diverged"})
+_OVER = frozenset({"done", "baseline diverged", "dropped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SearchStatus:
     Attributes:
         metric: What is called accuracy.
         simulated_cluster: Digest of its profile; None for a real one.
-        state: `starting`, `running`, `stopped`, `done` or `baseline diverged`.
+        state: `starting`, `running`, `stopped`, `done`, `baseline diverged` or `dropped`.
         is_under_way: Somebody makes it, or did a minute ago.
         most_runs: Of the longest search; None where the strategy cannot say.
         failed_runs: Stale ones included.
@@ -55,6 +55,7 @@ class SearchStatus:
         open_percent: The switch point that is measured now.
         target_accuracy: A; None until it is measured.
         policy: That it found; None as long as there is none.
+        dropped: Why another pair of protocols was preferred; None where none was.
         uses: How that has done in later runs, when this was read; None without one.
         criterion: What makes a switch point good, `kept` or `mean`.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
@@ -89,6 +90,7 @@ class SearchStatus:
     target_accuracy: float | None
     threshold: float
     policy: TimingPolicy | None
+    dropped: str | None
     uses: UseSummary | None
     criterion: str
     cost: float | None
@@ -142,6 +144,7 @@ def search_status(
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
     state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
+    state = "dropped" if search.dropped else state
     spent = cost_of(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(
@@ -187,6 +190,7 @@ def search_status(
         target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
         threshold=search.threshold,
         policy=policy,
+        dropped=search.dropped,
         uses=uses,
         criterion=policy.criterion if policy else strategy.criterion,
         cost=None if paid is None else paid + begun,

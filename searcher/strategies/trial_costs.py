@@ -40,8 +40,8 @@ class TrialCosts:
     ) -> TrialCosts:
         """Learns from completed runs."""
         costs = [run.cost for run in runs if run.cost is not None]
-        first = _mean(cost.first_seconds for cost in costs)
-        second = _mean(cost.second_seconds for cost in costs)
+        first = mean_of(cost.first_seconds for cost in costs)
+        second = mean_of(cost.second_seconds for cost in costs)
         prefixes: dict[int, float] = defaultdict(float)
         if share_prefix:
             for run in runs:
@@ -52,7 +52,7 @@ class TrialCosts:
         return cls(
             highest_percent=highest_percent,
             ratio=second / first if first and second else _EXPECTED_RATIO,
-            end=(_mean(cost.reached_percent for cost in costs) or 100.0) / 100.0,
+            end=(mean_of(cost.reached_percent for cost in costs) or 100.0) / 100.0,
             paid=paid / first if first else float(len(runs)),
             prefixes=dict(prefixes),
         )
@@ -69,6 +69,7 @@ class TrialCosts:
         return min(switch, share) + max(0.0, share - switch) * self.ratio
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None where none is."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None

@@ -31,6 +31,8 @@ class SearchPlan:
         warm_start: Related policies in the database count as a first guess.
         trainer: Kind of trainer: runs of different kinds are not to be compared.
         base_seed: The seeds of all runs derive from it.
+        pairs: The pairs of protocols that are searched together, where this search is of one of
+            them; empty for a search of its own.
     """
 
     strategy: Strategy = field(default_factory=AdaptiveStrategy)
@@ -38,6 +40,7 @@ class SearchPlan:
     base_seed: int = 0
     warm_start: bool = False
     conditions: RunConditions = field(default_factory=RunConditions)
+    pairs: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuses what no search can do. Raises UserError."""
@@ -102,6 +105,8 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         options["warm_start"] = True
     if options:
         content["options"] = options
+    if plan.pairs:
+        content["pairs"] = plan.pairs
     usual = asdict(RunConditions())
     unusual = {name: v for name, v in asdict(plan.conditions).items() if v != usual[name]}
     if unusual:

@@ -67,7 +67,7 @@ class WorkloadRow(Base):
 
 
 class SearchRow(Base):
-    """One search, which is one Optuna study."""
+    """One search, which is one Optuna study; `dropped` says why another pair of protocols won."""
 
     __tablename__ = "syncswitch_searches"
     __table_args__ = (
@@ -89,6 +89,7 @@ class SearchRow(Base):
     base_seed: Mapped[int] = mapped_column(BigInteger)
     registered_at: Mapped[datetime]
     options: Mapped[dict[str, Any]] = mapped_column(JSON, server_default="{}")
+    dropped: Mapped[str | None] = mapped_column(Text)
 
     workload: Mapped[WorkloadRow] = relationship()
 

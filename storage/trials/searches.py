@@ -7,9 +7,10 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.trials import SearchRow
@@ -21,7 +22,7 @@ def write_search(session: Session, search: SearchInfo) -> SearchInfo:
     """Adds a search, or brings its settings up to date; gives it as the database has it then.
 
     Its options stay its first writer's: they may be computed from what the database held when the
-    search began, and its strategy must not change while it runs.
+    search began, and its strategy must not change while it runs. That it was dropped stays, too.
 
     Raises:
             DatabaseError: The study belongs to another workload.
@@ -38,7 +39,7 @@ def write_search(session: Session, search: SearchInfo) -> SearchInfo:
             f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
             f" {search.fingerprint[:12]}; give the new search a study name of its own"
         )
-    del values["options"]
+    del values["options"], values["dropped"]
     for name, value in values.items():
         setattr(row, name, value)
     return record_of(SearchInfo, row)
@@ -56,6 +57,16 @@ def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
 def read_registration(session: Session, study: str) -> datetime | None:
     """When a search was registered; None where it was not."""
     return session.scalar(select(SearchRow.registered_at).where(SearchRow.study == study))
+
+
+def drop_search(database: Database, study: str, why: str) -> None:
+    """Records why a search ends without a policy; see `SearchInfo.dropped`."""
+    statement = update(SearchRow).where(SearchRow.study == study).values(dropped=why)
+
+    def operation(session: Session) -> None:
+        session.execute(statement)
+
+    database.write(operation)
 
 
 def _as_json(search: SearchInfo) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class SearchInfo:
         base_seed: From which the seeds of the trials follow.
         options: What else determines the strategy, as JSON values by name; they stay those of the
             search's first registration.
+        dropped: Why it has no policy, where a search over pairs of protocols preferred another one.
     """
 
     study: str
@@ -68,6 +69,7 @@ class SearchInfo:
     trainer: str
     base_seed: int
     options: Mapping[str, bool | int | float | str | list[Any] | None] = field(default_factory=dict)
+    dropped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,15 +76,16 @@ class GeneratedTrainer(Trainer):
         return self.plateau - self.loss_at_zero * missing + noise
 
     def _record(self, spec: TrialSpec, observer: Observer, started_at: datetime) -> TrialRecord:
-        total = spec.identity.total_worker_steps
+        job = spec.identity
+        total = job.total_worker_steps
         diverged = spec.switch_percent < self.diverges_below_percent
         accuracy = 0.1 if diverged else self._accuracy(spec)
         switch_at = round(total * spec.switch_percent / 100)
         first_seconds = BSP_SECONDS * switch_at / total
         seconds = first_seconds + ASP_SECONDS * (total - switch_at) / total
         phases = (
-            PhaseRecord("bsp", 0, switch_at, first_seconds, 0.0, 0),
-            PhaseRecord("asp", switch_at, total, seconds - first_seconds, 3.0, 9),
+            PhaseRecord(job.first_protocol, 0, switch_at, first_seconds, 0.0, 0),
+            PhaseRecord(job.second_protocol, switch_at, total, seconds - first_seconds, 3.0, 9),
         )
         evaluations = tuple(
             Evaluation(total * part // 5, seconds * part / 5, accuracy, 1.0 / part)

@@ -5,43 +5,37 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
+from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli.search.dry_run import print_forecast
 from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
-from syncswitch.searcher.cli.search.mlflow import copied_search, mlflow_search_option
-from syncswitch.searcher.cli.search.opening import opened_for
+from syncswitch.searcher.cli.search.mlflow import mlflow_search_option
+from syncswitch.searcher.cli.search.pairs import chosen_pairs, pairs_option
 from syncswitch.searcher.cli.search.strategy_options import strategy_options
 from syncswitch.searcher.cli.views import result as result_view
-from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.registry import make_strategy
-from syncswitch.searcher.study.plan import study_name
 from syncswitch.searcher.text.command_lines import use_words
 from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options
 from syncswitch.trainers.cli.console import print_error, print_json, print_note
 from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import (
-    PROTOCOLS_HELP,
     FiniteRange,
     common_options,
-    protocols_option,
     tensorboard_option,
     workers_option,
 )
-from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.run.tensorboard import logged
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.cli.search.making import MadeSearch
 
 
 @click.command()
@@ -51,11 +45,7 @@ from syncswitch.trainers.run.tensorboard import logged
     f"Workers in the cluster. Default: {TrainerChoice.default_workers}; of a command:"
     f" {UsersCommand.default_workers}.",
 )
-@protocols_option(
-    None,
-    f"{PROTOCOLS_HELP} Default: {TrainerChoice.default_protocols}. --trainer command: any two names"
-    " for its two ways of training.",
-)
+@pairs_option
 @trainer_options
 @conditions_options
 @click.option(
@@ -128,7 +118,7 @@ from syncswitch.trainers.run.tensorboard import logged
 def run(
     reference: str | None,
     workers: int | None,
-    protocols: str | None,
+    protocols: tuple[str, ...],
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
     strategy: str,
@@ -156,7 +146,7 @@ def run(
     Repeat the command to continue an interrupted search; once the search is finished, it answers at
     once. Several processes on one database share the work.
     """
-    from syncswitch.searcher.loop.search import Search
+    from syncswitch.searcher.cli.search.making import SearchMaker
 
     decides = make_strategy(strategy, **options)
     if warm_start and strategy != "adaptive":
@@ -164,17 +154,25 @@ def run(
     trainer.check_jobs(jobs)
     if return_percent is not None:
         chosen = replace(chosen, later_switches=(return_percent,))
-    pair = trainer.pair(protocols)
+    pairs = chosen_pairs(trainer, protocols)
     size = trainer.workers(workers)
-    request = JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed)
-    plan, job = plan_search(
-        trainer,
-        request,
-        decides,
-        chosen,
-        warm_start=warm_start,
-        forks_are_wanted=is_given("share_prefix"),
-    )
+    planned = [
+        plan_search(
+            trainer,
+            JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed),
+            decides,
+            chosen,
+            warm_start=warm_start,
+            forks_are_wanted=is_given("share_prefix"),
+        )
+        for pair in pairs
+    ]
+    if len(pairs) > 1:
+        names = tuple(map(",".join, pairs))
+        planned = [(replace(plan, pairs=names), job) for plan, job in planned]
+    plan, job = planned[0]
+    if dry_run and len(pairs) > 1:
+        raise UserError("--dry-run forecasts the search of one pair; give it with --protocols")
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(
@@ -186,44 +184,29 @@ def run(
     word = too_short(job.identity, plan.strategy)
     if word is not None and not is_further_job():
         print_note(word)
-    called, study = reference or job.identity.name, study_name(job.identity, plan)
+    called = reference or job.identity.name
+    maker = SearchMaker(
+        called, storage_url, jobs, checkpoint_folder, tensorboard_folder, mlflow_uri
+    )
     try:
-        with opened_for(job, storage_url, "search", jobs, study) as (database, trainers, reporter):
-            search = Search(
-                database,
-                job.identity,
-                plan,
-                lambda: watched(logged(trainers(), tensorboard_folder, study)),
-                reference=job.reference or normal_reference(called),
-                reporter=reporter,
-                checkpoints=checkpoint_folder,
-            )
-            with copied_search(mlflow_uri, database, job.identity, study, reporter) as watched:
-                result = search.run()
-            current = PolicyRegistry(database).aliases(job.identity.fingerprint).get(CURRENT)
+        made = maker.make(planned)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
-    version = result.policy.version
-    chosen_version = None if version == current else version
-    if job.command_with is not None:
-        how_to_use = job.command_with(result.policy)
+    if as_json:
+        print_json(result_view.result_as_json(made.result, made.pairs))
     else:
-        how_to_use = _how_to_use(job, called, chosen_version, plan.conditions)
-    _print(result, as_json, how_to_use)
+        result_view.print_result(made.result, _how_to_use(made, called), made.pairs)
     return None
 
 
-def _print(result: SearchResult, as_json: bool, how_to_use: str) -> None:
-    if as_json:
-        print_json(result_view.result_as_json(result))
-    else:
-        result_view.print_result(result, how_to_use)
-
-
-def _how_to_use(job: Job, reference: str, version: int | None, conditions: RunConditions) -> str:
+def _how_to_use(made: MadeSearch, reference: str) -> str:
     """The command line that uses this policy, with what it would not guess."""
-    words = use_words(job.identity, job.reference, reference, version, conditions)
+    job, policy = made.job, made.result.policy
+    if job.command_with is not None:
+        return job.command_with(policy)
+    version = None if policy.version == made.current_version else policy.version
+    words = use_words(job.identity, job.reference, reference, version, made.plan.conditions)
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
     return shlex.join(words)

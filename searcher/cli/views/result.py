@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from syncswitch.searcher.cli.views.pairs import pairs_as_json, print_pairs
+from syncswitch.searcher.results.pairs import PairOutcome
 from syncswitch.searcher.results.result import SearchResult, SwitchPointResult
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import policy_text
@@ -23,8 +26,8 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def result_as_json(result: SearchResult) -> dict[str, Any]:
-    """What `run --json` prints."""
+def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> dict[str, Any]:
+    """What `run --json` prints; the pairs of protocols are those that were searched together."""
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost.baseline_seconds)
     return {
@@ -51,12 +54,15 @@ def result_as_json(result: SearchResult) -> dict[str, Any]:
             }
             for switch_point in result.switch_points
         ],
+        **({"pairs": pairs_as_json(pairs)} if pairs else {}),
     }
 
 
-def print_result(result: SearchResult, how_to_use: str) -> None:
-    """The closing table, then the policy in words."""
+def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutcome] = ()) -> None:
+    """The closing table, then the policy in words; before it what became of several pairs."""
     policy, cost = result.policy, result.cost
+    if pairs:
+        print_pairs(pairs, cost.baseline_seconds)
     baseline_title = "time / BSP" if policy.first_protocol == "bsp" else "time / first"
     print_table(
         ["switch at", "runs", "accuracy", "spread", "accepted", "seconds", baseline_title],

@@ -95,6 +95,8 @@ def _answer(search: SearchStatus) -> str:
         promised = _promised(policy)
         done = f"\n{uses_text(search.uses)}" if search.uses and search.uses.uses else ""
         return f"switch at {policy.switch_percent:g} % (version {policy.version}{promised}){done}"
+    if search.dropped is not None:
+        return search.dropped
     known = value_text(search.target_accuracy, ".4f", "not measured yet")
     accuracy = f"target accuracy {known}, threshold {search.threshold:g}"
     if search.lower_percent is None:
