@@ -62,7 +62,7 @@ def search(
     strategy: Literal["adaptive", "paper"] = "adaptive",
     settings: int = 5,
     runs: int = 5,
-    threshold: float = 0.01,
+    threshold: float | None = None,
     target_accuracy: float | None = None,
     criterion: Literal["kept", "mean"] | None = None,
     keep: float | None = None,
@@ -98,8 +98,9 @@ def search(
         strategy: Strategy of the search: adaptive or paper.
         settings: M, how often the range of switch points may be halved.
         runs: R, runs of each switch point; but for the paper's strategy, at most.
-        threshold: beta, the accuracy that may be lost.
-        target_accuracy: A, the accuracy to keep, 0 to 1; None to measure it.
+        threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01,
+            which metrics other than shares have to be told.
+        target_accuracy: A, the value of the metric to keep; None to measure it.
         criterion: What makes a switch point good: `kept`, enough of the later runs with it keep the
             accuracy, or `mean`, their mean does; None for what the strategy does.
         keep: So large a share is enough, above 0.5 and below 1; None for 0.95.
@@ -145,7 +146,13 @@ def search(
     )
     if tensorboard is not None:
         check_tensorboard(tensorboard)
-    plan, job = plan_search(chosen, request, decides, ConditionsChoice(online, switch))
+    plan, job = plan_search(
+        chosen,
+        request,
+        decides,
+        ConditionsChoice(online, switch),
+        threshold_is_given=threshold is not None,
+    )
     reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
         found = Search(

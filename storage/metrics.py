@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation, PhaseRecord
 
 CONVERGENCE_SPAN = 0.001
 
+_ACCURACY = Metric()
+
 _SHORTEST_PHASE_SECONDS = 1e-9  # that has a throughput; the view has the same
 
 
-def converged_accuracy(evaluations: Sequence[Evaluation]) -> float:
-    """Mean test accuracy of the last 5 evaluations; 0 where there was none, always finite.
+def converged_accuracy(evaluations: Sequence[Evaluation], worst: float = 0.0) -> float:
+    """Mean test accuracy of the last 5 evaluations; `worst` where there was none, always finite.
 
     The paper trains until the accuracy has changed by at most 0.1 % over five evaluations. Here a
     run has a fixed length and always has an accuracy; whether it rests is `is_converged`. The
@@ -24,17 +27,27 @@ def converged_accuracy(evaluations: Sequence[Evaluation]) -> float:
         for evaluation in evaluations[-CONVERGENCE_EVALUATIONS:]
         if math.isfinite(evaluation.accuracy)
     ]
-    return sum(last) / len(last) if last else 0.0
+    return sum(last) / len(last) if last else worst
 
 
-def is_converged(evaluations: Sequence[Evaluation], last_decay_worker_step: int) -> bool:
-    """Whether the last 5 evaluations, all after the last decay, span at most 0.1 pp."""
+def is_converged(
+    evaluations: Sequence[Evaluation], last_decay_worker_step: int, metric: Metric = _ACCURACY
+) -> bool:
+    """Whether the last 5 evaluations, all after the last decay, hardly differ.
+
+    They span at most 0.1 % of the metric's range, which is 0.1 pp of an accuracy; of a metric
+    without one, 0.1 % of their mean.
+    """
     last = evaluations[-CONVERGENCE_EVALUATIONS:]
     if len(last) < CONVERGENCE_EVALUATIONS or last[0].worker_step <= last_decay_worker_step:
         return False
     accuracies = [evaluation.accuracy for evaluation in last]
+    if metric.lowest is None or metric.highest is None:
+        scale = abs(math.fsum(accuracies)) / len(accuracies)
+    else:
+        scale = metric.highest - metric.lowest
     # The margin forgives the last bit of a difference of two floats.
-    return max(accuracies) - min(accuracies) <= CONVERGENCE_SPAN + 1e-9
+    return max(accuracies) - min(accuracies) <= (CONVERGENCE_SPAN + 1e-9) * scale
 
 
 def is_at_chance(accuracy: float, chance_accuracy: float, test_examples: int) -> bool:

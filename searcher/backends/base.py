@@ -175,14 +175,18 @@ def plan_search(
     *,
     warm_start: bool = False,
     forks_are_wanted: bool = False,
+    threshold_is_given: bool = True,
 ) -> tuple[SearchPlan, Job]:
     """What a search was asked to do, and what it needs for that; the plan is checked first.
+
+    The strategy's target is in the unit of the job's metric, and so is its threshold, for which
+    there is a usual value only where the best is 1 (`threshold_is_given`).
 
     Where no run can start from the checkpoint of another, the plan does without, unless the user
     asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
     range, does not exist, or does not fit the rest.
     """
-    from syncswitch.searcher.study.plan import SearchPlan
+    from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
 
     plan = SearchPlan(
         strategy,
@@ -191,8 +195,15 @@ def plan_search(
         warm_start=warm_start,
         conditions=trainer.conditions(chosen, request.size, 100.0, request.protocols[0]),
     )
-    plan.check()
+    # What a metric can be, the job alone knows.
+    replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
+    metric = job.identity.decided_by
+    if not threshold_is_given:
+        check_usual_threshold(metric)
+    strategy = strategy.measured_by(metric)
+    plan = replace(plan, strategy=strategy)
+    plan.check()
     if job.switch_points is not None:
         strategy = strategy.among(job.switch_points)
         plan = replace(plan, strategy=strategy)

@@ -26,7 +26,7 @@ from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.registry import make_strategy
-from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -94,7 +94,7 @@ def cost(
     settings: int | None,
     strategy: str,
     runs: int,
-    threshold: float,
+    threshold: float | None,
     recurring: bool,
     simulations: int,
     seed: int,
@@ -115,17 +115,20 @@ def cost(
     _refuse_together("--recurring", recurring, ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
     first = _strategy_of(rows[0], settings or 1, threshold)
-    SearchPlan(first).check()
+    SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
     _check_most_runs(runs, options["baseline_runs"])
     recording = _read(storage_url, reference, workers, protocols)
+    metric = recording.identity.decided_by
+    if threshold is None:
+        check_usual_threshold(metric)
     _check_baseline(reference, recording)
     stop = StopRule.of(first, recording.identity.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
-    depth = settings or _deepest_switch_points(reference, threshold, played)
+    depth = settings or _deepest_switch_points(reference, first.threshold, played)
     strategies = [
         _knowing(strategy, recording) if row.recurring else strategy
         for row in rows
-        for strategy in [_strategy_of(row, depth, threshold)]
+        for strategy in [_strategy_of(row, depth, threshold).measured_by(metric)]
     ]
     summaries = _simulated(strategies, played, simulations, seed)
     if as_json:
@@ -158,7 +161,7 @@ def _table_rows() -> list[_Row]:
     ]
 
 
-def _strategy_of(row: _Row, settings: int, threshold: float) -> Strategy:
+def _strategy_of(row: _Row, settings: int, threshold: float | None) -> Strategy:
     return make_strategy(
         row.strategy,
         settings=settings,

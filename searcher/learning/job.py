@@ -82,6 +82,7 @@ class UsedJob:
             switch_points=tuple(sorted({*usual.grid(), *seen, policy.switch_percent})),
             target_accuracy=None if self._has_baseline else policy.target_accuracy,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
+            accuracy_range=policy.decided_by.accuracies,
         )
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:

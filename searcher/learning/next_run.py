@@ -16,11 +16,12 @@ from syncswitch.searcher.learning.live import used_job
 from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.base import Decided, NextTrial
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord
 from syncswitch.storage.records.use import NextRun
@@ -41,10 +42,14 @@ def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun
         storage_url: The database.
         identity: The job.
         uses: How often it is trained in all, those that are done included.
+
+    Raises:
+        UserError: Nobody knows how much of the job's metric may be lost.
     """
     with open_database(storage_url, create=True) as database:
         policy = _current(database, identity.fingerprint)
         if policy is None:
+            _check_metric(identity.decided_by)
             return NextRun(None, BASELINE_PERCENT, None, 0)
         job = used_job(database, policy)
         band = job.band(use_curves(database, identity.fingerprint))
@@ -61,6 +66,14 @@ def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun
         except PolicyError:  # somebody else moved `current` at this moment, so that counts
             answer = _current(database, identity.fingerprint) or policy
         return NextRun(answer, answer.switch_percent, band, done)
+
+
+def _check_metric(metric: Metric) -> None:
+    if not metric.has_usual_threshold:
+        raise UserError(
+            f"--learn: how much worse {metric.name} may be is not known; search first, with"
+            " `syncswitch-search run` and --threshold, and learn from its policy"
+        )
 
 
 def first_policy(
@@ -93,6 +106,7 @@ def first_policy(
         keep=_KEEP,
         reason=_FIRST,
         band=measured_band(accuracy, _THRESHOLD, [record.evaluations]),
+        **identity.decided_by.fields,
     )
     with open_database(storage_url, create=True) as database:
         register_workload(database, identity, reference)

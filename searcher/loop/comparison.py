@@ -80,6 +80,7 @@ class Comparison:
                 baseline diverged, or the database cannot be used.
         """
         self._identity, self._trainer, self._conditions = identity, trainer, conditions
+        strategy = replace(strategy, accuracy_range=identity.decided_by.accuracies)
         self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
         plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
         plan.check()

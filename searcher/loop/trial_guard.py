@@ -63,7 +63,7 @@ def trial_guard(store: TrialStore, study: str, state: SearchState, spec: TrialSp
     curves = curves_of(store, study, state.rows)
     known_curves = (curves.get(number, ()) for number in baseline)
     band = measured_band(target, strategy.threshold, known_curves)
-    return Guard(band, spec.identity.total_worker_steps)
+    return Guard(band, spec.identity.total_worker_steps, spec.identity.decided_by)
 
 
 def comparison_band(

@@ -221,10 +221,13 @@ def _planned_switch_worker_step(spec: TrialSpec) -> int:
 
 def _check(record: TrialRecord) -> None:
     # Optuna turns a NaN into a failed trial, which would be run again for ever.
-    reported = (record.converged_accuracy, *(one.accuracy for one in record.evaluations))
-    for accuracy in reported:
-        if not 0 <= accuracy <= 1:
+    metric = record.spec.identity.decided_by
+    tested = [one.accuracy for one in record.evaluations]
+    # One that diverged before its first test has none.
+    measured = [] if record.diverged and not tested else [record.converged_accuracy]
+    for accuracy in (*measured, *tested):
+        if not metric.is_possible(accuracy):
             raise FatalError(
-                f"the trainer reported an accuracy of {accuracy:.6g}, which is not between 0 and 1;"
-                " check the metric of the workload"
+                f"the trainer reported {metric.name} {metric.value(accuracy):.6g}, which is not"
+                f" {metric.range_text}; check the metric of the workload"
             )

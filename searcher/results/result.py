@@ -122,6 +122,7 @@ def draft_policy(
             ),
         ),
         later_switches=tuple(one for one in later_switches if one > decided.switch_percent),
+        **identity.decided_by.fields,
     )
 
 

@@ -200,7 +200,13 @@ def _walk_on_means(strategy: Strategy, runs: PlayedRecording) -> _Walk:
         seen.append(percent)
         return runs.means.get(percent)
 
-    plain = PaperStrategy(strategy.settings, 1, strategy.threshold, strategy.target_accuracy)
+    plain = PaperStrategy(
+        strategy.settings,
+        1,
+        strategy.threshold,
+        strategy.target_accuracy,
+        accuracy_range=strategy.accuracy_range,
+    )
     search = search_with(plain, mean_at)
     missing = next((percent for percent in seen if percent not in runs.means), None)
     return _Walk(tuple(seen), search.switch_percent, missing)

@@ -18,10 +18,10 @@ from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
-from syncswitch.searcher.text.values import metric_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.search_costs import wall_seconds
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import metric_name
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial

@@ -13,11 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import (
+    SHARES,
+    AccuracyRange,
+    Observation,
+    possible_accuracy,
+)
 from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointBelief
+from syncswitch.storage.records.metric import Metric
 
 CRITERIA = ("kept", "mean")
 """See `Strategy.criterion`."""
+
+USUAL_THRESHOLD = 0.01
+"""Of metrics whose best value is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +88,19 @@ class Strategy(ABC):
         early_stop: Runs end as soon as their accuracy is known.
         lowest_percent: Lower end of the search.
         highest_percent: Upper end: the first protocol alone.
+        accuracy_range: Least and largest accuracy that there can be; None for no limit. Of a metric
+            where less is better, accuracies are negatives; see `storage.records.metric`.
     """
 
     settings: int = 5
     runs: int = 5
-    threshold: float = 0.01
+    threshold: float = USUAL_THRESHOLD
     target_accuracy: float | None = None
     share_prefix: bool = False
     early_stop: bool = False
     lowest_percent: float = 0.0
     highest_percent: float = 100.0
+    accuracy_range: AccuracyRange = SHARES
 
     @property
     @abstractmethod
@@ -113,6 +125,27 @@ class Strategy(ABC):
     def repeats(self) -> int | None:
         """Runs that every switch point gets; None where that depends on what they measure."""
         return None
+
+    def measured_by(self, metric: Metric) -> Strategy:
+        """The same strategy for a job with this metric; the target is given in its unit."""
+        target = self.target_accuracy
+        return replace(
+            self,
+            accuracy_range=metric.accuracies,
+            target_accuracy=None if target is None else metric.accuracy(target),
+        )
+
+    @property
+    def largest_loss(self) -> float:
+        """The most accuracy that a run can lose; a guess where there is no limit."""
+        least, largest = self.accuracy_range
+        if least is None or largest is None:
+            return _LARGEST_LOSS * self.threshold
+        return largest - least
+
+    def possible(self, accuracy: float) -> float:
+        """The accuracy there can be that is next to this one."""
+        return possible_accuracy(accuracy, self.accuracy_range)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -192,6 +225,7 @@ class Strategy(ABC):
 
 
 _ANY_ACCURACY = 0.5
+_LARGEST_LOSS = 100.0  # in thresholds, as an accuracy with the usual one has it
 _NO_OPTIONS = {
     "settings",
     "runs",

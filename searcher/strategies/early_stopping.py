@@ -14,7 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import (
+    SHARES,
+    AccuracyRange,
+    Observation,
+    possible_accuracy,
+)
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation
 
@@ -135,14 +140,16 @@ def correction(observations: Iterable[Observation]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def corrected(observations: Iterable[Observation]) -> list[Observation]:
-    """The observations as if every run had been made to its end."""
+def corrected(
+    observations: Iterable[Observation], limits: AccuracyRange = SHARES
+) -> list[Observation]:
+    """The observations as if every run had been made to its end, with accuracies within limits."""
     runs = list(observations)
     difference = correction(runs)
     if not difference:
         return runs
     return [
-        replace(run, accuracy=min(1.0, max(0.0, run.accuracy + difference)))
+        replace(run, accuracy=possible_accuracy(run.accuracy + difference, limits))
         if run.stopped_early and not run.diverged
         else run
         for run in runs

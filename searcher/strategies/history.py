@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.early_stopping import corrected
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, Observation
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,18 @@ class History:
     runs: tuple[Observation, ...]
 
     @classmethod
-    def of(cls, finished: Iterable[Observation], grid: tuple[float, ...]) -> History:
+    def of(
+        cls,
+        finished: Iterable[Observation],
+        grid: tuple[float, ...],
+        limits: AccuracyRange = SHARES,
+    ) -> History:
         """Leaves out what does not count, whatever the order of the rest."""
         runs: dict[tuple[float, int], Observation] = {}
         for run in sorted(finished, key=_order):
             if run.switch_percent in grid:
                 runs.setdefault((run.switch_percent, run.replicate), run)
-        return cls(grid, tuple(corrected(runs.values())))
+        return cls(grid, tuple(corrected(runs.values(), limits)))
 
     def at(self, index: int) -> list[Observation]:
         """The completed runs of a switch point."""

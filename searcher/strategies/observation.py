@@ -6,6 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+AccuracyRange = tuple[float | None, float | None]
+"""Least and largest accuracy that there can be; None for no limit."""
+
+SHARES: AccuracyRange = (0.0, 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
@@ -31,7 +36,7 @@ class Observation:
 
     Attributes:
         switch_percent: Percent of W worker-steps in the first protocol.
-        accuracy: Converged accuracy, 0 to 1.
+        accuracy: Converged accuracy.
         diverged: Whether the training blew up.
         trial_number: Says which runs of a switch point were first.
         replicate: Runs of one replicate have the same seed, and may share the start of the
@@ -58,3 +63,10 @@ class Observation:
 def mean_accuracy(runs: Sequence[Observation]) -> float:
     """Mean accuracy of at least one run."""
     return math.fsum(run.accuracy for run in runs) / len(runs)
+
+
+def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
+    """The accuracy within limits that is next to this one."""
+    least, largest = limits
+    accuracy = accuracy if least is None else max(least, accuracy)
+    return accuracy if largest is None else min(largest, accuracy)

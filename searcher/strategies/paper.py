@@ -90,11 +90,11 @@ class PaperStrategy(Strategy):
             percents.append(middle)
             reached.append(self._counted(middle, finished))
             # Only what was known then, so that no later run opens a verdict again.
-            known = _corrected(reached)
+            known = self._corrected(reached)
             verdicts.append(self._verdict(known[-1], self._target(known)))
             if verdicts[-1] is not None:
                 lower, upper = (lower, middle) if verdicts[-1] else (middle, upper)
-        known = _corrected(reached)
+        known = self._corrected(reached)
         is_measured = self.target_accuracy is not None or verdicts[0] is not None
         return SearchProgress(
             summaries=tuple(map(summary_of, percents, known, verdicts)),
@@ -123,7 +123,6 @@ class PaperStrategy(Strategy):
         runs.sort(key=lambda run: (run.trial_number, run.accuracy, run.diverged))
         return runs[: self.runs_at(percent)]
 
-
-def _corrected(reached: Sequence[Sequence[Observation]]) -> list[list[Observation]]:
-    runs = iter(corrected(itertools.chain.from_iterable(reached)))
-    return [list(itertools.islice(runs, len(switch_point))) for switch_point in reached]
+    def _corrected(self, reached: Sequence[Sequence[Observation]]) -> list[list[Observation]]:
+        runs = iter(corrected(itertools.chain.from_iterable(reached), self.accuracy_range))
+        return [list(itertools.islice(runs, len(switch_point))) for switch_point in reached]

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.grids import switch_points_of
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -33,7 +33,7 @@ def make_strategy(
     *,
     settings: int,
     runs: int,
-    threshold: float,
+    threshold: float | None,
     target_accuracy: float | None,
     **options: Any,
 ) -> Strategy:
@@ -56,6 +56,7 @@ def make_strategy(
     points = given.get("switch_points")
     if isinstance(points, str):
         given["switch_points"] = switch_points_of(points, settings)
+    threshold = USUAL_THRESHOLD if threshold is None else threshold
     return kind(settings, runs, threshold, target_accuracy, **given)
 
 

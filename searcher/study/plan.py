@@ -12,8 +12,10 @@ from typing import Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import CRITERIA, Strategy
+from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 
 # What depends on what the database holds when a study begins is no part of its name: it is kept
 # with the study.
@@ -49,9 +51,7 @@ class SearchPlan:
             1 <= strategy.settings <= 30, "--settings", strategy.settings, "a whole number, 1 to 30"
         )
         _require_count(strategy.runs, "--runs", _MOST_RUNS)
-        _require(
-            0 < strategy.threshold < 1, "--threshold", strategy.threshold, "above 0 and below 1"
-        )
+        _check_threshold(strategy)
         _check_criterion(strategy)
         _check_options(strategy.options)
         target = strategy.target_accuracy
@@ -68,9 +68,7 @@ class SearchPlan:
                 " given; give both or neither"
             )
         if target is not None:
-            _require(
-                0 < target <= 1, "--target-accuracy", target, "above 0 and at most 1, such as 0.92"
-            )
+            _check_target(target, strategy.accuracy_range)
         _require(
             0 <= self.base_seed <= LARGEST_SEED,
             "--seed",
@@ -121,6 +119,36 @@ def replicate_seed(base_seed: int, replicate: int) -> int:
     """Seed of a replicate, the same at all switch points, so that these differ in nothing else."""
     digest = hashlib.sha256(f"syncswitch replicate {base_seed} {replicate}".encode()).digest()
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
+
+
+def check_usual_threshold(metric: Metric) -> None:
+    """Raises UserError where nobody but the user knows how much of a metric may be lost."""
+    if not metric.has_usual_threshold:
+        unit = f", in {metric.unit}" if metric.unit else ""
+        raise UserError(
+            f"{metric.name} has no usual --threshold: say how much worse it may be{unit}, such as"
+            " a hundredth of what is good"
+        )
+
+
+def _check_threshold(strategy: Strategy) -> None:
+    threshold, (least, largest) = strategy.threshold, strategy.accuracy_range
+    is_possible = math.isfinite(threshold) and threshold > 0
+    if least is None or largest is None:
+        allowed = "above 0, in the unit of the metric"
+    else:
+        is_possible = is_possible and threshold < largest - least
+        allowed = f"above 0 and below {largest - least:g}"
+    _require(is_possible, "--threshold", threshold, allowed)
+
+
+def _check_target(target: float, limits: AccuracyRange) -> None:
+    if limits == SHARES:
+        _require(
+            0 < target <= 1, "--target-accuracy", target, "above 0 and at most 1, such as 0.92"
+        )
+    is_possible = math.isfinite(target) and possible_accuracy(target, limits) == target
+    _require(is_possible, "--target-accuracy", abs(target), "a value that the metric can have")
 
 
 def _check_criterion(strategy: Strategy) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 from syncswitch.storage.records.job import RunConditions
@@ -53,16 +52,6 @@ def accuracy_interval(mean: float, low: float | None, high: float | None) -> str
     if math.isclose(mean - low, high - mean, abs_tol=1e-9):
         return f"{mean:.4f} ± {high - mean:.4f}"
     return f"{mean:.4f} ({low:.4g} to {high:.4g})"
-
-
-def metric_name(metric: str | None) -> str:
-    """What is called accuracy, for example `AUC`; `accuracy` where it is just that, or unknown."""
-    if metric is None or not metric.startswith("{"):
-        return metric or "accuracy"
-    try:
-        return str(json.loads(metric)["class"])
-    except (ValueError, KeyError):
-        return "accuracy"
 
 
 def conditions_text(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,11 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
 
     Raises PolicyError where a file with one of them could not be read again.
     """
-    return _dumped(PolicyContent, asdict(policy), "timing policy")
+    values = _dumped(PolicyContent, asdict(policy), "timing policy")
+    impossible = impossible_accuracy(policy)
+    if impossible:
+        raise PolicyError(f"impossible timing policy: {impossible}")
+    return values
 
 
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
@@ -106,14 +111,17 @@ def read_policy_file(path: str | Path) -> PolicyFile:
         document = Document.model_validate_json(json.dumps(content))
     except ValidationError as error:
         raise PolicyError(f"policy file {path} was altered: {_first(error)}; {_EXPORT}") from error
+    values = document.model_dump()
+    policy, reference = _policy(values["policy"]), values["workload"].pop("reference")
+    impossible = impossible_accuracy(policy)
+    if impossible:
+        raise PolicyError(f"policy file {path} was altered: {impossible}; {_EXPORT}")
     expected = _checksum(document.model_dump(mode="json", include={"workload", "policy"}))
     if document.checksum != expected:
         raise PolicyError(
             f"policy file {path} was altered: its checksum is {document.checksum!r}, that of"
             f" its values {expected!r}; {_EXPORT}"
         )
-    values = document.model_dump()
-    policy, reference = _policy(values["policy"]), values["workload"].pop("reference")
     workload = RegisteredWorkload(WorkloadIdentity(**values["workload"]), reference)
     mismatch = job_mismatch(policy, workload.identity)
     if mismatch:
@@ -129,11 +137,39 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
         "total_worker_steps",
         "first_protocol",
         "second_protocol",
+        "metric_goal",
+        "metric_unit",
+        "metric_lowest",
+        "metric_highest",
     ):
         stated, actual = getattr(policy, name), getattr(identity, name)
         if stated != actual:
             return f"{name} {stated!r}, but that of the workload is {actual!r}"
     return None
+
+
+def impossible_accuracy(policy: TimingPolicy) -> str | None:
+    """Which accuracy of a policy its metric cannot have, in words; None where it has none."""
+    metric = policy.decided_by
+    for name, accuracy in _accuracies(policy):
+        if not metric.is_possible(accuracy):
+            negative = ", and stands here as its negative" if metric.is_less_better else ""
+            return f"{name} {accuracy!r}, but {metric.name} is {metric.range_text}{negative}"
+    return None
+
+
+def _accuracies(policy: TimingPolicy) -> Iterator[tuple[str, float]]:
+    """What was measured or aimed at, each with what it is called."""
+    yield "target_accuracy", policy.target_accuracy
+    if policy.mean_accuracy is not None:
+        yield "mean_accuracy", policy.mean_accuracy
+    for run in policy.evidence:
+        if not run.diverged:
+            yield "converged_accuracy", run.converged_accuracy
+    if policy.band is not None:
+        yield "band: target_accuracy", policy.band.target_accuracy
+        for point in policy.band.curve:
+            yield "band: accuracy", point.accuracy
 
 
 def _parsed(path: str | Path) -> dict[str, Any]:

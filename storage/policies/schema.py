@@ -30,20 +30,17 @@ _COUNT = {"ge": 1, "le": LARGEST_INTEGER}
 _INDEX = {"ge": 0, "le": LARGEST_INTEGER}
 _WORKER_STEPS = {"ge": 1, "le": 2**63 - 1}
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
-    "accuracy": _SHARE,
     "baseline_kept_share": _SHARE,
     "baseline_seconds": _AT_LEAST_0,
     "batch_size": _COUNT,
     "confidence": _SHARE,
-    "converged_accuracy": _SHARE,
     "created_at": {"json_schema_extra": {"format": "date-time"}},
-    "deviation": _SHARE,
+    "deviation": _AT_LEAST_0,
     "evaluation_interval_worker_steps": _WORKER_STEPS,
     "fingerprint": {"pattern": "^[0-9a-f]{64}$"},
     "first_protocol": _NAME,
     "keep": _SHARE,
     "kept_share": _SHARE,
-    "mean_accuracy": _SHARE,
     "name": _NAME,
     "reason": {"min_length": 1, "max_length": 255},
     "reference": _NAME,
@@ -56,8 +53,7 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "strategy": _NAME,
     "study": _NAME,
     "switch_percent": {"ge": 0, "le": 100},
-    "target_accuracy": _SHARE,
-    "threshold": _SHARE,
+    "threshold": _AT_LEAST_0,
     "total_worker_steps": _WORKER_STEPS,
     "training_seconds": _AT_LEAST_0,
     "trial_number": _INDEX,
@@ -138,6 +134,7 @@ PolicyContent = _model(
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
     criterion=Literal["kept", "mean"],
+    metric_goal=Literal["max", "min"],
     band=BandContent | None,
     later_switches=Annotated[tuple[float, ...], AfterValidator(_ascending_percents)],
 )
@@ -147,6 +144,7 @@ WorkloadContent = _model(
     WorkloadIdentity,
     "The job that the policy was found for; null is what nobody recorded.",
     reference=str,
+    metric_goal=Literal["max", "min"],
 )
 
 

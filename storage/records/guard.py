@@ -13,7 +13,7 @@ class BandPoint:
 
     Attributes:
         worker_step: After which they were made.
-        accuracy: Their mean, 0 to 1.
+        accuracy: Their mean.
         deviation: Standard deviation of one test among runs, of the few that there are; 0 of one.
     """
 
@@ -27,7 +27,7 @@ class Band:
     """What the first protocol alone has shown, and what a run is held against.
 
     Attributes:
-        target_accuracy: A, 0 to 1.
+        target_accuracy: A.
         threshold: beta, the accuracy that may be lost.
         runs: So many made the curve.
         curve: In ascending order of worker-steps; empty where no curve is known.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+
+from syncswitch.storage.records.metric import Metric, metric_name
 
 LARGEST_SEED = 2**31 - 1
 """Of a run: fits everything that takes a seed."""
@@ -29,12 +31,16 @@ class WorkloadIdentity:
         momentum: Momentum of the optimizer; 0 where it has none.
         learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
             rate is eta times factor.
-        metric: Name of what is called accuracy.
+        metric: What is called accuracy, as its name or as canonical JSON.
         evaluation_interval_worker_steps: How often the model is tested.
         workers: n, the size of the cluster.
         first_protocol: Protocol before the switch, for example `bsp`.
         second_protocol: Protocol after the switch, for example `asp`.
         simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
+        metric_goal: `max` where more of the metric is better, or `min`.
+        metric_unit: Of the metric; None for none.
+        metric_lowest: Its least possible value; None for no limit.
+        metric_highest: Its largest possible value; None for no limit.
     """
 
     name: str
@@ -53,6 +59,21 @@ class WorkloadIdentity:
     first_protocol: str
     second_protocol: str
     simulated_cluster: str | None = None
+    metric_goal: str = "max"
+    metric_unit: str | None = None
+    metric_lowest: float | None = 0.0
+    metric_highest: float | None = 1.0
+
+    @property
+    def decided_by(self) -> Metric:
+        """The metric that its runs are compared by."""
+        return Metric(
+            metric_name(self.metric),
+            self.metric_goal,
+            self.metric_unit,
+            self.metric_lowest,
+            self.metric_highest,
+        )
 
     @property
     def cluster(self) -> str:
@@ -67,10 +88,22 @@ class WorkloadIdentity:
         content = asdict(self)
         if self.model is not None:
             del content["name"]
-        if self.simulated_cluster is None:  # a real job is known by what it was always known by
-            del content["simulated_cluster"]
+        # A job is known by what it was always known by.
+        for name in _LATER_FIELDS:
+            if content[name] == _USUAL[name]:
+                del content[name]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+_USUAL = {field.name: field.default for field in fields(WorkloadIdentity)}
+_LATER_FIELDS = (
+    "simulated_cluster",
+    "metric_goal",
+    "metric_unit",
+    "metric_lowest",
+    "metric_highest",
+)
 
 
 @dataclass(frozen=True, slots=True)

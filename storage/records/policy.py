@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class TimingPolicy:
         second_protocol: Protocol after the switch.
         switch_percent: Percent of W in the first protocol.
         target_accuracy: A, mean converged accuracy of the first protocol alone, or as given.
-        threshold: beta, the accuracy that may be lost.
+        threshold: beta, the accuracy that may be lost, in the unit of the metric.
         mean_accuracy: Measured at `switch_percent`; None where no run was made there.
         training_seconds: Mean at `switch_percent`; None where no run was made there.
         baseline_seconds: Mean training time of the first protocol alone; None where unknown.
@@ -62,6 +63,12 @@ class TimingPolicy:
             recorded it.
         later_switches: Percents of W, ascending and above `switch_percent`, at which the two
             protocols change places again; empty for one switch.
+        metric: Name of what is called accuracy.
+        metric_goal: `max` where more of it is better; where `min`, all accuracies are its
+            negatives.
+        metric_unit: Of the metric, and of `threshold`; None for none.
+        metric_lowest: The metric's least possible value; None for no limit.
+        metric_highest: Its largest possible value; None for no limit.
     """
 
     fingerprint: str
@@ -92,6 +99,22 @@ class TimingPolicy:
     reason: str | None = None
     band: Band | None = None
     later_switches: tuple[float, ...] = ()
+    metric: str = ACCURACY_NAME
+    metric_goal: str = "max"
+    metric_unit: str | None = None
+    metric_lowest: float | None = 0.0
+    metric_highest: float | None = 1.0
+
+    @property
+    def decided_by(self) -> Metric:
+        """The metric that its runs were compared by."""
+        return Metric(
+            self.metric,
+            self.metric_goal,
+            self.metric_unit,
+            self.metric_lowest,
+            self.metric_highest,
+        )
 
     @property
     def cluster(self) -> str:

@@ -39,7 +39,7 @@ class Evaluation:
     Attributes:
         worker_step: Worker-steps done when the parameters were copied.
         elapsed_seconds: Training time at that moment.
-        accuracy: Test accuracy, 0 to 1.
+        accuracy: Of the test; of another metric what is compared, see `Metric`.
         training_loss: Mean training loss since the evaluation before.
     """
 
@@ -187,8 +187,9 @@ class TrialRecord:
 
     @property
     def final_accuracy(self) -> float:
-        """Accuracy of the last evaluation; 0 where there was none."""
-        return self.evaluations[-1].accuracy if self.evaluations else 0.0
+        """Accuracy of the last evaluation; the worst where there was none."""
+        worst = self.spec.identity.decided_by.worst_accuracy
+        return self.evaluations[-1].accuracy if self.evaluations else worst
 
     @property
     def paid_seconds(self) -> float:

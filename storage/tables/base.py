@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import JSON, Double, MetaData
+from sqlalchemy import JSON, CheckConstraint, Double, MetaData
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 from syncswitch.storage.records.trial import TrialState
@@ -21,6 +21,11 @@ _NAMES = {
     "fk": "fk_%(table_name)s_%(column_0_name)s",
     "ck": "ck_%(table_name)s_%(constraint_name)s",
 }
+
+
+def finite(column: str) -> CheckConstraint:
+    """Keeps what is no number out of a column whose limits its job alone knows."""
+    return CheckConstraint(f"{column} BETWEEN -1e300 AND 1e300", name=column)
 
 
 class Base(DeclarativeBase):

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.base import Base, finite
 
 
 class PolicyRow(Base):
@@ -43,12 +43,13 @@ class PolicyRow(Base):
         CheckConstraint("workers > 0", name="workers"),
         CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
         CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
-        CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
-        CheckConstraint("mean_accuracy BETWEEN 0 AND 1", name="mean_accuracy"),
+        finite("target_accuracy"),
+        CheckConstraint("threshold >= 0", name="threshold"),
+        finite("mean_accuracy"),
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
         CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+        CheckConstraint("metric_goal IN ('max', 'min')", name="metric_goal"),
         CheckConstraint("criterion IN ('kept', 'mean')", name="criterion"),
         CheckConstraint("keep BETWEEN 0 AND 1", name="keep"),
         CheckConstraint("kept_share BETWEEN 0 AND 1", name="kept_share"),
@@ -87,6 +88,11 @@ class PolicyRow(Base):
     reason: Mapped[str | None] = mapped_column(String(255))
     band: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     later_switches: Mapped[list[float]] = mapped_column(JSON, server_default="[]")
+    metric: Mapped[str] = mapped_column(String(255), server_default="accuracy")
+    metric_goal: Mapped[str] = mapped_column(String(8), server_default="max")
+    metric_unit: Mapped[str | None] = mapped_column(String(64))
+    metric_lowest: Mapped[float | None]
+    metric_highest: Mapped[float | None]
 
     evidence: Mapped[list[EvidenceRow]] = relationship(order_by="EvidenceRow.position")
 
@@ -108,7 +114,7 @@ class EvidenceRow(Base):
             name="uq_syncswitch_policy_evidence_trial",
         ),
         CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-        CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
+        finite("converged_accuracy"),
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
     )
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.base import Base, finite
 
 # Few trials are uses; an index of all would be taken for "is no use", which chooses nothing.
 _IS_USE = text("use_id IS NOT NULL")
@@ -63,6 +63,10 @@ class WorkloadRow(Base):
     first_protocol: Mapped[str] = mapped_column(String(64))
     second_protocol: Mapped[str] = mapped_column(String(64))
     simulated_cluster: Mapped[str | None] = mapped_column(String(64))
+    metric_goal: Mapped[str] = mapped_column(String(8), server_default="max")
+    metric_unit: Mapped[str | None] = mapped_column(String(64))
+    metric_lowest: Mapped[float | None]
+    metric_highest: Mapped[float | None]
     registered_at: Mapped[datetime]
 
 
@@ -74,8 +78,8 @@ class SearchRow(Base):
         UniqueConstraint("study", "fingerprint"),
         CheckConstraint("settings > 0", name="settings"),
         CheckConstraint("runs > 0", name="runs"),
-        CheckConstraint("threshold BETWEEN 0 AND 1", name="threshold"),
-        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
+        CheckConstraint("threshold >= 0", name="threshold"),
+        finite("target_accuracy"),
     )
 
     study: Mapped[str] = mapped_column(String(512), primary_key=True)
@@ -140,13 +144,10 @@ class TrialRow(Base):
         CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
         CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
         CheckConstraint("worker_steps >= 0", name="worker_steps"),
-        CheckConstraint("converged_accuracy BETWEEN 0 AND 1", name="converged_accuracy"),
-        CheckConstraint("final_accuracy BETWEEN 0 AND 1", name="final_accuracy"),
-        CheckConstraint("plateau_accuracy BETWEEN 0 AND 1", name="plateau_accuracy"),
+        *map(finite, ("converged_accuracy", "final_accuracy", "plateau_accuracy")),
         CheckConstraint("training_seconds >= 0", name="training_seconds"),
         CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
         CheckConstraint("switch_overhead_seconds >= 0", name="switch_overhead_seconds"),
-        CheckConstraint("target_accuracy BETWEEN 0 AND 1", name="target_accuracy"),
         CheckConstraint("time_to_accuracy_seconds >= 0", name="time_to_accuracy_seconds"),
         CheckConstraint(
             "time_to_accuracy_seconds IS NULL OR target_accuracy IS NOT NULL",
@@ -254,7 +255,7 @@ class EvaluationRow(Base):
     __table_args__ = (
         CheckConstraint("worker_step >= 0", name="worker_step"),
         CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
-        CheckConstraint("accuracy BETWEEN 0 AND 1", name="accuracy"),
+        finite("accuracy"),
         # A curve lies in one piece, and the key is not stored twice.
         {"sqlite_with_rowid": False},
     )

@@ -23,7 +23,7 @@ class CommandGuard:
         assert spec.band is not None
         self._total = spec.identity.total_worker_steps
         self._switch = switch_worker_step(spec)
-        self._guard = Guard(spec.band, self._total)
+        self._guard = Guard(spec.band, self._total, spec.identity.decided_by)
 
     @classmethod
     def of(cls, spec: TrialSpec) -> CommandGuard | None:

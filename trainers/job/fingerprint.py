@@ -13,14 +13,14 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
     build_loss,
-    build_metric,
     build_model,
     build_optimizer,
     build_schedule,
     loss_settings,
     schedule_boundaries,
 )
-from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
 # Names are counted up in a process, seeds do not matter, connections are described apart.
 _PASSING = {
@@ -43,6 +43,7 @@ def workload_identity(
 ) -> WorkloadIdentity:
     """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
     rate, boundaries = _describe_learning_rate(workload)
+    metric = decided_by(workload)
     model = _canonical(describe_model(build_model(workload)))
     return WorkloadIdentity(
         name=workload.name,
@@ -60,6 +61,10 @@ def workload_identity(
         workers=workers,
         first_protocol=first_protocol,
         second_protocol=second_protocol,
+        metric_goal=metric.goal,
+        metric_unit=metric.unit,
+        metric_lowest=metric.lowest,
+        metric_highest=metric.highest,
     )
 
 
@@ -119,6 +124,8 @@ def _describe_learning_rate(
 
 def _describe_metric(workload: Workload) -> str:
     """The metric and its settings as canonical text."""
+    if workload.metric == LOSS_METRIC:
+        return LOSS_METRIC
     metric = build_metric(workload)
     return "accuracy" if metric is None else _canonical(_description(metric))
 

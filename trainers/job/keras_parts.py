@@ -14,18 +14,6 @@ from syncswitch.trainers.job.workload import Workload, users_code
 
 _LOG = logging.getLogger(__name__)
 
-_NO_SHARES = {
-    **dict.fromkeys(
-        ("ConcordanceCorrelation", "CosineSimilarity", "PearsonCorrelation", "R2Score"),
-        "it may be below 0",
-    ),
-    **dict.fromkeys(
-        ("FalseNegatives", "FalsePositives", "Sum", "TrueNegatives", "TruePositives"),
-        "it counts and may be above 1",
-    ),
-}
-"""Keras' metrics that do not lie between 0 and 1 though more of them is better."""
-
 
 def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
     """Makes the model, with fresh initial values.
@@ -61,7 +49,7 @@ def _warn_once(text: str) -> None:
 def _built_model(workload: Workload) -> Any:
     import keras
 
-    model = _built(workload, "model", keras.Model, "return a keras.Model")
+    model = built_part(workload, "model", keras.Model, "return a keras.Model")
     # What calls itself built may hold layers that are not.
     if not (model.built and model.weights):
         raise WorkloadError(
@@ -100,7 +88,7 @@ def check_unscaled(optimizer: Any, whose: str) -> None:
         )
 
 
-def _built(workload: Workload, part: str, kind: Any, hint: str) -> Any:
+def built_part(workload: Workload, part: str, kind: Any, hint: str) -> Any:
     """What a function of the workload makes, which has to be of this kind."""
     with users_code(workload, part):
         built = getattr(workload, part)()
@@ -122,7 +110,7 @@ def build_loss(workload: Workload) -> Any:
             raise WorkloadError(
                 f"workload {workload.name!r}: Keras has no loss {loss!r}; {hint}"
             ) from error
-    return _built(workload, "loss", Callable, hint)
+    return built_part(workload, "loss", Callable, hint)
 
 
 def named_loss(name: str) -> Callable[[Any, Any], Any]:
@@ -151,7 +139,9 @@ def build_optimizer(workload: Workload) -> Any:
     import keras
 
     assert workload.optimizer is not None
-    built = _built(workload, "optimizer", keras.optimizers.Optimizer, "return a Keras optimizer")
+    built = built_part(
+        workload, "optimizer", keras.optimizers.Optimizer, "return a Keras optimizer"
+    )
     check_unscaled(built, f"workload {workload.name!r}")
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
         raise WorkloadError(
@@ -168,7 +158,7 @@ def build_schedule(workload: Workload) -> Any:
         return None
     import keras
 
-    built = _built(
+    built = built_part(
         workload,
         "learning_rate",
         keras.optimizers.schedules.LearningRateSchedule,
@@ -222,26 +212,6 @@ def _plain_ratio(rate: float, first: float) -> float:
         if math.isclose(factor * first, rate, rel_tol=4e-16):
             return factor
     return rate / first
-
-
-def build_metric(workload: Workload) -> Any:
-    """Makes the metric; None where the workload leaves the choice to its labels."""
-    import keras
-
-    if workload.metric is None:
-        return None
-    metric = _built(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
-    why = "less of it is better" if getattr(metric, "_direction", None) == "down" else None
-    # Each where it is: a metric derived from one of these may be what is asked for.
-    name = type(metric).__name__
-    if type(metric).__module__.startswith("keras."):
-        why = why or _NO_SHARES.get(name)
-    if why is not None:
-        raise WorkloadError(
-            f"workload {workload.name!r}: the metric is {name}, and {why}; give one between 0 and 1"
-            " where more is better, such as an accuracy, AUC or F1"
-        )
-    return metric
 
 
 def loss_settings(loss: Any) -> dict[str, Any]:

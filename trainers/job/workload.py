@@ -16,6 +16,13 @@ Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
 """What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
 
 
+LOSS_METRIC = "loss"
+"""As a workload's metric: the loss of its tests."""
+
+Goal = Literal["max", "min"]
+"""More of a metric is better, or less."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """A training job, independent of how and on how many machines it runs.
@@ -39,8 +46,9 @@ class Workload:
         learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
         optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
         loss: Name of a Keras loss, or a function that builds one.
-        metric: Builds a Keras metric between 0 and 1 where more is better; None for accuracy as it
-            fits the labels.
+        metric: What switch points are compared by: name of a Keras metric, `loss` for the loss of
+            the tests, or a function that builds a Keras metric; None for accuracy as it fits the
+            labels.
         momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
             `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n,
             3 mu/n ... mu).
@@ -49,6 +57,11 @@ class Workload:
             as linear scaling has its limits; None for no limit.
         least_table_values: A `keras.layers.Embedding` with at least so many values is a table of
             which a batch moves its rows alone; None to move all of it, as of smaller ones.
+        metric_goal: `max` where more of the metric is better, or `min`; None for what Keras says of
+            it, else `max`.
+        metric_unit: Of the metric, for people.
+        metric_range: Least and largest possible value of the metric, None for no limit; a run that
+            is worse has diverged. None for what is known of Keras' own, else 0 to 1.
     """
 
     name: str
@@ -63,11 +76,14 @@ class Workload:
     learning_rate_boundaries: tuple[tuple[int, float], ...] = ()
     optimizer: Callable[[], Any] | None = None
     loss: str | Callable[[], Any] = "sparse_categorical_crossentropy"
-    metric: Callable[[], Any] | None = None
+    metric: str | Callable[[], Any] | None = None
     momentum_after_switch: Momentum = "same"
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
     least_table_values: int | None = 1 << 20
+    metric_goal: Goal | None = None
+    metric_unit: str | None = None
+    metric_range: tuple[float | None, float | None] | None = None
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -117,6 +133,25 @@ class Workload:
                 " order"
             )
 
+        yield from self._problems_of_metric()
+
+    def _problems_of_metric(self) -> Iterator[str]:
+        goal, unit, limits = self.metric_goal, self.metric_unit, self.metric_range
+        if goal is not None and goal not in get_args(Goal):
+            yield f"metric_goal is {goal!r}; give max where more is better, or min"
+        if unit is not None and not (isinstance(unit, str) and unit.isprintable() and unit):
+            yield f"metric_unit is {unit!r}; give a text such as 'km', or leave it out"
+        if self.metric is None and (goal, unit, limits) != (None, None, None):
+            yield (
+                "metric_goal, metric_unit and metric_range are of a metric, and there is none; give"
+                " metric, too, such as 'mae'"
+            )
+        if limits is not None and not _is_range(limits):
+            yield (
+                f"metric_range is {limits!r}; give its least and its largest value, None for no"
+                " limit, such as (0, None)"
+            )
+
     def load_data(self) -> AnyData:
         """Loads the training and the test set.
 
@@ -131,6 +166,15 @@ class Workload:
                 "return a syncswitch.trainers.Data or StreamedData"
             )
         return data
+
+
+def _is_range(limits: Any) -> bool:
+    """Whether these are two limits, either of which may be None, in ascending order."""
+    if not isinstance(limits, tuple | list) or len(limits) != 2:
+        return False
+    known = [one for one in limits if one is not None]
+    are_numbers = all(isinstance(one, int | float) and math.isfinite(one) for one in known)
+    return are_numbers and (len(known) < 2 or known[0] < known[1])
 
 
 @contextmanager

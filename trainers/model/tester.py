@@ -13,7 +13,8 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers
-from syncswitch.trainers.job.keras_parts import build_loss, build_metric, loss_settings
+from syncswitch.trainers.job.keras_parts import build_loss, loss_settings
+from syncswitch.trainers.job.metric import build_metric, decided_by
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import parsed
@@ -53,12 +54,13 @@ class ModelTester:
             self._held = list(in_order(data.test, _BATCH)) if is_held else None
             self.ids = self._wanted_rows()
             self._metric = self._build_metric()
+            self._decided_by = decided_by(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
         self.accuracy(*self._zeros())
         self._chance = data.chance_accuracy if is_held else self._read_chance()
 
     def accuracy(self, *model: Any) -> float:
-        """Test accuracy, 0 to 1; NaN where the model is not finite.
+        """Test accuracy, of another metric what is compared; NaN where the model is not finite.
 
         Args:
             model: Parameters, statistics, and of each embedding table the rows of `ids`.
@@ -75,18 +77,26 @@ class ModelTester:
             return self._checked(np.asarray(self._metric.result()))
 
     def _checked(self, result: Any) -> float:
-        """The metric's result as an accuracy; NaN where it is not finite."""
+        """The metric's result as an accuracy; NaN where it is not finite, or out of its range."""
         value = float(result) if result.size == 1 else math.nan
         if result.size == 1 and not math.isfinite(value):
             return math.nan
+        least, largest = self._decided_by.accuracies
+        accuracy = self._decided_by.accuracy(value)
         # The last bits of a sum in float32 are forgiven.
-        if not -_ROUNDING <= value <= 1 + _ROUNDING:
+        is_too_low = least is not None and accuracy < least - _ROUNDING
+        is_too_high = largest is not None and accuracy > largest + _ROUNDING
+        if is_too_low and self._workload.metric_range is not None:
+            return math.nan
+        if is_too_low or is_too_high or result.size != 1:
             given = f"{value:.4g}" if result.size == 1 else f"{result.size} values"
             raise WorkloadError(
-                f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives {given};"
-                " give one that is a single number between 0 and 1, where more is better"
+                f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives {given},"
+                f" and what it can be is {self._decided_by.range_text}; give one that is a single"
+                " number, and as metric_range what it can be"
             )
-        return min(1.0, max(0.0, value))
+        accuracy = accuracy if least is None else max(least, accuracy)
+        return accuracy if largest is None else min(largest, accuracy)
 
     def is_chance(self, accuracy: float) -> bool:
         """Whether this accuracy is no better than guessing; False where that is not known."""
@@ -172,7 +182,7 @@ class ModelTester:
         if not np.isin(labels, (0, 1)).all():
             raise WorkloadError(
                 f"workload {self._workload.name!r}: one output and labels other than 0 and 1 have "
-                "no accuracy; give a metric between 0 and 1, where more is better"
+                "no accuracy; give a metric, such as 'mae', or 'loss' for the loss of the tests"
             )
         from_logits = loss_settings(build_loss(self._workload)).get("from_logits", False)
         return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)

@@ -9,6 +9,7 @@ import numpy as np
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 
 _IN_A_ROW = 3
@@ -29,6 +30,8 @@ _NEAR = 0.05
 _BLOWN_UP = 2.0
 """Times the highest training loss before the switch."""
 
+_ACCURACY = Metric()
+
 
 class Guard:
     """Says when a run fails after its switch. The same tests get the same answer.
@@ -36,10 +39,11 @@ class Guard:
     Args:
         band: What the first protocol alone has shown.
         total_worker_steps: W.
+        metric: Of the job; says in which unit an alarm gives its figures.
     """
 
-    def __init__(self, band: Band, total_worker_steps: int) -> None:
-        self._band = band
+    def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
+        self._band, self._metric = band, metric
         self._total_worker_steps = total_worker_steps
         self._steps = np.array([point.worker_step for point in band.curve], float)
         self._means = np.array([point.accuracy for point in band.curve], float)
@@ -75,10 +79,12 @@ class Guard:
             if limit is None or one.accuracy >= limit:
                 return None
         newest = last[-1]
-        usual = np.interp(newest.worker_step, self._steps, self._means)
+        usual = float(np.interp(newest.worker_step, self._steps, self._means))
+        text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
+        assert limit is not None
         return (
-            f"{_IN_A_ROW} tests in a row are below what the first protocol alone reaches: "
-            f"{newest.accuracy:.4f}, where it has {usual:.4f} and {limit:.4f} is allowed"
+            f"{_IN_A_ROW} tests in a row are {side} what the first protocol alone reaches: "
+            f"{text(newest.accuracy)}, where it has {text(usual)} and {text(limit)} is allowed"
         )
 
     def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
@@ -88,9 +94,11 @@ class Guard:
         if accuracy >= target - self._band.threshold - error - 1e-9:
             return None
         how_sure = f", and the target is known to {error:.2g}" if error else ""
+        metric, side = self._metric, "above" if self._metric.is_less_better else "below"
+        allowed = metric.with_unit(f"{self._band.threshold:g}")
         return (
-            f"it ends with {accuracy:.4f}, {target - accuracy:.4f} below the target {target:.4f}, "
-            f"where {self._band.threshold:g} may be lost{how_sure}"
+            f"it ends with {metric.text(accuracy)}, {metric.amount(target - accuracy)} {side} the"
+            f" target {metric.text(target)}, where {allowed} may be lost{how_sure}"
         )
 
     @property

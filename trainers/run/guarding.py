@@ -29,7 +29,9 @@ class Guarding:
         self.alarm: str | None = None
         self.outcome: GuardOutcome | None = None
         if spec.band is not None and spec.switch_percent < 100:
-            self._guard = Guard(spec.band, spec.identity.total_worker_steps)
+            self._guard = Guard(
+                spec.band, spec.identity.total_worker_steps, spec.identity.decided_by
+            )
             self.outcome = GuardOutcome()
 
     @property

@@ -42,13 +42,15 @@ def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> Tr
     """The record of a run that has just ended on this machine."""
     boundaries = spec.identity.learning_rate_boundaries or ()
     evaluations = (*spec.inherited_evaluations, *result.evaluations)
+    metric = spec.identity.decided_by
     return TrialRecord(
         spec=spec,
         worker_steps=result.worker_steps,
         evaluations=result.evaluations,
         phases=result.phases,
-        converged_accuracy=converged_accuracy(evaluations),
-        converged=not result.diverged and is_converged(evaluations, last_boundary(boundaries)),
+        converged_accuracy=converged_accuracy(evaluations, metric.worst_accuracy),
+        converged=not result.diverged
+        and is_converged(evaluations, last_boundary(boundaries), metric),
         diverged=result.diverged,
         stopped_early=result.stopped_early,
         training_seconds=result.training_seconds,

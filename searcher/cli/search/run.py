@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 @click.option(
     "--target-accuracy",
     type=float,
-    help="Accuracy to keep (A), 0 to 1. Default: measured with the first protocol alone.",
+    help="Accuracy to keep (A), or value of another metric. Default: measured with the first"
+    " protocol alone.",
 )
 @click.option(
     "--target-runs",
@@ -164,6 +165,7 @@ def run(
             chosen,
             warm_start=warm_start,
             forks_are_wanted=is_given("share_prefix"),
+            threshold_is_given=is_given("threshold"),
         )
         for pair in pairs
     ]

@@ -41,9 +41,8 @@ strategy_options = combined(
     click.option(
         "--threshold",
         type=float,
-        default=0.01,
-        show_default=True,
-        help="How much accuracy may be lost against the target (beta).",
+        help="How much accuracy may be lost against the target (beta), in the unit of the metric."
+        " Default: 0.01 where its best value is 1.",
     ),
     click.option(
         "--criterion",

@@ -34,7 +34,7 @@ class Assessment(ABC):
         self._strategy = strategy
         self._grid = strategy.grid()
         self._last = len(self._grid) - 1
-        self._history = History.of(finished, self._grid)
+        self._history = History.of(finished, self._grid, strategy.accuracy_range)
         baseline = self._history.at(self._last)
         check_baseline(baseline)
         self._costs = TrialCosts.of(
@@ -55,7 +55,7 @@ class Assessment(ABC):
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._predicted(self._grid.index(percent), _QUANTILES)
-        return [(1 / len(_QUANTILES), accuracy) for accuracy in accuracies]
+        return [(1 / len(_QUANTILES), self._strategy.possible(one)) for one in accuracies]
 
     def answers(self) -> dict[float, float]:
         """How likely each switch point is to be the answer, as `Strategy.answers`."""

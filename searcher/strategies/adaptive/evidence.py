@@ -19,11 +19,13 @@ class Prior:
         threshold: beta, the accuracy that may be lost. The scale of everything.
         related: Switch points of related jobs; half of the prior mass of the knee then lies around
             them, the other half stays where it was, so that observations always win.
+        largest_loss: The most accuracy that a run can lose.
     """
 
     grid: tuple[float, ...]
     threshold: float
     related: tuple[float, ...] = ()
+    largest_loss: float = 1.0
 
     @property
     def octaves(self) -> Floats:

@@ -175,7 +175,7 @@ def test_a_test_that_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> No
             first, *others = record.evaluations
             return replace(record, evaluations=(replace(first, accuracy=-0.25), *others))
 
-    with pytest.raises(FatalError, match=r"an accuracy of -0\.25, which is not between 0 and 1"):
+    with pytest.raises(FatalError, match=r"accuracy -0\.25, which is not from 0 to 1"):
         search(url, Negative())
 
 

@@ -14,7 +14,8 @@ from syncswitch.searcher.text.sentences import (
     promise_sentences,
     speed_up_text,
 )
-from syncswitch.searcher.text.values import accuracy_interval, counted, metric_name
+from syncswitch.searcher.text.values import accuracy_interval, counted
+from syncswitch.storage.records.metric import metric_name
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.storage.conftest import POLICY
 

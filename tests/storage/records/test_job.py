@@ -36,7 +36,14 @@ def test_a_fingerprint_never_changes(identity: WorkloadIdentity, fingerprint: st
 
 
 def test_everything_but_the_name_enters_the_fingerprint() -> None:
-    known = replace(GENERATED, simulated_cluster="5" * 64)
+    known = replace(
+        GENERATED,
+        simulated_cluster="5" * 64,
+        metric_goal="min",
+        metric_unit="km",
+        metric_lowest=1.0,
+        metric_highest=9.0,
+    )
     for field in fields(WorkloadIdentity):
         value = getattr(known, field.name)
         other = f"{value}x" if isinstance(value, str) else value * 2

@@ -66,7 +66,7 @@ def test_whole_numbers_may_stand_among_the_others(database: Database, trial_ids:
 @pytest.mark.parametrize(
     "impossible",
     [
-        Evaluation(1, 1.0, 1.1, 0.0),
+        Evaluation(1, 1.0, math.inf, 0.0),
         Evaluation(1, 1.0, math.nan, 0.0),
         Evaluation(1, -1.0, 0.5, 0.0),
         Evaluation(-1, 1.0, 0.5, 0.0),

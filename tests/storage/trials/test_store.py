@@ -199,7 +199,7 @@ def test_an_impossible_result_changes_nothing(store: TrialStore, record: TrialRe
     twice = replace(record, evaluations=(record.evaluations[0], record.evaluations[0]))
     for impossible in (
         twice,
-        replace(record, converged_accuracy=1.5),
+        replace(record, converged_accuracy=math.inf),
         replace(record, training_seconds=math.nan),
         replace(record, inherited_seconds=math.inf),
         replace(record, evaluations=(Evaluation(1, math.nan, 0.5, 0.5),)),

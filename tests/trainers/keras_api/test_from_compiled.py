@@ -10,7 +10,8 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import build_loss, build_metric, build_model
+from syncswitch.trainers.job.keras_parts import build_loss, build_model
+from syncswitch.trainers.job.metric import build_metric
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.jobs import dense_model, digits_data
 

@@ -37,10 +37,12 @@ class KeptBelief:
     Attributes:
         guesses: As drawn at first, or renewed.
         weights: (P,) sum to 1.
+        largest_loss: The most accuracy that a run can lose.
         target_accuracy: Mean of the runs of the first protocol alone, or what was known.
     """
 
     threshold: float
+    largest_loss: float
     guesses: Guesses
     weights: Floats
     target_accuracy: float
@@ -95,7 +97,14 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | Non
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    return KeptBelief(prior.threshold, guesses, weights, evidence.target, evidence.target_runs)
+    return KeptBelief(
+        threshold=prior.threshold,
+        largest_loss=prior.largest_loss,
+        guesses=guesses,
+        weights=weights,
+        target_accuracy=evidence.target,
+        target_runs=evidence.target_runs,
+    )
 
 
 def _normalised(log_weights: Floats) -> Floats:
@@ -118,6 +127,7 @@ class _Evidence:
     """
 
     threshold: float
+    largest_loss: float
     target: float
     target_runs: int
     freedom: int
@@ -140,6 +150,7 @@ class _Evidence:
         failed = [datum.index for datum in lost if datum.failed and not datum.diverged]
         return cls(
             threshold=prior.threshold,
+            largest_loss=prior.largest_loss,
             target=target,
             target_runs=len(baseline) + len(earlier),
             # A known mean is one measurement, whatever the number of runs behind it.
@@ -181,8 +192,9 @@ class _Evidence:
         failures, sd = guesses.failures[:, index], guesses.scatter[:, index]
         z = (losses - guesses.losses[:, index]) / sd
         usual = (1 - failures) * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
-        # Evenly over the logarithm of the loss, from beta to 1.
-        spread = np.maximum(losses, self.threshold) * -math.log(self.threshold)
+        # Evenly over the logarithm of the loss, from beta to the largest.
+        octaves = math.log(self.largest_loss) - math.log(self.threshold)
+        spread = np.maximum(losses, self.threshold) * octaves
         failed = (1 - _DIVERGING_SHARE) * failures / spread
         likelihood: Floats = usual + np.where(losses > self.threshold, failed, 0.0) + _STRANGE_RUN
         return likelihood

@@ -123,7 +123,9 @@ class Outlook:
         guesses = self.belief.guesses
         losses = guesses.losses[sample, index] - self.belief.target_errors()[sample]
         usual = losses[:, None] + guesses.scatter[sample, index][:, None] * ndtri(_PARTS)
-        failed = np.exp(np.log(3 * beta) * (1 - _PARTS))[None].repeat(len(sample), axis=0)
+        largest = self.belief.largest_loss
+        failed = largest * np.exp(np.log(3 * beta / largest) * (1 - _PARTS))
+        failed = failed[None].repeat(len(sample), axis=0)
         failures = guesses.failures[sample, index][:, None]
         values = np.concatenate([usual, failed], axis=1).ravel()
         shares = np.concatenate([1 - failures, failures], axis=1)
@@ -132,7 +134,7 @@ class Outlook:
         ends = np.cumsum(weights[order])
         places = np.searchsorted(ends, np.array(quantiles) * ends[-1]).clip(0, len(order) - 1)
         accuracies = self.belief.target_accuracy - values[order][places]
-        return [min(1.0, max(0.0, float(accuracy))) for accuracy in accuracies]
+        return list(map(float, accuracies))
 
     def _times_by_guess(self, kept: Floats, unnoticed: float = _UNNOTICED) -> Floats:
         fewer = np.maximum(0.0, kept[:, -1:] - kept)

@@ -40,7 +40,7 @@ class MeanAssessment(Assessment):
     def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
         """Updates the belief. Raises UserError where the baseline diverged."""
         super().__init__(strategy, finished)
-        prior = Prior(self._grid, strategy.threshold, strategy.related)
+        prior = Prior(self._grid, strategy.threshold, strategy.related, strategy.largest_loss)
         target = strategy.target_accuracy
         known = None if target is None else KnownTarget(target, strategy.target_runs)
         data = [
@@ -60,7 +60,7 @@ class MeanAssessment(Assessment):
         if self._strategy.target_accuracy is not None:
             return self._strategy.target_accuracy
         # Normal, and so a little beyond what an accuracy can be.
-        return min(1.0, max(0.0, self._belief.target()[0]))
+        return self._strategy.possible(self._belief.target()[0])
 
     def _acceptable(self) -> Floats:
         return self._belief.acceptable()

@@ -149,7 +149,7 @@ def information(belief: MeanBelief, indexes: Sequence[int]) -> Floats:
 def predicted(belief: MeanBelief, index: int, quantiles: Sequence[float]) -> list[float]:
     """Quantiles of the accuracy that one more run at a switch point would measure."""
     likely = _likely_accuracies(belief, index)
-    return [min(1.0, max(0.0, float(found))) for found in np.quantile(likely, quantiles)]
+    return list(map(float, np.quantile(likely, quantiles)))
 
 
 def kept_share(belief: MeanBelief, index: int, least_accuracy: float) -> float:

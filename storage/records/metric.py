@@ -1,0 +1,124 @@
+"""The metric that a job is decided by: its direction, range and unit."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+ACCURACY_NAME = "accuracy"
+GOALS = ("max", "min")
+"""More of it is better, or less."""
+
+WORST = -1e30
+"""Accuracy of a run that measured none, by a metric without a worst value."""
+
+_FINE = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What the runs of a job are compared by.
+
+    Everything that compares runs goes by their *accuracy*, of which more is always better: the
+    value of the metric, and of one where less is better its negative. So nothing but this class has
+    to know of a direction.
+
+    Attributes:
+        name: For people, such as `accuracy` or `MeanAbsoluteError`.
+        goal: `max` where more is better, or `min`.
+        unit: Of its values; None for none.
+        lowest: Its least possible value; None for no limit.
+        highest: Its largest possible value; None for no limit.
+    """
+
+    name: str = ACCURACY_NAME
+    goal: str = "max"
+    unit: str | None = None
+    lowest: float | None = 0.0
+    highest: float | None = 1.0
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As a policy has it."""
+        return {
+            "metric": self.name,
+            "metric_goal": self.goal,
+            "metric_unit": self.unit,
+            "metric_lowest": self.lowest,
+            "metric_highest": self.highest,
+        }
+
+    @property
+    def is_less_better(self) -> bool:
+        """Whether `goal` is `min`."""
+        return self.goal == "min"
+
+    @property
+    def has_usual_threshold(self) -> bool:
+        """Whether a hundredth is a small part of it: more is better, and the best is 1."""
+        return (self.goal, self.highest) == ("max", 1.0)
+
+    def accuracy(self, value: float) -> float:
+        """What is compared, of a value in the metric's unit."""
+        # The sum makes 0.0 of -0.0.
+        return 0.0 - value if self.is_less_better else value
+
+    def value(self, accuracy: float) -> float:
+        """The value in the metric's unit, of what is compared."""
+        return self.accuracy(accuracy)
+
+    @property
+    def accuracies(self) -> tuple[float | None, float | None]:
+        """Least and largest possible value of what is compared; None for no limit."""
+        if not self.is_less_better:
+            return self.lowest, self.highest
+        return (
+            None if self.highest is None else 0.0 - self.highest,
+            None if self.lowest is None else 0.0 - self.lowest,
+        )
+
+    @property
+    def worst_accuracy(self) -> float:
+        """That of a run that measured none."""
+        least, _ = self.accuracies
+        return WORST if least is None else least
+
+    def is_possible(self, accuracy: float) -> bool:
+        """Whether what is compared is finite and in the metric's range."""
+        least, largest = self.accuracies
+        is_above = least is None or accuracy >= least
+        return math.isfinite(accuracy) and is_above and (largest is None or accuracy <= largest)
+
+    @property
+    def range_text(self) -> str:
+        """For example `from 0 to 1`, `0 or more`."""
+        if self.lowest is None:
+            return "any number" if self.highest is None else f"{self.highest:g} or less"
+        if self.highest is None:
+            return f"{self.lowest:g} or more"
+        return f"from {self.lowest:g} to {self.highest:g}"
+
+    def text(self, accuracy: float) -> str:
+        """The value of what is compared, in the metric's unit, for example `0.9132`, `12.5 km`."""
+        return self.amount(self.value(accuracy))
+
+    def amount(self, value: float) -> str:
+        """A value, or a difference of two, in the metric's unit."""
+        number = f"{value:.4f}" if abs(value) < _FINE else f"{value:,.6g}"
+        return self.with_unit(number)
+
+    def with_unit(self, number: str) -> str:
+        """A number that is written already, with the unit."""
+        return f"{number} {self.unit}" if self.unit else number
+
+
+def metric_name(description: str | None) -> str:
+    """The name of what a job's description says, for example `AUC`; `accuracy` where unknown."""
+    if description is None or not description.startswith("{"):
+        return description or ACCURACY_NAME
+    try:
+        return str(json.loads(description)["class"])
+    except (ValueError, KeyError):
+        return ACCURACY_NAME

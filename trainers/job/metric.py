@@ -1,0 +1,105 @@
+"""The metric that a workload is decided by: built, with its direction, range and unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.metric import Metric
+from syncswitch.trainers.job.keras_parts import build_loss, built_part
+from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
+
+_Range = tuple[float | None, float | None]
+
+_RANGES: dict[str, _Range] = {
+    **dict.fromkeys(
+        ("ConcordanceCorrelation", "CosineSimilarity", "PearsonCorrelation"), (-1.0, 1.0)
+    ),
+    **dict.fromkeys(
+        ("FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"), (0.0, None)
+    ),
+    "Poisson": (None, None),
+    "R2Score": (None, 1.0),
+    "Sum": (None, None),
+}
+"""Of Keras' metrics that are neither errors, from 0 on, nor shares, from 0 to 1."""
+
+_FALSE = ("FalseNegatives", "FalsePositives")
+_UNITS = {"MeanAbsolutePercentageError": "%"}
+
+
+def decided_by(workload: Workload) -> Metric:
+    """Direction, range and unit of the workload's metric: as it says, else as Keras says.
+
+    Keras knows no direction of a metric of somebody's own, which is taken for a share, more of
+    which is better, unless the workload says otherwise.
+    """
+    built = build_metric(workload)
+    if built is None:
+        return Metric()
+    name = LOSS_METRIC if workload.metric == LOSS_METRIC else type(built).__name__
+    kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
+    known = name if kind is None else kind.__name__
+    goal = workload.metric_goal or _goal(built, name, known)
+    lowest, highest = workload.metric_range or _usual_range(workload, known, goal)
+    return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
+
+
+def _goal(built: Any, name: str, known: str) -> str:
+    is_down = getattr(built, "_direction", None) == "down" or known in _FALSE
+    is_down = is_down or name == LOSS_METRIC
+    return "min" if is_down else "max"
+
+
+def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
+    if workload.metric == LOSS_METRIC:
+        return None, None
+    if known in _RANGES:
+        return _RANGES[known]
+    if goal == "max":
+        return 0.0, 1.0
+    # What somebody wrote may be below 0, Keras' errors are not.
+    return (None, None) if workload.metric_goal else (0.0, None)
+
+
+def build_metric(workload: Workload) -> Any:
+    """Makes the metric; None where the workload leaves the choice to its labels."""
+    import keras
+
+    if workload.metric is None:
+        return None
+    if workload.metric == LOSS_METRIC:
+        return _test_loss(build_loss(workload))
+    if isinstance(workload.metric, str):
+        return _named(workload.metric, workload)
+    return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
+
+
+def _named(name: str, workload: Workload) -> Any:
+    import keras
+
+    try:
+        found = keras.metrics.get(name)
+    except (TypeError, ValueError) as error:
+        raise WorkloadError(
+            f"workload {workload.name!r}: Keras has no metric {name!r}; give a name such as 'mae',"
+            f" {LOSS_METRIC!r} for the loss of the tests, or a function that builds a Keras metric"
+        ) from error
+    if isinstance(found, keras.metrics.Metric):
+        return found
+    return keras.metrics.MeanMetricWrapper(found, name=name)
+
+
+def _test_loss(loss: Any) -> Any:
+    """The mean of the workload's loss over the examples of the test set."""
+    import keras
+
+    class TestLoss(keras.metrics.Mean):  # type: ignore[misc]
+        """Takes labels and outputs, as other metrics do."""
+
+        def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
+            values = keras.ops.mean(loss(labels, outputs))
+            # The last batch may be smaller.
+            super().update_state(values, sample_weight=keras.ops.shape(outputs)[0])
+
+    return TestLoss(name=LOSS_METRIC)
