@@ -105,7 +105,7 @@ def test_a_use_of_a_policy_that_is_not_here_stays_until_it_is(
 def test_an_impossible_value_keeps_nobody_else_out(
     database: Database, used_policy: TimingPolicy, spool_path: Path
 ) -> None:
-    spool_use(spool_path, use_of(used_policy, 0, converged_accuracy=1.5))
+    spool_use(spool_path, use_of(used_policy, 0, converged_accuracy=1e301))
     spool_use(spool_path, use_of(used_policy, 1))
     taken = take_in(database, spool_path)
     assert (taken.recorded, len(taken.kept)) == (1, 1)
