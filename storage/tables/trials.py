@@ -1,7 +1,4 @@
-"""The tables. Their names start with `syncswitch_`: Optuna's stand in the same database.
-
-Migrations make them; a test holds these classes and the migrations equal.
-"""
+"""The tables. Their names start with `syncswitch_`: Optuna's stand in the same database."""
 
 from __future__ import annotations
 
