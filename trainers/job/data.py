@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import math
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.sources.nested import Leaf, apart
+from syncswitch.trainers.job.sources.pipelines import read_pipeline
 from syncswitch.trainers.job.sources.source import Array, ArraySource, Source
-
-_LOG = logging.getLogger(__name__)
-
-_PATIENCE_SECONDS = 10.0
-_ONE_ARRAY = (
-    "give one array with a row for each example: put several inputs side by side, and let the model"
-    " take them apart"
-)
 
 
 @dataclass(frozen=True)
@@ -35,32 +25,38 @@ class Data:
     For data too large for memory see `StreamedData`.
 
     Attributes:
-        train_inputs: Shape [examples, ...].
-        train_labels: Shape [examples] (class numbers) or [examples, ...].
+        train_inputs: Shape [examples, ...]; or a dict, tuple or list of such arrays, as the model
+            takes them. Each may be a sparse matrix of SciPy or TensorFlow, or a `tf.RaggedTensor`
+            with one ragged dimension, which is held padded.
+        train_labels: Shape [examples] (class numbers) or [examples, ...]; for a model with several
+            outputs a dict, tuple or list of such.
         test_inputs: As `train_inputs`.
         test_labels: As `train_labels`.
         transform: `(inputs, labels, seed) -> (inputs, labels)` on a training batch, in TensorFlow;
             `seed` has shape [2] and differs from batch to batch, for stateless random functions.
         test_transform: `(inputs, labels) -> (inputs, labels)` on a test batch.
+        train_weights: Weights of the examples in the loss, as `sample_weight` of Keras' `fit`; for
+            several outputs a dict, tuple or list as the labels, or one array for all.
+        test_weights: Weights of the examples in the metric.
+        train: The training set as a source.
+        test: The test set as a source.
     """
 
-    train_inputs: Array
-    train_labels: Array
-    test_inputs: Array
-    test_labels: Array
+    train_inputs: Any
+    train_labels: Any
+    test_inputs: Any
+    test_labels: Any
     transform: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
     test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None
+    train_weights: Any = None
+    test_weights: Any = None
+
+    train: ArraySource = field(init=False, repr=False, compare=False)
+    test: ArraySource = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for field in ("train_inputs", "train_labels", "test_inputs", "test_labels"):
-            object.__setattr__(self, field, _array(field, getattr(self, field)))
         for part in ("train", "test"):
-            inputs, labels = getattr(self, f"{part}_inputs"), getattr(self, f"{part}_labels")
-            if len(inputs) != len(labels) or len(inputs) == 0:
-                raise WorkloadError(
-                    f"data: {len(inputs)} {part} inputs and {len(labels)} {part} labels; "
-                    "give as many labels as inputs, and at least one"
-                )
+            object.__setattr__(self, part, self._source(part))
 
     @classmethod
     def from_datasets(
@@ -72,8 +68,9 @@ class Data:
     ) -> Data:
         """Takes the examples of two finite `tf.data` pipelines of single `(input, label)` pairs.
 
-        The pipelines are read once, into memory; their own shuffling, repeating and batching is
-        left to syncswitch. Put random augmentation into `transform`, or every epoch repeats it.
+        Or of `(input, label, weight)`. Each of them may be a dict or tuple. The pipelines are read
+        once, into memory; their own shuffling, repeating and batching is left to syncswitch. Put
+        random augmentation into `transform`, or every epoch repeats it.
 
         Args:
             train: Unbatched `tf.data.Dataset` of training examples.
@@ -84,32 +81,44 @@ class Data:
         Raises:
             WorkloadError: A pipeline is endless or does not yield pairs.
         """
-        return cls(
-            *_read_pipeline(train, "train"),
-            *_read_pipeline(test, "test"),
-            transform=transform,
-            test_transform=test_transform,
-        )
+        found: dict[str, Any] = {}
+        for part, pipeline in (("train", train), ("test", test)):
+            names = (f"{part}_inputs", f"{part}_labels", f"{part}_weights")
+            found.update(zip(names, read_pipeline(pipeline, part), strict=False))
+        return cls(**found, transform=transform, test_transform=test_transform)
 
     @property
     def parse(self) -> None:
         """Nothing is to be parsed."""
         return None
 
-    @cached_property
-    def train(self) -> Source:
-        """Inputs and labels of the training set."""
-        return ArraySource((self.train_inputs, self.train_labels))
-
-    @cached_property
-    def test(self) -> Source:
-        """Inputs and labels of the test set."""
-        return ArraySource((self.test_inputs, self.test_labels))
-
     @property
     def chance_accuracy(self) -> float | None:
-        """See `chance_accuracy`."""
-        return chance_accuracy([class_numbers(self.test_labels)])
+        """See `chance_accuracy`; None where there are several outputs, or weights."""
+        labels = self.test_labels
+        is_plain = isinstance(labels, np.ndarray) and self.test_weights is None
+        return chance_accuracy([class_numbers(labels)]) if is_plain else None
+
+    def _source(self, part: str) -> ArraySource:
+        parts = ["inputs", "labels"]
+        if getattr(self, f"{part}_weights") is not None:
+            parts.append("weights")
+        found = {name: apart(f"{part}_{name}", getattr(self, f"{part}_{name}")) for name in parts}
+        for name, (rows, form) in found.items():
+            if form == Leaf():
+                # As the one array that it stands for, for those who look at it.
+                object.__setattr__(self, f"{part}_{name}", rows[0])
+        lengths = {name: len(rows[0]) for name, (rows, _) in found.items()}
+        if len(set(lengths.values())) > 1 or not lengths["inputs"]:
+            counted = " and ".join(f"{count} {part} {name}" for name, count in lengths.items())
+            raise WorkloadError(
+                f"data: {counted}; give as many of each, and at least one (a list of arrays is"
+                " several inputs: np.stack examples)"
+            )
+        if "weights" in found:
+            _check_weights(part, found["weights"][0])
+        rows = tuple(row for rows, _ in found.values() for row in rows)
+        return ArraySource(rows, tuple(form for _, form in found.values()))
 
 
 @dataclass(frozen=True)
@@ -124,15 +133,16 @@ class StreamedData:
         train: Training examples, such as `TFRecordFiles`, `CsvFiles`, `ParquetFiles`,
             `PipelinePieces`, or a `Source` of one's own.
         test: Test examples; read anew for each test.
-        parse: Makes `(inputs, labels)` of the arrays that these sources read for a batch, one
-            argument for each, in TensorFlow; None where they are inputs and labels.
+        parse: Makes `(inputs, labels)`, or `(inputs, labels, weights)`, of the arrays that these
+            sources read for a batch, one argument for each, in TensorFlow; each of the three as in
+            `Data`. None where the sources give inputs and labels.
         transform: As in `Data`, on what `parse` has made.
         test_transform: As in `Data`.
     """
 
     train: Source
     test: Source
-    parse: Callable[..., tuple[Any, Any]] | None = None
+    parse: Callable[..., tuple[Any, ...]] | None = None
     transform: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
     test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None
 
@@ -178,56 +188,12 @@ def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
     return float(counts.max() / counts.sum())
 
 
-def _array(field: str, given: Any) -> Array:
-    """The given value as one array."""
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise WorkloadError(
-            f"data: {field} is a {type(given).__name__} of unequal arrays ({error}); {_ONE_ARRAY}"
-        ) from error
-    first = array.flat[0] if array.dtype == object and array.size else array
-    if array.ndim == 0 or isinstance(first, dict | tuple | list):
-        holder = "" if array.ndim == 0 else f"holds a {type(first).__name__} for each example"
-        raise WorkloadError(
-            f"data: {field} {holder or f'is a {type(given).__name__}'}; {_ONE_ARRAY}"
-        )
-    return array
-
-
-def _read_pipeline(dataset: Any, part: str) -> tuple[Array, Array]:
-    if int(dataset.cardinality()) == -1:
-        raise WorkloadError(
-            f"data: the {part} pipeline is endless; leave out repeat(), syncswitch counts epochs"
-        )
-    examples = []
-    tell_at = time.monotonic() + _PATIENCE_SECONDS
-    for example in dataset.as_numpy_iterator():
-        examples.append(example)
-        # What a generator yields may have no end, and nobody can know.
-        if time.monotonic() >= tell_at:
-            tell_at = math.inf
-            _LOG.warning(
-                "data: still reading the %s pipeline, %s examples so far; where it is endless, say"
-                " take(EXAMPLES), as this never ends",
-                part,
-                f"{len(examples):,}",
-            )
-    if not examples or not isinstance(examples[0], tuple) or len(examples[0]) != 2:
-        raise WorkloadError(
-            f"data: the {part} pipeline must yield (input, label) pairs, one example at a time"
-        )
-    inputs, labels = zip(*examples, strict=True)
-    for what, values in (("input", inputs), ("label", labels)):
-        if isinstance(values[0], dict | tuple):
+def _check_weights(part: str, rows: Sequence[Array]) -> None:
+    for weights in rows:
+        is_number = np.issubdtype(weights.dtype, np.number) or weights.dtype == bool
+        wrong = weights[~((weights >= 0) & (weights < np.inf))] if is_number else weights
+        if len(wrong):
             raise WorkloadError(
-                f"data: the {part} pipeline yields a {type(values[0]).__name__} as {what};"
-                f" {_ONE_ARRAY}"
+                f"data: {part}_weights holds {wrong.flat[0]!r}; give each example a finite number"
+                " of 0 or more"
             )
-    try:
-        return np.stack(inputs), np.stack(labels)
-    except ValueError as error:
-        raise WorkloadError(
-            f"data: the examples of the {part} pipeline differ in shape ({error}); leave out "
-            "batch(), or bring them to one shape"
-        ) from error

@@ -12,13 +12,12 @@ import numpy as np
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
-    build_loss,
     build_model,
     build_optimizer,
     build_schedule,
-    loss_settings,
     schedule_boundaries,
 )
+from syncswitch.trainers.job.losses import build_loss, loss_settings
 from syncswitch.trainers.job.metric import build_metric, decided_by
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
@@ -79,12 +78,22 @@ def describe_model(model: Any) -> list[Any]:
 
 def _describe_loss(workload: Workload) -> str:
     """The loss as canonical text."""
-    if isinstance(workload.loss, str):
+    if isinstance(workload.loss, str) and not (workload.class_weight or workload.loss_weights):
         return workload.loss
-    built = build_loss(workload)
-    if not hasattr(built, "get_config"):
-        return str(getattr(built, "__name__", type(built).__name__))
-    return _canonical({"class": type(built).__name__, **_settings(loss_settings(built))})
+    described = _description_of_loss(build_loss(workload))
+    if workload.loss_weights:
+        described = {"loss": described, "loss_weights": _settings(workload.loss_weights)}
+    return described if isinstance(described, str) else _canonical(described)
+
+
+def _description_of_loss(built: Any) -> Any:
+    if isinstance(built, dict):
+        return {name: _description_of_loss(one) for name, one in built.items()}
+    if isinstance(built, list):
+        return [_description_of_loss(one) for one in built]
+    if built is None or not hasattr(built, "get_config"):
+        return built and str(getattr(built, "__name__", type(built).__name__))
+    return {"class": type(built).__name__, **_settings(loss_settings(built))}
 
 
 def _describe_optimizer(workload: Workload, workers: int) -> str:
@@ -127,7 +136,10 @@ def _describe_metric(workload: Workload) -> str:
     if workload.metric == LOSS_METRIC:
         return LOSS_METRIC
     metric = build_metric(workload)
-    return "accuracy" if metric is None else _canonical(_description(metric))
+    described = "accuracy" if metric is None else _canonical(_description(metric))
+    if workload.metric_output is None:
+        return described
+    return _canonical({"output": workload.metric_output, "metric": described})
 
 
 def _description(built: Any) -> dict[str, Any]:

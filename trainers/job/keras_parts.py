@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -56,12 +55,6 @@ def _built_model(workload: Workload) -> Any:
             f"workload {workload.name!r}: the model has no variables yet; "
             "give it an Input, or call it once on a batch before you return it"
         )
-    inputs = len(getattr(model, "inputs", None) or [])
-    if inputs > 1:
-        raise WorkloadError(
-            f"workload {workload.name!r}: the model has {inputs} inputs; give it one Input that"
-            " holds them side by side, and take them apart in the model"
-        )
     check_precision(model, f"workload {workload.name!r}")
     return model
 
@@ -88,50 +81,15 @@ def check_unscaled(optimizer: Any, whose: str) -> None:
         )
 
 
-def built_part(workload: Workload, part: str, kind: Any, hint: str) -> Any:
+def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any = None) -> Any:
     """What a function of the workload makes, which has to be of this kind."""
     with users_code(workload, part):
-        built = getattr(workload, part)()
+        built = (builder or getattr(workload, part))()
     if not isinstance(built, kind):
         raise WorkloadError(
             f"workload {workload.name!r}: {part}() returned a {type(built).__name__}; {hint}"
         )
     return built
-
-
-def build_loss(workload: Workload) -> Any:
-    """Makes the loss; its result for a batch is the mean over the examples."""
-    hint = "give a name such as 'mse', or a function without arguments that builds a Keras loss"
-    loss = workload.loss
-    if isinstance(loss, str):
-        try:
-            return named_loss(loss)
-        except ValueError as error:
-            raise WorkloadError(
-                f"workload {workload.name!r}: Keras has no loss {loss!r}; {hint}"
-            ) from error
-    return built_part(workload, "loss", Callable, hint)
-
-
-def named_loss(name: str) -> Callable[[Any, Any], Any]:
-    """The loss that Keras has of this name, which takes labels and outputs as one of `compile`.
-
-    Such a one brings labels of shape [batch] and outputs of shape [batch, 1] to the same rank.
-    Raises ValueError where there is none.
-    """
-    import keras
-
-    known = keras.losses.get(name)
-    if isinstance(known, keras.losses.Loss):
-        return known  # type: ignore[no-any-return]
-
-    def loss(labels: Any, outputs: Any) -> Any:
-        rank, difference = len(outputs.shape), len(outputs.shape) - len(labels.shape)
-        if difference == 1 and outputs.shape[-1] == 1 and rank == 2:
-            labels = keras.ops.expand_dims(labels, -1)
-        return known(labels, outputs)
-
-    return loss
 
 
 def build_optimizer(workload: Workload) -> Any:
@@ -214,7 +172,3 @@ def _plain_ratio(rate: float, first: float) -> float:
     return rate / first
 
 
-def loss_settings(loss: Any) -> dict[str, Any]:
-    """Settings of a loss; some leave one out of their configuration, such as Huber's delta."""
-    config = loss.get_config() if hasattr(loss, "get_config") else {}
-    return {**getattr(loss, "_fn_kwargs", {}), **config}

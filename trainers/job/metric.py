@@ -6,7 +6,8 @@ from typing import Any
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.metric import Metric
-from syncswitch.trainers.job.keras_parts import build_loss, built_part
+from syncswitch.trainers.job.keras_parts import built_part
+from syncswitch.trainers.job.losses import build_loss
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
 _Range = tuple[float | None, float | None]
@@ -69,7 +70,9 @@ def build_metric(workload: Workload) -> Any:
     if workload.metric is None:
         return None
     if workload.metric == LOSS_METRIC:
-        return _test_loss(build_loss(workload))
+        return _test_loss(_decisive_loss(workload))
+    if workload.metric in ("accuracy", "acc"):
+        return None
     if isinstance(workload.metric, str):
         return _named(workload.metric, workload)
     return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
@@ -88,6 +91,19 @@ def _named(name: str, workload: Workload) -> Any:
     if isinstance(found, keras.metrics.Metric):
         return found
     return keras.metrics.MeanMetricWrapper(found, name=name)
+
+
+def _decisive_loss(workload: Workload) -> Any:
+    """The loss, of several outputs of the one that a run is judged by."""
+    loss = build_loss(workload)
+    found = loss.get(workload.metric_output) if isinstance(loss, dict) else loss
+    if not callable(found):
+        raise WorkloadError(
+            f"workload {workload.name!r}: metric is {LOSS_METRIC!r}, and output"
+            f" {workload.metric_output!r} has no loss; give loss as a dict by output, and the"
+            " metric_output by whose loss a run is judged"
+        )
+    return found
 
 
 def _test_loss(loss: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -14,6 +14,9 @@ from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
 """What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
+
+Loss = str | Callable[..., Any] | Mapping[str, Any] | Sequence[Any]
+"""What a workload may say of its loss."""
 
 
 LOSS_METRIC = "loss"
@@ -45,7 +48,8 @@ class Workload:
         momentum: Of SGD, which is used where `optimizer` is not given.
         learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
         optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
-        loss: Name of a Keras loss, or a function that builds one.
+        loss: As `compile` takes it: name of a Keras loss, a loss, or of several outputs a dict or
+            list of these; or a function without arguments that builds one of them.
         metric: What switch points are compared by: name of a Keras metric, `loss` for the loss of
             the tests, or a function that builds a Keras metric; None for accuracy as it fits the
             labels.
@@ -62,6 +66,9 @@ class Workload:
         metric_unit: Of the metric, for people.
         metric_range: Least and largest possible value of the metric, None for no limit; a run that
             is worse has diverged. None for what is known of Keras' own, else 0 to 1.
+        loss_weights: Factors of the losses of several outputs, a dict or list as in `compile`.
+        class_weight: Factors of the loss by class, as in Keras' `fit`; 1 for those left out.
+        metric_output: Name of the output whose metric a run is judged by, where there are several.
     """
 
     name: str
@@ -75,7 +82,7 @@ class Workload:
     momentum: float = 0.9
     learning_rate_boundaries: tuple[tuple[int, float], ...] = ()
     optimizer: Callable[[], Any] | None = None
-    loss: str | Callable[[], Any] = "sparse_categorical_crossentropy"
+    loss: Loss = "sparse_categorical_crossentropy"
     metric: str | Callable[[], Any] | None = None
     momentum_after_switch: Momentum = "same"
     momentum_stage_worker_steps: int | None = None
@@ -84,6 +91,9 @@ class Workload:
     metric_goal: Goal | None = None
     metric_unit: str | None = None
     metric_range: tuple[float | None, float | None] | None = None
+    loss_weights: Mapping[str, float] | Sequence[float] | float | None = None
+    class_weight: Mapping[int, float] | None = None
+    metric_output: str | None = None
 
     def __post_init__(self) -> None:
         for problem in self._problems():

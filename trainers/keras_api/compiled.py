@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.keras_parts import named_loss
+from syncswitch.trainers.job.workload import Loss
 
 _ACCURACIES = {"accuracy", "acc"}
 
@@ -59,70 +61,81 @@ def compiled_optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[
     return lambda: build(dict(plain)), float(str(np.float32(rate)))
 
 
-def compiled_loss(model: Any, whose: str) -> str | Callable[[], Any]:
-    """The model's one loss as a workload says it."""
+def compiled_loss(model: Any, whose: str) -> Loss:
+    """The model's loss as a workload says it; of several outputs a dict or list."""
     loss = model.loss
-    if isinstance(loss, str):
-        return loss
-    if not callable(loss):
+    if loss is None:
+        raise WorkloadError(f"{whose}: the model is compiled without a loss; compile it with one")
+    found: Loss = loss
+    return found
+
+
+def compiled_loss_weights(model: Any, whose: str) -> Any:
+    """Factors of the losses of several outputs; None where there are none."""
+    factors = (model.get_compile_config() or {}).get("loss_weights")
+    values = list(factors.values()) if isinstance(factors, dict) else factors
+    if any(isinstance(one, str) for one in (values if isinstance(values, list) else [values])):
         raise WorkloadError(
-            f"{whose}: the model is compiled with loss {loss!r}; compile it with one"
+            f"{whose}: the model is compiled with loss_weights {values}, which are no numbers; the"
+            " third argument of compile is loss_weights, so write metrics=[...]"
         )
-    return lambda: loss
+    return factors
 
 
-def compiled_metric(model: Any, whose: str) -> Callable[[], Any] | None:
-    """Builds the first metric that the model was compiled with; None for accuracy, or for none."""
-    config = model.get_compile_config() or {}
-    metrics = [one for one in config.get("metrics") or [] if one is not None]
-    first = metrics[0] if metrics else None
-    if first is None or (isinstance(first, str) and first.lower() in _ACCURACIES):
-        return None
+@dataclass(frozen=True, slots=True)
+class CompiledMetric:
+    """The metric that a run is judged by.
 
-    def build() -> Any:
-        try:
-            if isinstance(first, str):
-                return keras.metrics.get(first)
-            return keras.metrics.deserialize(first)
-        except (TypeError, ValueError) as error:
-            raise WorkloadError(
-                f"{whose}: cannot build the metric {first!r} that the model is compiled with; give"
-                " metric, a function that builds one between 0 and 1 where more is better"
-            ) from error
-
-    return build
-
-
-class ClassWeightedLoss:
-    """The loss of each example, times the weight of its class; as `class_weight` of Keras' fit.
-
-    Args:
-        loss: Name of a Keras loss, or one.
-        weights: By class; 1 for those left out.
+    Attributes:
+        build: Makes it; None for accuracy.
+        output: Of several outputs, whose it is.
+        is_weighted: Whether the weights of the tests count.
     """
 
-    def __init__(self, loss: Any, weights: Mapping[int, float]) -> None:
-        self._loss = loss
-        self._weights = {int(one): float(weights[one]) for one in sorted(weights)}
-        self._of_each = named_loss(loss) if isinstance(loss, str) else getattr(loss, "call", loss)
+    build: Callable[[], Any] | None
+    output: str | None
+    is_weighted: bool
 
-    def __call__(self, labels: Any, outputs: Any) -> Any:
-        """Shape [batch]."""
-        losses = self._of_each(labels, outputs)
-        while len(losses.shape) > 1:
-            losses = keras.ops.mean(losses, axis=-1)
-        is_one_hot = len(labels.shape) > 1 and labels.shape[-1] > 1
-        classes = keras.ops.argmax(labels, axis=-1) if is_one_hot else labels
-        classes = keras.ops.reshape(keras.ops.cast(classes, "int32"), (-1,))
-        factors = keras.ops.ones_like(losses)
-        for number, weight in self._weights.items():
-            factors = keras.ops.where(classes == number, weight, factors)
-        return losses * factors
 
-    def get_config(self) -> dict[str, Any]:
-        """What it is, as part of what a policy is for."""
-        own = self._loss
-        if not isinstance(own, str):
-            name = getattr(own, "__name__", type(own).__name__)
-            own = {"class": name, **(own.get_config() if hasattr(own, "get_config") else {})}
-        return {"loss": own, "class_weight": {str(k): v for k, v in self._weights.items()}}
+def compiled_metric(model: Any, whose: str) -> CompiledMetric:
+    """The first metric that the model was compiled with; accuracy where there is none."""
+    config = model.get_compile_config() or {}
+    outputs = list(getattr(model, "output_names", None) or ())
+    for kind in ("metrics", "weighted_metrics"):
+        output, first = _first(config.get(kind), outputs)
+        if first is not None:
+            is_weighted = kind == "weighted_metrics"
+            if isinstance(first, str) and first.lower() in _ACCURACIES:
+                return CompiledMetric(None, output, is_weighted)
+            return CompiledMetric(partial(_built_metric, first, whose), output, is_weighted)
+    return CompiledMetric(None, outputs[0] if len(outputs) > 1 else None, is_weighted=False)
+
+
+def _first(metrics: Any, outputs: list[str]) -> tuple[str | None, Any]:
+    """Name of the output and description of the first metric."""
+    if isinstance(metrics, dict) and "class_name" not in metrics:
+        for name in sorted(metrics, key=lambda one: outputs.index(one) if one in outputs else -1):
+            _, first = _first(metrics[name], [])
+            if first is not None:
+                return (name if len(outputs) > 1 else None), first
+        return None, None
+    if not isinstance(metrics, list | tuple):
+        return (outputs[0] if len(outputs) > 1 else None), metrics
+    for place, one in enumerate(metrics):
+        _, first = _first(one, [])
+        if first is not None:
+            # A list has an entry for each output, unless there is one output.
+            return (outputs[place] if 1 < len(outputs) == len(metrics) else None), first
+    return None, None
+
+
+def _built_metric(described: Any, whose: str) -> Any:
+    try:
+        if isinstance(described, str):
+            return keras.metrics.get(described)
+        return keras.metrics.deserialize(described)
+    except (TypeError, ValueError) as error:
+        raise WorkloadError(
+            f"{whose}: cannot build the metric {described!r} that the model is compiled with; give"
+            " metric, a function that builds one between 0 and 1 where more is better"
+        ) from error

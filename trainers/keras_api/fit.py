@@ -19,11 +19,11 @@ from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
-from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.keras_api.compiled import (
     check_compiled,
     compiled_loss,
+    compiled_loss_weights,
     compiled_optimizer,
     copies,
 )
@@ -33,16 +33,17 @@ from syncswitch.trainers.trainer import Observer
 
 def fit(
     model: Any,
-    x: Array | StreamedData,
-    y: Array | None = None,
+    x: Any,
+    y: Any = None,
     *,
     policy: TimingPolicy | str | Path,
-    validation_data: tuple[Array, Array] | None = None,
+    validation_data: tuple[Any, Any] | None = None,
     batch_size: int = 32,
     epochs: int | None = None,
     learning_rate: float | None = None,
     learning_rate_boundaries: tuple[tuple[int, float], ...] = (),
     metric: Callable[[], Any] | None = None,
+    metric_output: str | None = None,
     evaluation_interval_worker_steps: int | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -61,7 +62,8 @@ def fit(
     Args:
         model: A Sequential or functional model, or another one that `keras.models.clone_model`
             can copy.
-        x: Training inputs, shape [examples, ...]; or data in files, with all labels and tests.
+        x: Training inputs, as Keras' `fit` takes arrays; or a `Data`, or data in files, with all
+            labels, weights and tests.
         y: Training labels.
         policy: The policy, or the path of a policy file. It is not checked to be of this very job.
         validation_data: Inputs and labels that the model is tested with.
@@ -72,6 +74,7 @@ def fit(
         learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
         metric: Builds a Keras metric between 0 and 1, where more is better; None for accuracy as it
             fits the labels. What the model was compiled with need not be one of this kind.
+        metric_output: Name of the output whose metric it is, where there are several.
         evaluation_interval_worker_steps: How often it is tested; None for once an epoch.
         workers: n; None for that of the policy.
         seed: Of the order of the data and of random layers.
@@ -110,7 +113,9 @@ def fit(
         evaluation_interval_worker_steps=evaluation_interval_worker_steps or min(epoch, total),
         optimizer=optimizer,
         loss=compiled_loss(model, "fit"),
+        loss_weights=compiled_loss_weights(model, "fit"),
         metric=metric,
+        metric_output=metric_output,
         # The model is in memory anyway.
         least_table_values=None,
     )
@@ -129,18 +134,16 @@ def fit(
     return replace(record, spec=spec, checkpoints={})
 
 
-def _data(
-    x: Array | StreamedData, y: Array | None, validation_data: tuple[Array, Array] | None
-) -> AnyData:
-    if isinstance(x, StreamedData):
+def _data(x: Any, y: Any, validation_data: tuple[Any, Any] | None) -> AnyData:
+    if isinstance(x, Data | StreamedData):
         if y is not None or validation_data is not None:
             raise UserError(
-                "fit: x is a StreamedData, which holds labels and tests as well; leave out y and"
-                " validation_data"
+                f"fit: x is a {type(x).__name__}, which holds labels and tests as well; leave out"
+                " y and validation_data"
             )
         return x
     if y is None or validation_data is None:
-        raise UserError("fit: give y and validation_data besides x, or a StreamedData as x")
+        raise UserError("fit: give y and validation_data besides x, or a Data or StreamedData as x")
     return Data(x, y, *validation_data)
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.data import AnyData, Data
+from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
+from syncswitch.trainers.job.sources.nested import Leaf, apart, taken
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.keras_api.callbacks import check_callbacks
 from syncswitch.trainers.keras_api.compiled import (
-    ClassWeightedLoss,
     check_compiled,
     compiled_loss,
+    compiled_loss_weights,
     compiled_metric,
     compiled_optimizer,
     copies,
@@ -24,6 +28,8 @@ from syncswitch.trainers.keras_api.compiled import (
 
 _WHOSE = "from_compiled"
 _TESTS = 40
+_BATCH_SIZE = 32
+_PLAIN = ((Leaf(), Leaf()),)
 
 
 def from_compiled(
@@ -36,6 +42,8 @@ def from_compiled(
     batch_size: int | None = None,
     epochs: int = 1,
     steps_per_epoch: int | None = None,
+    sample_weight: Any = None,
+    callbacks: Sequence[Any] = (),
     class_weight: Mapping[int, float] | None = None,
     name: str | None = None,
     data_set: str | None = None,
@@ -59,20 +67,26 @@ def from_compiled(
     Args:
         model: A Sequential or functional model, or another one that `keras.models.clone_model` can
             copy. It is not trained itself.
-        x: Training inputs, shape [examples, ...]; or a batched `tf.data.Dataset` of inputs and
-            labels, which is read into memory.
-        y: Training labels; None with a Dataset.
-        validation_data: Inputs and labels that the model is tested with, or a Dataset as `x`.
+        x: Training inputs, shape [examples, ...], or a dict, tuple or list of such, ragged and
+            sparse ones among them; or a batched `tf.data.Dataset` of inputs, labels and perhaps
+            weights, which is read into memory; or a `Data` or `StreamedData`.
+        y: Training labels, of several outputs a dict, tuple or list; None where x has them.
+        validation_data: Inputs and labels that the model is tested with, perhaps with weights for
+            `weighted_metrics`; or a Dataset as `x`.
         validation_split: Instead of it, the share of the examples, the last ones, to test with.
         batch_size: B; None for 32, or the size of the batches of a Dataset.
         epochs: Length of the job.
         steps_per_epoch: Batches of an epoch, where a Dataset does not know; None to count.
+        sample_weight: Weights of the training examples in the loss.
+        callbacks: Of `fit`. What a run does anyway, such as `TerminateOnNaN`, is let through; of
+            all others a line says what to do instead.
         class_weight: Weight of the loss by class; 1 for those left out.
         name: What people call the job; None for the model's name.
         data_set: Name of the data; None for a digest of arrays, so that other data are another
             job, and for `name` of a Dataset.
         metric: Builds a Keras metric between 0 and 1 where more is better; None for the first one
-            of `compile`, or accuracy as it fits the labels where there is none.
+            of `compile` (of several outputs, of the first that has one), or accuracy as it fits the
+            labels where there is none.
         is_pretrained: Start each run from the model's present values, which have to be the same
             wherever this is imported. Otherwise what is trained is drawn anew, by the seed of the
             run; frozen layers keep their values in any case.
@@ -88,14 +102,24 @@ def from_compiled(
     check_compiled(model, _WHOSE)
     check_precision(model, _WHOSE)
     check_unscaled(model.optimizer, _WHOSE)
-    name = name or model.name
-    if y is None:
-        load, size, steps = _of_pipelines(x, validation_data, steps_per_epoch)
-        known_as = name
+    check_callbacks(callbacks, _WHOSE)
+    name, judged = name or model.name, compiled_metric(model, _WHOSE)
+    if isinstance(x, Data | StreamedData):
+        given = _Given(lambda: x, batch_size or _BATCH_SIZE, name)
+        steps = steps_per_epoch or _batches(x, given.batch_size)
+    elif y is None:
+        given, steps = _of_pipelines(x, validation_data, steps_per_epoch, name, judged.is_weighted)
     else:
-        data, size = _of_arrays(x, y, validation_data, validation_split), batch_size or 32
-        load, known_as = (lambda: data), _digest(name, data)
-        steps = steps_per_epoch or math.ceil(len(data.train_inputs) / max(1, size))
+        train = (x, y, sample_weight)
+        data = _of_arrays(train, validation_data, validation_split, judged.is_weighted)
+        size = batch_size or _BATCH_SIZE
+        given = _Given(lambda: data, size, _digest(name, data))
+        steps = steps_per_epoch or _batches(data, size)
+    if class_weight and sample_weight is not None:
+        raise WorkloadError(
+            f"{_WHOSE}: there are class_weight and sample_weight; multiply them yourself, and give"
+            " sample_weight alone"
+        )
     if not isinstance(epochs, int) or epochs < 1:
         raise WorkloadError(f"{_WHOSE}: epochs is {epochs!r}; give a whole number from 1 on")
     total = epochs * steps
@@ -104,51 +128,81 @@ def from_compiled(
         **{
             "name": name,
             "model": copies(model, is_fresh=not is_pretrained),
-            "data": load,
-            "data_set": data_set or known_as,
+            "data": given.load,
+            "data_set": data_set or given.known_as,
             "total_worker_steps": total,
-            "batch_size": batch_size or size,
+            "batch_size": batch_size or given.batch_size,
             "learning_rate": rate,
             "evaluation_interval_worker_steps": evaluation_interval_worker_steps
             or max(1, total // _TESTS),
             "optimizer": optimizer,
-            "loss": _loss(model, class_weight),
-            "metric": metric or compiled_metric(model, _WHOSE),
+            "loss": compiled_loss(model, _WHOSE),
+            "loss_weights": compiled_loss_weights(model, _WHOSE),
+            "class_weight": class_weight,
+            "metric": metric or judged.build,
+            "metric_output": judged.output,
             **fields,
         }
     )
 
 
-def _loss(model: Any, class_weight: Mapping[int, float] | None) -> str | Callable[[], Any]:
-    loss = compiled_loss(model, _WHOSE)
-    if not class_weight:
-        return loss
-    plain = loss if isinstance(loss, str) else model.loss
-    return lambda: ClassWeightedLoss(plain, class_weight)
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What `fit` would get.
+
+    Attributes:
+        load: Loads the data.
+        batch_size: B.
+        known_as: Name of the data.
+    """
+
+    load: Callable[[], AnyData]
+    batch_size: int
+    known_as: str
 
 
-def _of_arrays(x: Any, y: Any, validation_data: Any, validation_split: float) -> Data:
-    if validation_data is not None:
-        if not isinstance(validation_data, tuple | list) or len(validation_data) != 2:
+def _batches(data: AnyData, size: int) -> int:
+    return math.ceil(data.train.examples / max(1, size))
+
+
+def _of_arrays(
+    train: Sequence[Any], test: Any, validation_split: float, is_test_weighted: bool
+) -> Data:
+    if test is None:
+        if not 0 < validation_split < 1:
             raise WorkloadError(
-                f"{_WHOSE}: validation_data is a {type(validation_data).__name__}; give a pair of"
-                " inputs and labels"
+                f"{_WHOSE}: there is nothing to test with; give validation_data=(inputs, labels),"
+                f" or a validation_split between 0 and 1 (it is {validation_split!r})"
             )
-        return Data(x, y, *validation_data)
-    if not 0 < validation_split < 1:
-        raise WorkloadError(
-            f"{_WHOSE}: there is nothing to test with; give validation_data=(inputs, labels), or a"
-            f" validation_split between 0 and 1 (it is {validation_split!r})"
+        # As Keras does it: the last ones.
+        examples = len(apart("y", train[1])[0][0])
+        numbers = np.arange(examples)
+        kept = math.floor(examples * (1 - validation_split))
+        parts = [one for one in train if one is not None]
+        train, test = (
+            tuple(taken(one, numbers[part]) for one in parts)
+            for part in (slice(kept), slice(kept, None))
         )
-    # As Keras does it: the last ones.
-    kept = math.floor(len(x) * (1 - validation_split))
-    return Data(x[:kept], y[:kept], x[kept:], y[kept:])
+    elif not isinstance(test, tuple | list) or len(test) not in (2, 3):
+        raise WorkloadError(
+            f"{_WHOSE}: validation_data is a {type(test).__name__}; give a pair of inputs and"
+            " labels, or these and weights"
+        )
+    weights = test[2] if is_test_weighted and len(test) > 2 else None
+    return Data(
+        train[0],
+        train[1],
+        test[0],
+        test[1],
+        train_weights=train[2] if len(train) > 2 else None,
+        test_weights=weights,
+    )
 
 
 def _of_pipelines(
-    train: Any, test: Any, steps_per_epoch: int | None
-) -> tuple[Callable[[], AnyData], int, int]:
-    """What loads the data, the examples of a batch, and the batches of an epoch."""
+    train: Any, test: Any, steps_per_epoch: int | None, name: str, is_test_weighted: bool
+) -> tuple[_Given, int]:
+    """The data, and the batches of an epoch."""
     for part, pipeline in (("x", train), ("validation_data", test)):
         if not hasattr(pipeline, "unbatch"):
             raise WorkloadError(
@@ -163,19 +217,28 @@ def _of_pipelines(
                 " pipeline that ends (without repeat())"
             )
     first = next(iter(train.take(1)), None)
-    if not isinstance(first, tuple) or len(first) != 2 or hasattr(first[0], "keys"):
+    if not isinstance(first, tuple) or len(first) not in (2, 3):
         raise WorkloadError(
-            f"{_WHOSE}: x yields no pairs of one array of inputs and one of labels; bring it to"
+            f"{_WHOSE}: x yields no (inputs, labels), or (inputs, labels, weights); bring it to"
             " that with map()"
         )
-    size = len(first[0])
-    return lambda: Data.from_datasets(train.unbatch(), test.unbatch()), size, steps_per_epoch
+    size = len(apart("y", first[1])[0][0])
+    if not is_test_weighted:
+        test = test.map(lambda inputs, labels, *_: (inputs, labels))
+    load = partial(Data.from_datasets, train.unbatch(), test.unbatch())
+    return _Given(load, size, name), steps_per_epoch
 
 
 def _digest(name: str, data: Data) -> str:
     """Names the data by what they are."""
     digest = hashlib.sha256()
-    for part in (data.train_inputs, data.train_labels, data.test_inputs, data.test_labels):
-        digest.update(f"{part.dtype} {part.shape}".encode())
-        digest.update(np.ascontiguousarray(part).tobytes())
+    for source in (data.train, data.test):
+        if source.form not in _PLAIN:
+            digest.update(repr(source.form).encode())
+        for one in source.rows:
+            digest.update(f"{one.dtype} {one.shape}".encode())
+            # An array of objects holds where they lie in memory.
+            text = one.dtype == object
+            held = repr(one.tolist()).encode() if text else np.ascontiguousarray(one).tobytes()
+            digest.update(held)
     return f"{name}-{digest.hexdigest()[:12]}"

@@ -11,11 +11,17 @@ import numpy as np
 
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.embeddings import Lookups, tables_of, thin_layers
-from syncswitch.trainers.job.keras_parts import build_loss, build_model
+from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches.examples import check_unbatched, parsed, sample
+from syncswitch.trainers.model.batches.examples import (
+    check_unbatched,
+    parsed,
+    sample,
+    transformed,
+)
 from syncswitch.trainers.model.batches.order import shuffled
+from syncswitch.trainers.model.batches.outputs import Outputs
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.moving_statistics import decay_of
 from syncswitch.trainers.model.optimizer import pack, unpack
@@ -37,6 +43,7 @@ class ModelFunction:
         tables: Embedding tables whose rows are given to each computation.
         parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
+        outputs: Of the model, and their losses.
     """
 
     def __init__(self, workload: Workload, data: AnyData, model: Any = None) -> None:
@@ -49,7 +56,7 @@ class ModelFunction:
         self._sample = sample(workload, data, self._model)
         check_unbatched(workload, data, self._sample, self._model)
         self._takes_training = _takes_training(self._model)
-        self._loss = build_loss(workload)
+        self.outputs = Outputs(workload, self._model)
         apart = {table.position for table in self.tables}
         self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter", apart)
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
@@ -111,10 +118,10 @@ class ModelFunction:
         return shuffled(places % examples, seeds, tf.constant(examples - 1, tf.int64))
 
     def _made(self, examples: Sequence[Any], seed: Any) -> tuple[Any, Any]:
-        """Inputs and labels of a batch of these examples, parsed and transformed."""
-        inputs, labels = parsed(self._data, examples)
+        """Inputs, and labels or `Weighted`, of a batch of these examples, ready to train on."""
+        inputs, labels = parsed(self._data, self._data.train, examples)
         if self._transform is not None:
-            inputs, labels = self._transform(inputs, labels, seed)
+            inputs, labels = transformed(self._transform, inputs, labels, seed)
         return inputs, labels
 
     def gradient(
@@ -157,7 +164,7 @@ class ModelFunction:
             tape.watch(wanted)
             with self._lookups.by(among(rows)):
                 outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
-            loss = tf.reduce_mean(self._loss(labels, outputs))
+            loss = self.outputs.loss(labels, outputs)
             if extra_losses:
                 loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
         contribution = moved - self.statistics_decay * statistics

@@ -13,11 +13,11 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers
-from syncswitch.trainers.job.keras_parts import build_loss, loss_settings
+from syncswitch.trainers.job.losses import loss_settings
 from syncswitch.trainers.job.metric import build_metric, decided_by
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches.examples import parsed
+from syncswitch.trainers.model.batches.examples import parsed, transformed
 from syncswitch.trainers.model.batches.feed import Tensors, in_order
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.steps import as_tensor
@@ -132,13 +132,14 @@ class ModelTester:
         return in_order(self._data.test, _BATCH)
 
     def _read_chance(self) -> float | None:
-        labels = (parsed(self._data, rows)[1] for rows in self._batches())
-        return chance_accuracy([class_numbers(np.asarray(one)) for one in labels])
+        found = (parsed(self._data, self._data.test, rows)[1] for rows in self._batches())
+        return chance_accuracy([_classes(one) for one in found])
 
     def _traced_update(self, parameters: Any, statistics: Any, rows: Any, *examples: Any) -> None:
         inputs, labels = self._test_batch(examples)
         outputs = self._function.predict(parameters, statistics, inputs, rows)
-        self._metric.update_state(labels, outputs)
+        told = self._function.outputs.decisive(labels, outputs)
+        self._metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
 
     def _wanted_rows(self) -> list[Ids]:
         tables = self._function.tables
@@ -170,13 +171,14 @@ class ModelTester:
         parameters, statistics, *values = self._zeros()
         rows = list(map(TableRows, map(tf.constant, self.ids), values))
         outputs = self._function.predict(parameters, statistics, inputs, rows)
+        labels, outputs, _, loss = self._function.outputs.decisive(labels, outputs)
         if outputs.shape[-1] == 1:
-            return self._binary_accuracy(labels)
+            return self._binary_accuracy(labels, loss)
         if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
             return metrics.CategoricalAccuracy()
         return metrics.SparseCategoricalAccuracy()
 
-    def _binary_accuracy(self, labels: Any) -> Any:
+    def _binary_accuracy(self, labels: Any, loss: Any) -> Any:
         from keras import metrics
 
         if not np.isin(labels, (0, 1)).all():
@@ -184,20 +186,25 @@ class ModelTester:
                 f"workload {self._workload.name!r}: one output and labels other than 0 and 1 have "
                 "no accuracy; give a metric, such as 'mae', or 'loss' for the loss of the tests"
             )
-        from_logits = loss_settings(build_loss(self._workload)).get("from_logits", False)
+        from_logits = loss_settings(loss).get("from_logits", False)
         return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
 
     def _test_batch(self, rows: Sequence[Any]) -> tuple[Any, Any]:
-        inputs, labels = parsed(self._data, rows)
+        inputs, labels = parsed(self._data, self._data.test, rows)
         if self._data.test_transform is None:
             return inputs, labels
-        return self._data.test_transform(inputs, labels)
+        return transformed(self._data.test_transform, inputs, labels)
 
     def _zeros(self) -> list[Any]:
         function = self._function
         wanted = zip(self.ids, function.tables, strict=True)
         rows = [tf.zeros([len(ids), table.width]) for ids, table in wanted]
         return [tf.zeros(function.parameters.size), tf.zeros(function.statistics.size), *rows]
+
+
+def _classes(labels: Any) -> Any:
+    """Of plain labels; there is no one answer for several outputs, or with weights."""
+    return None if isinstance(labels, tuple | dict | list) else class_numbers(np.asarray(labels))
 
 
 def _tensor(values: Any) -> Any:

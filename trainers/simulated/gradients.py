@@ -236,7 +236,7 @@ class GradientSource:
             self._batched_function.batch(one, step, seed)
             for one, step in zip(rows, tf.unstack(steps, self.at_once), strict=True)
         ]
-        stacked = [tf.stack(part) for part in zip(*batches, strict=True)]
+        stacked = tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
         return self._gradients(parameters, statistics, *stacked)
 
 

@@ -33,18 +33,30 @@ class TestData:
     @pytest.mark.parametrize(
         ("inputs", "words"),
         [
-            ({"image": np.zeros((3, 2)), "text": np.zeros(3)}, "train_inputs is a dict; give one"),
-            ((np.zeros((3, 2)), np.zeros(3)), "train_inputs is a tuple of unequal arrays"),
-            (np.array([{"x": 1.0}] * 3), "train_inputs holds a dict for each example; give one"),
-            (7, "train_inputs is a int; give one array"),
+            (np.array([{"x": 1.0}] * 3), "train_inputs holds a dict for each example; give a dict"),
+            (7, "train_inputs is a int; give an array with a row for each example"),
+            ({}, "train_inputs is an empty dict; give an array by each name"),
+            ({"a": np.zeros(3), "b": np.zeros(2)}, "train_inputs holds arrays of 2 and 3 examples"),
+            ({"a": 1}, r"train_inputs\['a'\] is a int; give an array"),
+            ([[1], [1, 2], [3]], "train_inputs is a list of arrays of unequal shapes .*pad_seq"),
+            (np.array([[1], [1, 2], []], object), "train_inputs holds a list for each example"),
+            (np.array([1, "a", None], object), "train_inputs mixes NoneType, int, str; give numb"),
+            ([np.zeros(2)] * 3, r"2 train inputs and 3 train labels.*np.stack examples"),
         ],
-        ids=["dict", "tuple", "dicts", "number"],
+        ids=["dicts", "number", "empty", "lengths", "scalar", "lists", "rows", "mixed", "examples"],
     )
-    def test_several_inputs_are_refused_in_one_line(self, inputs: Any, words: str) -> None:
+    def test_what_are_no_inputs_is_said_in_one_line(self, inputs: Any, words: str) -> None:
         with pytest.raises(WorkloadError, match=words) as error:
             Data(inputs, np.zeros(3), np.zeros((3, 2)), np.zeros(3))
         assert "\n" not in str(error.value)
-        assert "put several inputs side by side" in str(error.value)
+
+    def test_weights_are_numbers_of_zero_or_more(self) -> None:
+        one = np.zeros(3)
+        for wrong in ([1, -2, 1], [1, np.nan, 1], [1, np.inf, 1], ["a", "b", "c"]):
+            with pytest.raises(WorkloadError, match=r"train_weights holds .*; give each example a"):
+                Data(one, one, one, one, train_weights=wrong)
+        with pytest.raises(WorkloadError, match="3 test inputs and 3 test labels and 2 test weig"):
+            Data(one, one, one, one, test_weights=[1, 1])
 
     def test_names_of_files_are_examples(self) -> None:
         names = np.array(["a.png", "b.png"], object)
@@ -99,10 +111,24 @@ class TestFromDatasets:
         with pytest.raises(WorkloadError, match="train pipeline is endless"):
             Data.from_datasets(self.pipeline(5).repeat(), self.pipeline(3))
 
-    def test_several_inputs_in_a_pipeline_are_refused(self) -> None:
-        several = self.pipeline(5).map(lambda inputs, labels: ({"x": inputs}, labels))
-        with pytest.raises(WorkloadError, match="train pipeline yields a dict as input; give one"):
-            Data.from_datasets(several, self.pipeline(3))
+    def test_examples_may_be_nested_ragged_and_weighted(self) -> None:
+        import tensorflow as tf
+
+        ragged = tf.ragged.constant([[1, 2], [3]])
+        rows = ({"b": ragged, "a": [5, 6]}, [0, 1], [0.5, 2.0])
+        pipeline = tf.data.Dataset.from_tensor_slices(rows)
+        data = Data.from_datasets(pipeline, pipeline)
+        assert data.train_inputs["a"].tolist() == [5, 6]
+        assert data.train_inputs["b"].to_list() == [[1, 2], [3]]
+        assert data.train_weights.tolist() == [0.5, 2.0]
+
+    def test_sparse_examples_are_refused(self) -> None:
+        import tensorflow as tf
+
+        sparse = tf.sparse.from_dense([[0.0, 1.0], [2.0, 0.0]])
+        pipeline = tf.data.Dataset.from_tensor_slices((sparse, [0, 1]))
+        with pytest.raises(WorkloadError, match="train pipeline yields sparse tensors; give Data"):
+            Data.from_datasets(pipeline, pipeline)
 
     def test_a_pipeline_that_does_not_end_says_so(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -120,7 +146,7 @@ class TestFromDatasets:
                     raise EndOfPatienceError
                 yield np.zeros(2, np.float32), number
 
-        monkeypatch.setattr("syncswitch.trainers.job.data._PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr("syncswitch.trainers.job.sources.pipelines._PATIENCE_SECONDS", 0.01)
         generated = tf.data.Dataset.from_generator(endless, output_signature=signature)
         with pytest.raises(Exception, match="EndOfPatience"):
             Data.from_datasets(generated, self.pipeline(3))
@@ -135,14 +161,14 @@ class TestFromDatasets:
         "change",
         [
             lambda pipeline: pipeline.map(lambda inputs, labels: inputs),
-            lambda pipeline: pipeline.map(lambda inputs, labels: (inputs, labels, labels)),
+            lambda pipeline: pipeline.map(lambda inputs, labels: (inputs, labels, labels, labels)),
             lambda pipeline: pipeline.map(lambda inputs, labels: {"x": inputs, "y": labels}),
             lambda pipeline: pipeline.take(0),
             pytest.param(
                 lambda pipeline: pipeline.batch(2),
             ),
         ],
-        ids=["inputs alone", "triples", "dictionaries", "empty", "batches of unequal size"],
+        ids=["inputs alone", "quadruples", "dictionaries", "empty", "batches of unequal size"],
     )
     def test_anything_but_pairs_is_refused(self, change: Any) -> None:
         with pytest.raises(WorkloadError, match="test pipeline"):

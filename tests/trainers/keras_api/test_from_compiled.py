@@ -10,7 +10,8 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import build_loss, build_model
+from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.losses import build_loss
 from syncswitch.trainers.job.metric import build_metric
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.jobs import dense_model, digits_data
@@ -49,7 +50,7 @@ def binary_data(count: int = 64) -> tuple[Any, Any]:
 
 def test_it_is_the_job_that_one_would_write_by_hand(keras: Any, from_compiled: From) -> None:
     model = dense_model()
-    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", ["accuracy"])
+    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", metrics=["acc"])
     made = from_compiled(model, **arrays(), batch_size=16, epochs=4, name="mine", data_set="some")
     by_hand = Workload(
         name="mine",

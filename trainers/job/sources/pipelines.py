@@ -1,21 +1,29 @@
-"""Examples out of `tf.data` pipelines, in pieces."""
+"""Examples out of `tf.data` pipelines: all at once, and in pieces."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.sources.blocks import BlockSource
-from syncswitch.trainers.job.sources.source import Rows
+from syncswitch.trainers.job.sources.nested import Leaf, together
+from syncswitch.trainers.job.sources.source import Form, Rows
 
 _LOG = logging.getLogger(__name__)
+_PATIENCE_SECONDS = 10.0
 
 Pipeline = Callable[[Any], Any]
 """From the number of a piece, an int64 tensor, to its `tf.data.Dataset` of single examples."""
+
+
+_EXAMPLE = (2, 3)  # input, label, and perhaps weight
 
 
 class PipelinePieces(BlockSource):
@@ -55,18 +63,24 @@ class PipelinePieces(BlockSource):
             )
         super().__init__(given, blocks_in_window)
 
+    @property
+    @override
+    def form(self) -> Form | None:
+        spec = self._dataset(0).element_spec
+        return _form(spec) if isinstance(spec, tuple) and len(spec) in _EXAMPLE else None
+
     @override
     def _read_block(self, block: int) -> Rows:
         size = self._sizes[block]
         # One more, so that a piece that has become longer is noticed.
         read = self._dataset(block).batch(size + 1, num_parallel_calls=1).take(1)
         for found in read.as_numpy_iterator():
-            rows = found if isinstance(found, tuple) else (found,)
+            rows = tuple(_leaves(found))
             for one in rows:
-                if isinstance(one, dict | tuple):
+                if one.dtype == object and isinstance(one.flat[0], np.ndarray):
                     raise WorkloadError(
-                        f"data: the pipeline of piece {block} yields a {type(one).__name__} among"
-                        " its arrays; give examples such as (input, label), each one array"
+                        f"data: the pipeline of piece {block} yields ragged tensors; pad them in it"
+                        " with to_tensor(shape=...)"
                     )
             return rows
         raise WorkloadError(f"data: the pipeline of piece {block} yields nothing; {size:,} awaited")
@@ -84,3 +98,92 @@ class PipelinePieces(BlockSource):
         import tensorflow as tf
 
         return self.pipeline(tf.constant(piece, tf.int64))
+
+
+def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
+    """All inputs, labels and perhaps weights of a `tf.data` pipeline of single examples.
+
+    Args:
+        dataset: What is read.
+        part: What it is, for errors.
+
+    Raises:
+        WorkloadError: It is endless, or yields something else.
+    """
+    if int(dataset.cardinality()) == -1:
+        raise WorkloadError(
+            f"data: the {part} pipeline is endless; leave out repeat(), syncswitch counts epochs"
+        )
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) not in _EXAMPLE:
+        raise _no_examples(part)
+    for one in _leaves(spec):
+        if type(one).__name__ == "SparseTensorSpec":
+            raise WorkloadError(
+                f"data: the {part} pipeline yields sparse tensors; give Data a sparse matrix, or"
+                " make them dense with map(tf.sparse.to_dense)"
+            )
+    examples = [list(_leaves(one)) for one in _until_the_end(dataset, part)]
+    if not examples:
+        raise _no_examples(part)
+    columns = iter(
+        _column(one, found, part)
+        for one, found in zip(_leaves(spec), zip(*examples, strict=True), strict=True)
+    )
+    found: tuple[Any, ...] = together(_form(spec), columns)
+    return found
+
+
+def _until_the_end(dataset: Any, part: str) -> Iterator[Any]:
+    tell_at = time.monotonic() + _PATIENCE_SECONDS
+    for count, example in enumerate(dataset.as_numpy_iterator(), 1):
+        yield example
+        # What a generator yields may have no end, and nobody can know.
+        if time.monotonic() >= tell_at:
+            tell_at = math.inf
+            _LOG.warning(
+                "data: still reading the %s pipeline, %s examples so far; where it is endless, say"
+                " take(EXAMPLES), as this never ends",
+                part,
+                f"{count:,}",
+            )
+
+
+def _column(spec: Any, found: Sequence[Any], part: str) -> Any:
+    """The array of what all examples have in one place."""
+    if type(spec).__name__ == "RaggedTensorSpec":
+        import tensorflow as tf
+
+        lengths = [len(one) for one in found]
+        return tf.RaggedTensor.from_row_lengths(np.concatenate(found), lengths)
+    try:
+        return np.stack(found)
+    except ValueError as error:
+        raise WorkloadError(
+            f"data: the examples of the {part} pipeline differ in shape ({error}); leave out"
+            " batch(), or bring them to one shape"
+        ) from error
+
+
+def _form(spec: Any) -> Form:
+    if isinstance(spec, dict):
+        return {name: _form(spec[name]) for name in sorted(spec)}
+    return tuple(map(_form, spec)) if isinstance(spec, tuple) else Leaf()
+
+
+def _leaves(nested: Any) -> Iterator[Any]:
+    """In the order of `_form`."""
+    if isinstance(nested, dict):
+        nested = tuple(nested[name] for name in sorted(nested))
+    if not isinstance(nested, tuple):
+        yield nested
+        return
+    for one in nested:
+        yield from _leaves(one)
+
+
+def _no_examples(part: str) -> WorkloadError:
+    return WorkloadError(
+        f"data: the {part} pipeline must yield (input, label) or (input, label, weight), one"
+        " example at a time"
+    )

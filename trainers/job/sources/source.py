@@ -14,6 +14,8 @@ from typing_extensions import override
 Array = npt.NDArray[Any]
 Rows = tuple[Array, ...]
 """Some examples: arrays with a row for each of them, such as inputs and labels."""
+Form = Any
+"""Dicts, tuples and lists as they were given, with a leaf in place of each array; see `nested`."""
 
 
 class Source(ABC):
@@ -39,6 +41,14 @@ class Source(ABC):
         Raises:
             WorkloadError: They cannot be read, or are not what they were.
         """
+
+    @property
+    def form(self) -> Form | None:
+        """How inputs, labels and perhaps weights are put together of the arrays that are read.
+
+        None where they are two arrays, or where the data have a `parse`.
+        """
+        return None
 
     @property
     def blocks(self) -> Sequence[int]:
@@ -70,9 +80,11 @@ class ArraySource(Source):
 
     Attributes:
         rows: All of them.
+        form: See `Source`.
     """
 
     rows: Rows
+    form: Form | None = None
 
     @property
     @override

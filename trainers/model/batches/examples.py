@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData
-from syncswitch.trainers.job.sources.source import ArraySource, Rows
+from syncswitch.trainers.job.sources.nested import together
+from syncswitch.trainers.job.sources.source import ArraySource, Rows, Source
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _FEW = 2
-_PAIR = 2
 
 
-def parsed(data: AnyData, rows: Sequence[Any]) -> tuple[Any, Any]:
-    """Inputs and labels of what was read."""
+class Weighted(NamedTuple):
+    """Labels, and weights of their examples in the loss or metric."""
+
+    labels: Any
+    weights: Any
+
+
+def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any]:
+    """Inputs, and labels or `Weighted`, of what was read.
+
+    Args:
+        data: To which the source belongs.
+        source: Which gave the rows.
+        rows: Arrays or tensors.
+    """
     if data.parse is not None:
-        return data.parse(*rows)
-    if len(rows) != _PAIR:
+        found = data.parse(*rows)
+    elif source.form is not None:
+        found = together(source.form, iter(rows))
+    else:
+        found = tuple(rows)
+    if not isinstance(found, tuple | list) or len(found) not in (2, 3):
+        given = f"{len(rows)} arrays" if data.parse is None else f"a {type(found).__name__}"
         raise WorkloadError(
-            f"data: the source gives {len(rows)} arrays; give a parse() that makes inputs and"
-            " labels of them"
+            f"data: {'the source' if data.parse is None else 'parse()'} gives {given}; give a"
+            " parse() that makes (inputs, labels), or (inputs, labels, weights), of them"
         )
-    return rows[0], rows[1]
+    inputs, labels, *weights = found
+    return inputs, Weighted(labels, weights[0]) if weights else labels
+
+
+def transformed(
+    transform: Callable[..., Any], inputs: Any, labels: Any, *seed: Any
+) -> tuple[Any, Any]:
+    """Inputs and labels as the user's transform makes them; weights stay as they are."""
+    if not isinstance(labels, Weighted):
+        inputs, labels = transform(inputs, labels, *seed)
+        return inputs, labels
+    inputs, moved = transform(inputs, labels.labels, *seed)
+    return inputs, labels._replace(labels=moved)
 
 
 def row_specs(data: AnyData, batch_size: int) -> list[Any]:
@@ -41,7 +71,7 @@ def row_specs(data: AnyData, batch_size: int) -> list[Any]:
 def check_unbatched(workload: Workload, data: AnyData, found: Rows, model: Any) -> None:
     """Refuses data whose examples are batches."""
     with users_code(workload, "parse"):
-        read, _ = parsed(data, found)
+        read, _ = parsed(data, data.train, found)
     inputs = getattr(model, "inputs", None) or []
     if not inputs or data.transform is not None:
         return

@@ -51,13 +51,24 @@ def test_what_cannot_be_is_refused() -> None:
         PipelinePieces(4, piece, 1).read(np.array([0]))
 
 
-def test_an_example_is_made_of_arrays() -> None:
+def test_an_example_may_be_nested() -> None:
     import tensorflow as tf
 
-    for wrap in (lambda one: {"x": one}, lambda one: (one, {"x": one})):
+    def pipeline(number: Any) -> Any:
+        return tf.data.Dataset.range(number).map(lambda one: ({"b": one, "a": -one}, (one, one)))
 
-        def pipeline(number: Any, wrap: Any = wrap) -> Any:
-            return tf.data.Dataset.range(number).map(wrap)
+    pieces = PipelinePieces(2, pipeline, [0, 1])
+    assert [one.tolist() for one in pieces.read(np.array([0]))] == [[0]] * 4
+    assert list(pieces.form[0]) == ["a", "b"]
+    assert len(pieces.form[1]) == 2
 
-        with pytest.raises(WorkloadError, match="piece 1 yields a dict among its arrays; give"):
-            PipelinePieces(2, pipeline, [0, 1]).read(np.array([0]))
+
+def test_ragged_examples_are_refused() -> None:
+    import tensorflow as tf
+
+    def pipeline(number: Any) -> Any:
+        rows = tf.data.Dataset.from_tensors(tf.ragged.constant([[1, 2], [3]]))
+        return rows.map(lambda one: (one, 0))
+
+    with pytest.raises(WorkloadError, match="piece 0 yields ragged tensors; pad them"):
+        PipelinePieces(1, pipeline, [1]).read(np.array([0]))

@@ -24,7 +24,7 @@ def two():
 
 def compiled():
     model = build(1, "sigmoid")
-    model.compile(keras.optimizers.Adam(0.02), "binary_crossentropy", ["accuracy"])
+    model.compile(keras.optimizers.Adam(0.02), "binary_crossentropy", metrics=["accuracy"])
     return model
 
 def nothing():

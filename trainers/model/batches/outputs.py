@@ -1,0 +1,209 @@
+"""The outputs of a model by their names, and the loss of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.losses import build_loss
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches.examples import Weighted
+from syncswitch.trainers.model.tensorflow_api import tf
+
+
+class Decisive(NamedTuple):
+    """What a metric is told of a batch: of several outputs, the one that a run is judged by.
+
+    Attributes:
+        labels: Of the output.
+        outputs: Of the model.
+        weights: Of the examples; None where all count alike.
+        loss: Of the output.
+    """
+
+    labels: Any
+    outputs: Any
+    weights: Any
+    loss: Any
+
+
+class Outputs:
+    """Matches what a workload says of the outputs with what the model gives.
+
+    Args:
+        workload: What is trained.
+        model: Of it.
+    """
+
+    def __init__(self, workload: Workload, model: Any) -> None:
+        self._workload = workload
+        self._names = getattr(model, "output_names", None) or ()
+        self._loss = build_loss(workload)
+
+    def loss(self, labels: Any, outputs: Any) -> Any:
+        """The mean loss of a batch; of several outputs the weighted sum.
+
+        Args:
+            labels: Or `Weighted`.
+            outputs: Of the model.
+        """
+        labels, weights = _unweighted(labels)
+        factors = self._workload.loss_weights
+        names = self.names(outputs)
+        if names is None and factors is None and not _is_nested(self._loss):
+            return _mean_loss(self._loss, _single(labels), outputs, weights)
+        if names is None:
+            names, outputs = self._name_of_one(), [outputs]
+        losses = _by_name(self._workload, "loss", self._loss, names)
+        by_output = zip(
+            losses,
+            _by_name(self._workload, "loss_weights", factors, names),
+            _by_name(self._workload, "train_weights", weights, names),
+            self._labels(labels, [loss is not None for loss in losses], names),
+            _listed(outputs),
+            strict=True,
+        )
+        total = tf.constant(0.0)
+        for loss, factor, weight, label, output in by_output:
+            if loss is not None:
+                mean = tf.cast(_mean_loss(loss, label, output, weight), tf.float32)
+                total += mean if factor is None else mean * factor
+        return total
+
+    def decisive(self, labels: Any, outputs: Any) -> Decisive:
+        """What is told to the metric.
+
+        Args:
+            labels: Or `Weighted`.
+            outputs: Of the model.
+        """
+        labels, weights = _unweighted(labels)
+        names, wanted = self.names(outputs), self._workload.metric_output
+        if names is None:
+            loss = _listed(self._loss)[0] if _is_nested(self._loss) else self._loss
+            return Decisive(_single(labels), outputs, weights, loss)
+        if wanted not in names:
+            raise _error(
+                self._workload,
+                f"metric_output is {wanted!r}, and the model has the outputs {_quoted(names)}; say"
+                " by which of them a run is judged",
+            )
+        place = names.index(wanted)
+        return Decisive(
+            self._labels(labels, [name == wanted for name in names], names)[place],
+            _listed(outputs)[place],
+            _by_name(self._workload, "test_weights", weights, names)[place],
+            _by_name(self._workload, "loss", self._loss, names)[place],
+        )
+
+    def names(self, outputs: Any) -> list[str] | None:
+        """Of several outputs, in their order; None where there is one that is no part of others."""
+        if not _is_nested(outputs):
+            return None
+        if any(map(_is_nested, _listed(outputs))):
+            raise _error(
+                self._workload, "the model's outputs are nested; give it a dict or list of tensors"
+            )
+        if isinstance(outputs, Mapping):
+            return list(outputs)
+        if len(self._names) == len(outputs):
+            return list(self._names)
+        return [str(place) for place in range(len(outputs))]
+
+    def _name_of_one(self) -> list[str]:
+        return list(self._names[:1]) or ["0"]
+
+    def _labels(self, labels: Any, is_wanted: Sequence[bool], names: list[str]) -> list[Any]:
+        """Of each output; None for those that are not wanted and have none."""
+        if isinstance(labels, Mapping):
+            if any(name not in labels and is_wanted[place] for place, name in enumerate(names)):
+                raise _mismatch(self._workload, "the labels are", labels, names)
+            return [labels.get(name) for name in names]
+        given = _listed(labels) if _is_nested(labels) else [labels]
+        if len(given) == len(names):
+            return given
+        if len(given) == sum(is_wanted):
+            left = iter(given)
+            return [next(left) if wanted else None for wanted in is_wanted]
+        raise _error(
+            self._workload,
+            f"data() gives {len(given)} arrays of labels for the {len(names)} outputs"
+            f" {_quoted(names)}; give a dict with these names",
+        )
+
+
+def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> list[Any]:
+    """One for each output; what is said once is said of all."""
+    if isinstance(given, Mapping):
+        if not set(given) <= set(names):
+            raise _mismatch(workload, f"{what} names", given, names)
+        return [given.get(name) for name in names]
+    if not _is_nested(given):
+        return [given] * len(names)
+    if len(given) != len(names):
+        raise _error(
+            workload,
+            f"{what} has {len(given)} entries for the {len(names)} outputs {_quoted(names)}; give"
+            " one for each",
+        )
+    return list(given)
+
+
+def _mean_loss(loss: Any, labels: Any, outputs: Any, weights: Any) -> Any:
+    """Keras' losses look for the mask of a sequence themselves; those by name do not."""
+    import keras
+
+    is_keras = isinstance(loss, keras.losses.Loss)
+    mask = None if is_keras else getattr(outputs, "_keras_mask", None)
+    if weights is None and mask is None:
+        return tf.reduce_mean(loss(labels, outputs))
+    whole = loss if is_keras else _as_keras(loss)
+    return tf.reduce_mean(whole(labels, outputs, sample_weight=weights))
+
+
+def _as_keras(function: Any) -> Any:
+    import keras
+
+    class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]  # Keras has no types
+        """A function of labels and outputs, with weights and masks."""
+
+        def call(self, labels: Any, outputs: Any) -> Any:
+            """The function."""
+            return function(labels, outputs)
+
+    return FunctionLoss()
+
+
+def _unweighted(labels: Any) -> tuple[Any, Any]:
+    return labels if isinstance(labels, Weighted) else (labels, None)
+
+
+def _single(labels: Any) -> Any:
+    """Labels of one output, which may be called by its name."""
+    return _listed(labels)[0] if _is_nested(labels) and len(labels) == 1 else labels
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | tuple | list)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, Mapping) else value)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _mismatch(
+    workload: Workload, what: str, given: Iterable[str], names: Iterable[str]
+) -> WorkloadError:
+    return _error(
+        workload,
+        f"{what} {_quoted(given)}, and the model's outputs are {_quoted(names)}; name them alike",
+    )
+
+
+def _error(workload: Workload, problem: str) -> WorkloadError:
+    return WorkloadError(f"workload {workload.name!r}: {problem}")
