@@ -15,7 +15,7 @@ from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import (
-    check_unbatched,
+    check_inputs,
     parsed,
     sample,
     transformed,
@@ -54,7 +54,7 @@ class ModelFunction:
         self.tables = tables_of(self._model)
         self._lookups = Lookups(thin_layers(self._model))
         self._sample = sample(workload, data, self._model)
-        check_unbatched(workload, data, self._sample, self._model)
+        check_inputs(workload, data, self._sample, self._model)
         self._takes_training = _takes_training(self._model)
         self.outputs = Outputs(workload, self._model)
         apart = {table.position for table in self.tables}

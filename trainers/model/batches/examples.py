@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,21 +68,81 @@ def row_specs(data: AnyData, batch_size: int) -> list[Any]:
     return [tf.TensorSpec([batch_size, *one.shape[1:]], one.dtype) for one in read]
 
 
-def check_unbatched(workload: Workload, data: AnyData, found: Rows, model: Any) -> None:
-    """Refuses data whose examples are batches."""
+def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> None:
+    """Refuses inputs that the model does not take: of other names, numbers, shapes or kinds."""
     with users_code(workload, "parse"):
         read, _ = parsed(data, data.train, found)
-    inputs = getattr(model, "inputs", None) or []
-    if not inputs or data.transform is not None:
+    wanted = _wanted_inputs(model)
+    if not wanted or data.transform is not None:
         return
-    given, wanted = tuple(read.shape[1:]), tuple(inputs[0].shape[1:])
-    is_deeper = len(given) == len(wanted) + 1
-    if is_deeper and all(b in (None, a) for a, b in zip(given[1:], wanted, strict=True)):
+    for name, given in _matched(workload, read, wanted).items():
+        problem = _misfit(given, wanted[name])
+        if problem:
+            where = f" for input {name!r}" if len(wanted) > 1 else ""
+            raise WorkloadError(
+                f"workload {workload.name!r}: an example of data(){where} {problem}"
+            )
+
+
+def _wanted_inputs(model: Any) -> dict[str, Any]:
+    """What a model of connected layers takes, by name; nothing of others is known."""
+    tensors = getattr(model, "inputs", None) or []
+    if tensors and isinstance(model.input, dict):
+        return dict(model.input)
+    return {one.name: one for one in tensors}
+
+
+def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(read, dict):
+        if not set(wanted) <= set(read):
+            raise WorkloadError(
+                f"workload {workload.name!r}: the model takes {_quoted(wanted)}, and data() gives"
+                f" {_quoted(read)}; name them alike"
+            )
+        return {name: read[name] for name in wanted}
+    given = list(read) if isinstance(read, tuple | list) else [read]
+    if len(given) != len(wanted):
         raise WorkloadError(
-            f"workload {workload.name!r}: an example of data() has the shape {given}, and the model"
-            f" takes {wanted}: it is a batch of {given[0]}; leave out batch(), syncswitch makes the"
+            f"workload {workload.name!r}: the model takes {len(wanted)} inputs, {_quoted(wanted)},"
+            f" and data() gives {len(given)}; give a dict with these names"
+        )
+    return dict(zip(wanted, given, strict=True))
+
+
+def _misfit(given: Any, wanted: Any) -> str | None:
+    """Why this cannot be an input, as a clause; None where it can, as far as is known."""
+    if _is_text(given) and wanted.dtype != "string":
+        return (
+            f"is text, and the model takes {wanted.dtype}; make numbers of it in data(), such as"
+            " with keras.layers.TextVectorization or StringLookup"
+        )
+    shape, needed = tuple(given.shape[1:]), tuple(wanted.shape[1:])
+    # Keras adds and takes away a last dimension of one value itself.
+    forms = [shape, (*shape, 1), *([shape[:-1]] if shape[-1:] == (1,) else [])]
+    if any(_fits(one, needed) for one in forms):
+        return None
+    clause = f"has the shape {shape}, and the model takes {needed}"
+    if _fits(shape[1:], needed):
+        return (
+            f"{clause}: it is a batch of {shape[0]}; leave out batch(), syncswitch makes the"
             " batches"
         )
+    return f"{clause}; reshape one to the other"
+
+
+def _is_text(given: Any) -> bool:
+    kind = given.dtype
+    return bool(kind == tf.string) or (isinstance(kind, np.dtype) and kind.kind in "OSU")
+
+
+def _fits(shape: Sequence[Any], needed: Sequence[Any]) -> bool:
+    return len(shape) == len(needed) and all(
+        None in (one, other) or one == other for one, other in zip(shape, needed, strict=True)
+    )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def sample(workload: Workload, data: AnyData, model: Any) -> Rows:
