@@ -87,8 +87,10 @@ def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> 
 def _wanted_inputs(model: Any) -> dict[str, Any]:
     """What a model of connected layers takes, by name; nothing of others is known."""
     tensors = getattr(model, "inputs", None) or []
-    if tensors and isinstance(model.input, dict):
-        return dict(model.input)
+    # A sequential model does not know it.
+    nested = getattr(model, "input", None)
+    if tensors and isinstance(nested, dict):
+        return dict(nested)
     return {one.name: one for one in tensors}
 
 
