@@ -170,5 +170,3 @@ def _plain_ratio(rate: float, first: float) -> float:
         if math.isclose(factor * first, rate, rel_tol=4e-16):
             return factor
     return rate / first
-
-
