@@ -149,9 +149,112 @@ def test_other_data_are_another_job(keras: Any, from_compiled: From) -> None:
     assert names[0] == names[1] != names[2]
 
 
+def two_outputs(keras: Any, **compiled: Any) -> Any:
+    inputs = keras.Input((4,))
+    kind = keras.layers.Dense(1, activation="sigmoid", name="kind")(inputs)
+    size = keras.layers.Dense(1, name="size")(inputs)
+    model = keras.Model(inputs, [kind, size])
+    model.compile(loss=["binary_crossentropy", "mse"], **compiled)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("metrics", "output", "kind"),
+    [
+        (None, "kind", None),
+        ({"size": ["mae"], "kind": ["accuracy"]}, "kind", None),
+        ([[], ["mae"]], "size", "MeanAbsoluteError"),
+        ({"size": "mae"}, "size", "MeanAbsoluteError"),
+    ],
+)
+def test_of_several_outputs_the_first_metric_decides(
+    keras: Any, from_compiled: From, metrics: Any, output: str, kind: str | None
+) -> None:
+    x, y = binary_data()
+    model = two_outputs(keras, metrics=metrics, loss_weights=[1.0, 0.5])
+    made = from_compiled(model, x, (y, x[:, :1]), validation_split=0.5)
+    assert (made.metric_output, made.loss_weights) == (output, [1.0, 0.5])
+    built = build_metric(made)
+    assert (built and type(built).__name__) in (kind, "MeanMetricWrapper" if kind else None)
+    data = made.load_data()
+    assert data.train.examples == data.test.examples == 32
+    assert (data.test_labels[1] == x[32:, :1]).all()
+
+
+def test_weights_are_those_of_fit_and_of_weighted_metrics(keras: Any, from_compiled: From) -> None:
+    x, y = binary_data()
+    weights = np.linspace(0, 2, len(x))
+    for compiled, expected in (({"metrics": ["auc"]}, None), ({"weighted_metrics": ["auc"]}, 64)):
+        model = binary_model(keras, **compiled)
+        made = from_compiled(model, x, y, sample_weight=weights, validation_data=(x, y, weights))
+        data = made.load_data()
+        assert (data.train_weights == weights).all()
+        tested = data.test_weights
+        assert (tested is None) if expected is None else len(tested) == expected
+        assert type(build_metric(made)) is keras.metrics.AUC
+
+
+def test_pipelines_may_be_nested_and_weighted(keras: Any, from_compiled: From) -> None:
+    import tensorflow as tf
+
+    x, y = binary_data(40)
+    rows = ({"a": x, "b": x}, y, np.ones(40))
+    train = tf.data.Dataset.from_tensor_slices(rows).batch(16)
+    made = from_compiled(binary_model(keras), train, validation_data=train)
+    data = made.load_data()
+    assert (made.batch_size, made.total_worker_steps) == (16, 3)
+    assert (data.train_inputs["b"] == x).all()
+    assert len(data.train_weights) == 40
+    assert data.test_weights is None
+
+
+def test_data_that_are_made_already_are_taken(keras: Any, from_compiled: From) -> None:
+    data = digits_data()
+    model = dense_model()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    made = from_compiled(model, data, batch_size=100, epochs=2, name="made")
+    assert made.load_data() is data
+    assert (made.total_worker_steps, made.data_set) == (
+        2 * -(-len(data.train_labels) // 100),
+        "made",
+    )
+
+
+def test_the_name_of_text_is_the_same_in_every_process(keras: Any, from_compiled: From) -> None:
+    _, y = binary_data()
+    names = []
+    for word in ("up", "up", "down"):
+        texts = np.array([f"{word} {number}" for number in range(len(y))], object)
+        made = from_compiled(binary_model(keras), texts, y, validation_data=(texts, y))
+        names.append(made.data_set)
+    assert names[0] == names[1] != names[2]
+
+
+def test_callbacks_are_let_through_where_a_run_does_it_anyway(
+    keras: Any, from_compiled: From
+) -> None:
+    x, y = binary_data()
+    of = keras.callbacks
+
+    def made(callback: Any) -> Workload:
+        return from_compiled(binary_model(keras), x, y, validation_split=0.5, callbacks=[callback])
+
+    assert made(of.TerminateOnNaN()).name == "yes-or-no"
+    for callback, instead in (
+        (of.EarlyStopping(), "callback EarlyStopping cannot be used here; all runs of a search"),
+        (of.ModelCheckpoint("m.keras"), "give syncswitch-run --output or --checkpoint-every"),
+        (of.ReduceLROnPlateau(), "give learning_rate_boundaries"),
+        (of.LambdaCallback(), "watch runs with an observer"),
+    ):
+        with pytest.raises(WorkloadError, match=instead):
+            made(callback)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
+        ({"sample_weight": np.ones(64), "class_weight": {1: 2.0}}, "multiply them yourself"),
+        ({"validation_data": (1, 2, 3, 4)}, "validation_data is a tuple; give a pair"),
         ({"validation_data": None}, "nothing to test with; give validation_data"),
         ({"validation_data": 3}, "validation_data is a int; give a pair"),
         ({"y": None}, "x is a ndarray, and there is no y"),
