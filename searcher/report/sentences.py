@@ -56,13 +56,13 @@ def _evaluation_headline(data: ReportData, evaluation: SearchInfo) -> str:
 
 def key_figures(data: ReportData) -> list[tuple[str, str]]:
     """What counts most, as value and what it is; what is not known is left out."""
-    answer = data.answer
+    answer, metric = data.answer, data.identity.decided_by
     if answer is None:
         figures = _known_so_far(data)
     else:
         figures = [(f"{answer.switch_percent:g} %", f"of the job in {data.first}")]
     if answer is not None and answer.mean_accuracy is not None:
-        figures.append((f"{answer.mean_accuracy:.4f}", "accuracy"))
+        figures.append((metric.text(answer.mean_accuracy), metric.name))
     gain = data.measured_speed_up
     if gain is not None:
         is_sure = gain.low is not None and gain.high is not None
@@ -107,7 +107,9 @@ def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
     figures = [(f"{sum(run.is_complete for run in data.runs)}", "complete runs")]
     for one in data.switch_points:
         if one.candidate_percent == BASELINE_PERCENT and one.mean_accuracy is not None:
-            figures.append((f"{one.mean_accuracy:.4f}", f"accuracy with {data.first} alone"))
+            metric = data.identity.decided_by
+            words = f"{metric.name} with {data.first} alone"
+            figures.append((metric.text(one.mean_accuracy), words))
     if data.baseline_seconds is not None:
         about = "about " if data.baseline_is_estimated else ""
         each = f"{about}{data.baseline_seconds:,.1f} s"
@@ -134,10 +136,13 @@ def accuracy_sentence(data: ReportData) -> str:
             "A run keeps the accuracy where it lies in the band or above it, and a switch point is"
             " good where enough runs do"
         )
+    metric = data.identity.decided_by
+    better, worse = ("less", "plus") if metric.is_less_better else ("more", "less")
     return (
         f"Further left is an earlier switch, so a shorter training. {good}: at"
-        f" {accepted.least_accuracy:.4f} or more, which is the target"
-        f" {accepted.target_accuracy:.4f} less {accepted.threshold:g} ({accepted.origin}).{lost}"
+        f" {metric.text(accepted.least_accuracy)} or {better}, which is the target"
+        f" {metric.text(accepted.target_accuracy)} {worse} {accepted.threshold:g}"
+        f" ({accepted.origin}).{lost}"
     )
 
 

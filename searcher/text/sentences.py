@@ -6,6 +6,7 @@ import statistics
 
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.text.values import counted
+from syncswitch.storage.records.metric import ACCURACY_NAME
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -44,14 +45,17 @@ def promise_sentences(policy: TimingPolicy) -> str:
             " single run may lose more."
         )
     usual = policy.baseline_kept_share
-    within = f"of 100 runs should stay within {policy.threshold:g} of"
+    metric = policy.decided_by
+    within = f"of 100 runs should stay within {metric.with_unit(f'{policy.threshold:g}')} of"
     if policy.switch_percent >= BASELINE_PERCENT:
-        return "" if usual is None else f"About {100 * usual:.0f} {within} their mean accuracy."
+        return (
+            "" if usual is None else f"About {100 * usual:.0f} {within} their mean {metric.name}."
+        )
     sentences = []
     if policy.kept_share is not None:
         own = "" if usual is None else f"; with {first} alone, about {100 * usual:.0f} do"
         sentences.append(
-            f"About {100 * policy.kept_share:.0f} {within} {first}'s mean accuracy{own}."
+            f"About {100 * policy.kept_share:.0f} {within} {first}'s mean {metric.name}{own}."
         )
     if sure:
         enough = ""
@@ -100,16 +104,20 @@ def _gain(found: SpeedUp | None, first: str) -> str:
 def _measured(policy: TimingPolicy) -> str:
     """The accuracy with the policy and with the first protocol alone, as far as they are known."""
     accuracies = _accuracies(policy, BASELINE_PERCENT)
-    target = f"The target is {policy.target_accuracy:.4f}"
+    metric = policy.decided_by
+    target = f"The target is {metric.text(policy.target_accuracy)}"
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
-        target = f"{policy.first_protocol.upper()} alone reached {mean:.4f} ({runs})"
-    allowed = f"{target}, and up to {policy.threshold:g} less is accepted."
+        target = f"{policy.first_protocol.upper()} alone reached {metric.text(mean)} ({runs})"
+    worse = "more" if metric.is_less_better else "less"
+    beta = metric.with_unit(f"{policy.threshold:g}")
+    allowed = f"{target}, and up to {beta} {worse} is accepted."
     if policy.switch_percent >= BASELINE_PERCENT or policy.mean_accuracy is None:
         return allowed
     own = len(_accuracies(policy, policy.switch_percent))
     mine = f" ({counted(own, 'run')})" if own else ""
-    return f"It reached an accuracy of {policy.mean_accuracy:.4f}{mine}. {allowed}"
+    an = "an accuracy" if metric.name == ACCURACY_NAME else f"a {metric.name}"
+    return f"It reached {an} of {metric.text(policy.mean_accuracy)}{mine}. {allowed}"
 
 
 def _accuracies(policy: TimingPolicy, percent: float) -> list[float]:

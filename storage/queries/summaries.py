@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sqlalchemy import ColumnElement, Select, case, func, select
+from sqlalchemy.orm import Session
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
 from syncswitch.storage.queries.columns import JobColumns
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import WorkloadRow
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -97,13 +100,27 @@ def switch_point_statistics(
     ]
     with database.session(read_only=True) as session:
         sums = [dict(row) for row in session.execute(_sums(counting)).mappings()]
+        metrics = _metrics(session)
     baselines = {
         _comparable(row): row["mean_training_seconds"]
         for row in sums
         if row["candidate_percent"] == BASELINE_PERCENT
     }
-    settings = [_statistics(row, baselines.get(_comparable(row)), confidence) for row in sums]
+    settings = [
+        _statistics(row, baselines.get(_comparable(row)), confidence, metrics[row["fingerprint"]])
+        for row in sums
+    ]
     return sorted(settings, key=_place)
+
+
+def _metrics(session: Session) -> dict[str, Metric]:
+    """The direction and range of each job's metric, by fingerprint."""
+    columns = (WorkloadRow.metric_goal, WorkloadRow.metric_lowest, WorkloadRow.metric_highest)
+    query = select(WorkloadRow.fingerprint, *columns)
+    return {
+        fingerprint: Metric(goal=goal, lowest=lowest, highest=highest)
+        for fingerprint, goal, lowest, highest in session.execute(query)
+    }
 
 
 def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -126,6 +143,7 @@ def _statistics(
     row: dict[str, Any],
     baseline_seconds: float | None,
     confidence: float,
+    metric: Metric,
 ) -> SwitchPointStatistics:
     measured = row["runs"] - row["diverged_runs"]
     mean, seconds = row["mean_accuracy"], row["mean_training_seconds"]
@@ -145,8 +163,8 @@ def _statistics(
     return SwitchPointStatistics(
         sd_accuracy=sd,
         # An accuracy lies between 0 and 1, whatever the interval of few runs.
-        lower_accuracy=None if half is None else max(0.0, mean - half),
-        upper_accuracy=None if half is None else min(1.0, mean + half),
+        lower_accuracy=None if half is None else metric.limited(mean - half),
+        upper_accuracy=None if half is None else metric.limited(mean + half),
         sd_training_seconds=sd_seconds,
         speed_up=baseline_seconds / seconds if baseline_seconds and seconds else None,
         **row,

@@ -100,6 +100,18 @@ class Metric:
             return f"{self.lowest:g} or more"
         return f"from {self.lowest:g} to {self.highest:g}"
 
+    @property
+    def axis_title(self) -> str:
+        """Of a figure of what is compared."""
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{self.name}{unit}{', as its negative' if self.is_less_better else ''}"
+
+    def limited(self, accuracy: float) -> float:
+        """The possible accuracy that is next to this one."""
+        least, largest = self.accuracies
+        accuracy = accuracy if least is None else max(least, accuracy)
+        return accuracy if largest is None else min(largest, accuracy)
+
     def text(self, accuracy: float) -> str:
         """The value of what is compared, in the metric's unit, for example `0.9132`, `12.5 km`."""
         return self.amount(self.value(accuracy))

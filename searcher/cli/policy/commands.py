@@ -241,7 +241,7 @@ def _cells(entry: PolicyEntry) -> list[str]:
         " ".join([str(found.version), *entry.aliases]),
         f"{workers} {found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
-        "-" if accuracy is None else f"{accuracy:.4f}",
+        "-" if accuracy is None else found.decided_by.text(accuracy),
         "-" if found.kept_share is None else f"{100 * found.kept_share:.0f} %",
         found.created_at[:10],
     ]

@@ -65,13 +65,13 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
         echo("It rests on runs that used its versions: see syncswitch-search uses list")
         return
     print_table(
-        ["trial", "switch at", "replicate", "accuracy", "diverged", "seconds", "trial_id"],
+        ["trial", "switch at", "replicate", policy.metric, "diverged", "seconds", "trial_id"],
         [
             [
                 str(run.trial_number),
                 f"{run.switch_percent:g} %",
                 str(run.replicate),
-                f"{run.converged_accuracy:.4f}",
+                policy.decided_by.text(run.converged_accuracy),
                 "yes" if run.diverged else "no",
                 f"{run.training_seconds:.1f}",
                 _place(trial),

@@ -117,8 +117,16 @@ def print_matrix(results: Sequence[EvaluationResult]) -> None:
 def _cells(switch_point: EvaluatedSwitchPoint, result: EvaluationResult) -> list[str]:
     accuracy, half = switch_point.mean_accuracy, switch_point.accuracy_half_width
     speed_up = result.speed_up(switch_point)
-    low = None if accuracy is None or half is None else max(0.0, accuracy - half)
-    high = None if accuracy is None or half is None else min(1.0, accuracy + half)
+    low = (
+        None
+        if accuracy is None or half is None
+        else result.identity.decided_by.limited(accuracy - half)
+    )
+    high = (
+        None
+        if accuracy is None or half is None
+        else result.identity.decided_by.limited(accuracy + half)
+    )
     return [
         f"{switch_point.switch_percent:g} %",
         str(switch_point.runs),

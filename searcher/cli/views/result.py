@@ -65,11 +65,8 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
         print_pairs(pairs, cost.baseline_seconds)
     baseline_title = "time / BSP" if policy.first_protocol == "bsp" else "time / first"
     print_table(
-        ["switch at", "runs", "accuracy", "spread", "accepted", "seconds", baseline_title],
-        [
-            _switch_point_cells(switch_point, cost, policy.first_protocol)
-            for switch_point in result.switch_points
-        ],
+        ["switch at", "runs", policy.metric, "spread", "accepted", "seconds", baseline_title],
+        [_switch_point_cells(switch_point, cost, policy) for switch_point in result.switch_points],
     )
     echo()
     print_text(policy_text(policy, cost.baseline_seconds))
@@ -78,13 +75,15 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
 
 
 def _switch_point_cells(
-    switch_point: SwitchPointResult, cost: SearchCost, first_protocol: str
+    switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy
 ) -> list[str]:
-    summary = switch_point.summary
+    summary, first_protocol = switch_point.summary, policy.first_protocol
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
     seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
-    accuracy = "-" if summary.mean_accuracy is None else f"{summary.mean_accuracy:.4f}"
+    accuracy = (
+        "-" if summary.mean_accuracy is None else policy.decided_by.text(summary.mean_accuracy)
+    )
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"
     return [

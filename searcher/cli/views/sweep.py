@@ -85,8 +85,10 @@ def _cells(
     sweep: Sweep, base: str, job: SweptJob, point: EvaluatedSwitchPoint, speed_up: SpeedUp | None
 ) -> list[str]:
     identity, accuracy, half = job.identity, point.mean_accuracy, point.accuracy_half_width
-    low = None if accuracy is None or half is None else max(0.0, accuracy - half)
-    high = None if accuracy is None or half is None else min(1.0, accuracy + half)
+    low = None if accuracy is None or half is None else identity.decided_by.limited(accuracy - half)
+    high = (
+        None if accuracy is None or half is None else identity.decided_by.limited(accuracy + half)
+    )
     kept = sweep.kept_runs(point)
     return [
         job.reference.removeprefix(base).removeprefix(",") or NONE,

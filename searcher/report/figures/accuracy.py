@@ -64,7 +64,11 @@ def accuracy_by_switch(data: ReportData) -> Figure:
     return figure_of(
         traces,
         x=axis.axis(switch_title(data)),
-        y={"title": "converged accuracy", "tickformat": ".4~f", "range": [low, high]},
+        y={
+            "title": f"converged {data.identity.decided_by.axis_title}",
+            "tickformat": ".4~f",
+            "range": [low, high],
+        },
         shapes=_acceptance_shapes(data.acceptance),
     )
 
@@ -219,7 +223,11 @@ def accuracy_over_time(data: ReportData) -> Figure:
     return figure_of(
         traces,
         x={"title": "training time in seconds", "rangemode": "tozero"},
-        y={"title": "test accuracy", "tickformat": ".4~f", **_sound_range(curves)},
+        y={
+            "title": f"test {data.identity.decided_by.axis_title}",
+            "tickformat": ".4~f",
+            **_sound_range(curves),
+        },
         shapes=[]
         if level_of is None
         else [level(level_of.target_accuracy, "target", QUIET, "dot", above=True)],

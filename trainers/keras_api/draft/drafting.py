@@ -136,8 +136,7 @@ def _facts(model: Any, data: Data, classes: int | None) -> Facts:
     if classes is None:
         raise WorkloadError(
             "the labels of --data are no classes, and the model is not compiled: have --model"
-            " return one that is compiled with a loss, and a metric between 0 and 1 where more is"
-            " better"
+            " return one that is compiled with a loss and a metric"
         )
     if outputs == 1 and classes <= 2:
         loss = "BinaryCrossentropy"

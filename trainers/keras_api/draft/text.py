@@ -61,7 +61,7 @@ workload = Workload(
     # The last five tests make the accuracy of a run; 40 in a job are a good number.
     evaluation_interval_worker_steps={interval},
     loss={loss},
-    # metric=... builds a Keras metric between 0 and 1 where more is better; without it, accuracy.
+    # metric=... names or builds a Keras metric, such as "mae" or "loss"; without it, accuracy.
 )
 """
 

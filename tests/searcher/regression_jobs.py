@@ -1,0 +1,42 @@
+"""A job of numbers to be predicted, decided by an error or by the loss of its tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers import Data, Workload
+
+
+def model() -> Any:
+    import keras
+
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+
+
+def data() -> Data:
+    numbers = np.random.default_rng(1)
+    inputs = numbers.normal(size=(320, 4)).astype(np.float32)
+    labels = inputs @ np.array([[3.0], [-2.0], [1.0], [0.5]], np.float32) + 7
+    return Data(inputs[:256], labels[:256], inputs[256:], labels[256:])
+
+
+def job(metric: str, **fields: Any) -> Workload:
+    return Workload(
+        name=f"kilometres by {metric}",
+        model=model,
+        data=data,
+        data_set="made up",
+        total_worker_steps=400,
+        batch_size=16,
+        learning_rate=0.01,
+        evaluation_interval_worker_steps=40,
+        loss="mse",
+        metric=metric,
+        **fields,
+    )
+
+
+mae = job("mae", metric_unit="km")
+loss = job("loss")
