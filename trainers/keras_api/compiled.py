@@ -137,5 +137,5 @@ def _built_metric(described: Any, whose: str) -> Any:
     except (TypeError, ValueError) as error:
         raise WorkloadError(
             f"{whose}: cannot build the metric {described!r} that the model is compiled with; give"
-            " metric, a function that builds one between 0 and 1 where more is better"
+            " metric, the name of one or a function that builds one"
         ) from error

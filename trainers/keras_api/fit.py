@@ -42,7 +42,7 @@ def fit(
     epochs: int | None = None,
     learning_rate: float | None = None,
     learning_rate_boundaries: tuple[tuple[int, float], ...] = (),
-    metric: Callable[[], Any] | None = None,
+    metric: str | Callable[[], Any] | None = None,
     metric_output: str | None = None,
     evaluation_interval_worker_steps: int | None = None,
     workers: int | None = None,
@@ -72,7 +72,7 @@ def fit(
         learning_rate: eta, of one worker; None for the optimizer's, whose schedule, if it has one,
             goes by worker-steps.
         learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
-        metric: Builds a Keras metric between 0 and 1, where more is better; None for accuracy as it
+        metric: Name of a Keras metric, or a function that builds one; None for accuracy as it
             fits the labels. What the model was compiled with need not be one of this kind.
         metric_output: Name of the output whose metric it is, where there are several.
         evaluation_interval_worker_steps: How often it is tested; None for once an epoch.

@@ -47,7 +47,7 @@ def from_compiled(
     class_weight: Mapping[int, float] | None = None,
     name: str | None = None,
     data_set: str | None = None,
-    metric: Callable[[], Any] | None = None,
+    metric: str | Callable[[], Any] | None = None,
     is_pretrained: bool = False,
     evaluation_interval_worker_steps: int | None = None,
     **fields: Any,
@@ -84,7 +84,7 @@ def from_compiled(
         name: What people call the job; None for the model's name.
         data_set: Name of the data; None for a digest of arrays, so that other data are another
             job, and for `name` of a Dataset.
-        metric: Builds a Keras metric between 0 and 1 where more is better; None for the first one
+        metric: Name of a Keras metric, or a function that builds one; None for the first one
             of `compile` (of several outputs, of the first that has one), or accuracy as it fits the
             labels where there is none.
         is_pretrained: Start each run from the model's present values, which have to be the same
