@@ -21,7 +21,6 @@ from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.search_costs import wall_seconds
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.metric import metric_name
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
@@ -166,7 +165,7 @@ def search_status(
     return SearchStatus(
         workload=policy.workload if policy else identity.name,
         fingerprint=search.fingerprint,
-        metric=metric_name(identity.metric),
+        metric=identity.decided_by.axis_title,
         workers=identity.workers,
         simulated_cluster=identity.simulated_cluster,
         first_protocol=identity.first_protocol,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, get_type_hints
 
 from sqlalchemy import Select, func, literal, select
@@ -126,8 +127,8 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     The time of a fork counts from the start of the whole run. One that was stopped is censored at
     its stop. Raises UserError where the target or the choice is impossible.
     """
-    if not 0 <= target_accuracy <= 1:
-        raise UserError(f"target_accuracy is {target_accuracy}; allowed: 0 to 1, for example 0.9")
+    if not math.isfinite(target_accuracy):
+        raise UserError(f"target_accuracy is {target_accuracy}; give a number, for example 0.9")
     chosen = (_FACTS.state == TrialState.COMPLETE, *conditions(choice))
     inherited = inherited_accuracy_seconds(select(_FACTS.trial_id).where(*chosen), target_accuracy)
     own_seconds = (

@@ -39,16 +39,15 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
         return
     with console.progress_bars(console.rich_console(stderr=True)) as bars:
         task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
+        metric = identity.decided_by
 
         class Bar:
             def on_progress(self, worker_step: int) -> None:
                 bars.update(task, completed=worker_step)
 
             def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-                bars.update(
-                    task,
-                    description=f"training {identity.name}, accuracy {evaluation.accuracy:.4f}",
-                )
+                value = metric.text(evaluation.accuracy)
+                bars.update(task, description=f"training {identity.name}, {metric.name} {value}")
                 return Verdict.CONTINUE
 
             def on_event(self, event: RunEvent) -> None:

@@ -182,7 +182,8 @@ def _outcome(report: RunReport) -> str:
     job = (
         f"{identity.name} on {identity.workers} {'worker' if identity.workers == 1 else 'workers'}"
     )
-    accuracy = f"accuracy {record.converged_accuracy:.4f}"
+    metric = identity.decided_by
+    accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if policy is None:
         return f"{job}, {_switch_text(record)} as you asked: {accuracy}."
     verdict = "within" if _reaches_target(policy, record) else "NOT within"
@@ -191,7 +192,7 @@ def _outcome(report: RunReport) -> str:
         reached = f"first reached after {report.time_to_accuracy_seconds:.1f} s"
     return (
         f"{job} with policy version {policy.version}: {accuracy}, {verdict} {policy.threshold:g} of"
-        f" the target {policy.target_accuracy:.4f}; the target itself was {reached}."
+        f" the target {metric.text(policy.target_accuracy)}; the target itself was {reached}."
     )
 
 

@@ -66,7 +66,9 @@ class LineReporter(Reporter):
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """The result in one line."""
-        outcome = "diverged" if record.diverged else f"accuracy {record.converged_accuracy:.4f}"
+        metric = record.spec.identity.decided_by
+        measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
+        outcome = "diverged" if record.diverged else measured
         of = "" if self._most_runs is None else f"/{self._most_runs}"
         self._end(
             f"[{self._finished_runs + 1}{of}] {label_of(trial)}: {outcome}"
