@@ -83,8 +83,16 @@ def check_unscaled(optimizer: Any, whose: str) -> None:
 
 def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any = None) -> Any:
     """What a function of the workload makes, which has to be of this kind."""
+    builder = builder or getattr(workload, part)
+    if not callable(builder) or (isinstance(kind, type) and isinstance(builder, kind)):
+        shown = repr(builder) if isinstance(builder, str) else f"a {type(builder).__name__}"
+        like = "; of a compiled model, from_compiled makes a workload" if part == "model" else ""
+        raise WorkloadError(
+            f"workload {workload.name!r}: {part} is {shown}; give a function that builds one, such"
+            f" as lambda: ..., as each run needs its own{like}"
+        )
     with users_code(workload, part):
-        built = (builder or getattr(workload, part))()
+        built = builder()
     if not isinstance(built, kind):
         raise WorkloadError(
             f"workload {workload.name!r}: {part}() returned a {type(built).__name__}; {hint}"

@@ -20,6 +20,7 @@ from syncswitch.trainers.model.batches.examples import (
     sample,
     transformed,
 )
+from syncswitch.trainers.model.batches.labels import check_labels
 from syncswitch.trainers.model.batches.order import shuffled
 from syncswitch.trainers.model.batches.outputs import Outputs
 from syncswitch.trainers.model.layout import FlatLayout, Vector
@@ -60,6 +61,7 @@ class ModelFunction:
         apart = {table.position for table in self.tables}
         self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter", apart)
         self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
+        check_labels(workload, data, self.outputs.losses, self._model)
 
     @cached_property
     def statistics_decay(self) -> Vector:

@@ -34,12 +34,15 @@ class Outputs:
     Args:
         workload: What is trained.
         model: Of it.
+
+    Attributes:
+        losses: See `build_loss`.
     """
 
     def __init__(self, workload: Workload, model: Any) -> None:
         self._workload = workload
         self._names = getattr(model, "output_names", None) or ()
-        self._loss = build_loss(workload)
+        self.losses = build_loss(workload)
 
     def loss(self, labels: Any, outputs: Any) -> Any:
         """The mean loss of a batch; of several outputs the weighted sum.
@@ -51,11 +54,11 @@ class Outputs:
         labels, weights = _unweighted(labels)
         factors = self._workload.loss_weights
         names = self.names(outputs)
-        if names is None and factors is None and not _is_nested(self._loss):
-            return _mean_loss(self._loss, _single(labels), outputs, weights)
+        if names is None and factors is None and not _is_nested(self.losses):
+            return _mean_loss(self.losses, _single(labels), outputs, weights)
         if names is None:
             names, outputs = self._name_of_one(), [outputs]
-        losses = _by_name(self._workload, "loss", self._loss, names)
+        losses = _by_name(self._workload, "loss", self.losses, names)
         by_output = zip(
             losses,
             _by_name(self._workload, "loss_weights", factors, names),
@@ -81,7 +84,7 @@ class Outputs:
         labels, weights = _unweighted(labels)
         names, wanted = self.names(outputs), self._workload.metric_output
         if names is None:
-            loss = _listed(self._loss)[0] if _is_nested(self._loss) else self._loss
+            loss = _listed(self.losses)[0] if _is_nested(self.losses) else self.losses
             return Decisive(_single(labels), outputs, weights, loss)
         if wanted not in names:
             raise _error(
@@ -94,7 +97,7 @@ class Outputs:
             self._labels(labels, [name == wanted for name in names], names)[place],
             _listed(outputs)[place],
             _by_name(self._workload, "test_weights", weights, names)[place],
-            _by_name(self._workload, "loss", self._loss, names)[place],
+            _by_name(self._workload, "loss", self.losses, names)[place],
         )
 
     def names(self, outputs: Any) -> list[str] | None:
