@@ -40,6 +40,7 @@ SEARCH = SearchStatus(
     workload="digits",
     fingerprint="0" * 64,
     metric="accuracy",
+    dropped=None,
     workers=8,
     simulated_cluster=None,
     first_protocol="bsp",
