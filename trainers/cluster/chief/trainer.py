@@ -100,6 +100,9 @@ class ClusterTrainer(Trainer):
         except ServerLostError as error:
             raise RetryableError(str(error)) from error
         except Exception as error:
+            if isinstance(error.__context__, KeyboardInterrupt):
+                # It came while a condition took its lock again, which then could not be released.
+                raise error.__context__ from None
             raise FatalError(f"training failed with {one_line(error)}") from error
         record = trial_record(spec, log.result(), started_at)
         self._tester.warn_if_hardly_above_chance(record)

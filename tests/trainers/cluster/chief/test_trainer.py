@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation
+from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.plans import Task
 from syncswitch.trainers.cluster.exchange.worker import Worker
@@ -338,6 +340,21 @@ class TestErrors:
         with pytest.raises(KeyboardInterrupt):
             make_trainer(LONG, 4).train(spec_of(LONG, 4, 50.0), observer)
         assert observer.evaluations[-1].worker_step < LONG.total_worker_steps
+
+    def test_a_signal_that_comes_between_two_locks_stops_the_run(
+        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Python's conditions cannot tell that they have not got their lock back."""
+
+        def interrupted(*_: Any) -> Any:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                threading.Lock().release()
+
+        monkeypatch.setattr(Coordinator, "wait_until_drained", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make_trainer(LONG, 4).train(spec_of(LONG, 4, 50.0))
 
     @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
     def test_a_parameter_server_that_is_lost_again_and_again_may_be_tried_again(
