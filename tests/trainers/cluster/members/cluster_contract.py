@@ -22,7 +22,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
-from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, normalized_model
+from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, digits_data, normalized_model
 
 MakeCluster = Callable[[Workload, int], Cluster]
 
@@ -57,7 +57,12 @@ def five_outputs() -> Any:
     return Sequential([Input((8, 8, 1)), layers.Flatten(), layers.Dense(5, "softmax")])
 
 
-TOO_FEW_OUTPUTS = replace(BRIEF, name="too few", model=five_outputs)
+def transformed_data() -> Data:
+    """What a transform makes of the labels is not known before a step."""
+    return replace(digits_data(), transform=lambda inputs, labels, _: (inputs, labels))
+
+
+TOO_FEW_OUTPUTS = replace(BRIEF, name="too few", model=five_outputs, data=transformed_data)
 
 
 def task_of(
