@@ -106,7 +106,8 @@ def test_embedding_tables_are_looked_up_for_what_was_read(tmp_path: Path) -> Non
 
 # Each example moves a parameter of its own by the same, whenever it comes.
 EXAMPLES = 48
-EPOCHS = 8
+# Long enough that what is injected comes before the end, though the chief has to wait for a core.
+EPOCHS = 16
 COUNTING = Workload(
     name="counting",
     model=lambda: counting_model(),
