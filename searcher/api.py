@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,19 +14,23 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.loop.mlflow import copied_search
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.export.mlflow.server import check_mlflow
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
 
+_LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -72,6 +77,8 @@ def search(
     switch: Literal["hot", "restart"] = "hot",
     checkpoints: Path = DEFAULT_FOLDER,
     tensorboard: Path | None = None,
+    mlflow: str | None = None,
+    warm_start: bool = False,
     reporter: SkipValidation[Reporter | None] = None,
     **strategy_options: Any,
 ) -> TimingPolicy:
@@ -110,6 +117,9 @@ def search(
         switch: hot or restart.
         checkpoints: Folder for the checkpoints that runs share.
         tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
+        mlflow: Tracking URI of MLflow, to which the search is copied while it goes on; None for
+            none.
+        warm_start: Start near the policies of related workloads in the database (adaptive).
         reporter: Is told how it goes on.
         strategy_options: Further fields of the strategy, such as `budget` of the adaptive one.
 
@@ -146,22 +156,30 @@ def search(
     )
     if tensorboard is not None:
         check_tensorboard(tensorboard)
+    if mlflow is not None:
+        check_mlflow(mlflow)
     plan, job = plan_search(
         chosen,
         request,
         decides,
         ConditionsChoice(online, switch),
+        warm_start=warm_start,
         threshold_is_given=threshold is not None,
     )
+    word = too_short(job.identity, plan.strategy)
+    if word is not None:
+        _LOG.warning(word)
     reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
         found = Search(
             database,
             job.identity,
             plan,
-            lambda: logged(job.open_trainer(), tensorboard, found.study_name),
+            lambda: watched(logged(job.open_trainer(), tensorboard, found.study_name)),
             reference=reference,
             reporter=reporter,
             checkpoints=checkpoints,
         )
-        return found.run().policy
+        study = found.study_name
+        with copied_search(mlflow, database, job.identity, study, _LOG.warning) as watched:
+            return found.run().policy

@@ -53,6 +53,8 @@ class SearchPlan:
         _require_count(strategy.runs, "--runs", _MOST_RUNS)
         _check_threshold(strategy)
         _check_criterion(strategy)
+        if self.warm_start and not isinstance(strategy, AdaptiveStrategy):
+            raise UserError(f"--warm-start is not for --strategy {strategy.name}; leave it out")
         _check_options(strategy.options)
         target = strategy.target_accuracy
         if target is not None and "baseline_runs" in strategy.options:

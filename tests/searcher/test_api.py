@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 import pytest
 from click.testing import CliRunner
+from mlflow import MlflowClient
 
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy, search
 from syncswitch.searcher.cli.main import main
@@ -61,6 +62,22 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
     assert "this search is finished, with 4 runs" in result.stderr
 
 
+def test_a_search_by_a_command_is_on_mlflow(
+    command: dict[str, Any], url: str, mlflow_uri: str
+) -> None:
+    how: dict[str, Any] = {"strategy": "paper", "settings": 1, "runs": 1}
+    policy = search(
+        "own", trainer="command", trainer_options=command, storage=url, mlflow=mlflow_uri, **how
+    )
+    client = MlflowClient(mlflow_uri)
+    (experiment,) = (one for one in client.search_experiments() if one.name != "Default")
+    runs = client.search_runs([experiment.experiment_id])
+    accuracies = [run.data.metrics.get("converged_accuracy") for run in runs]
+    assert sorted(one for one in accuracies if one is not None) == [0.9, 0.9]
+    (found,) = (run for run in runs if "policy/switch_percent" in run.data.metrics)
+    assert found.data.metrics["policy/switch_percent"] == policy.switch_percent == 50
+
+
 @pytest.mark.slow
 def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
     policy = search(
@@ -90,6 +107,8 @@ def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
         ({"online": "sometimes"}, "online is 'sometimes'"),
         ({"checkpoints": 3}, "checkpoints is 3"),
         ({"threshold": 3.0}, "--threshold is 3.0"),
+        ({"strategy": "paper", "warm_start": True}, "--warm-start is not for --strategy paper"),
+        ({"mlflow": "ftp://here"}, "ftp"),
         ({"trainer": "replay"}, "--recordings"),
         ({"trainer": "command"}, "--command"),
     ],

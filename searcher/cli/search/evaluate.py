@@ -12,7 +12,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.policy.selection import policy_named
 from syncswitch.searcher.cli.search.jobs import jobs_option
-from syncswitch.searcher.cli.search.mlflow import copied_search, mlflow_search_option
+from syncswitch.searcher.cli.search.mlflow import copied_by_first_job, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for
 from syncswitch.searcher.cli.views.evaluation import (
     print_matrix,
@@ -154,7 +154,9 @@ def evaluate(
                 reporter=reporter,
             )
             study = evaluation.study_name
-            with copied_search(mlflow_uri, database, job.identity, study, reporter) as watched:
+            with copied_by_first_job(
+                mlflow_uri, database, job.identity, study, reporter
+            ) as watched:
                 return evaluation.run()
 
     try:

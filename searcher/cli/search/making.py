@@ -9,7 +9,7 @@ from pathlib import Path
 
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.cli.search.jobs import is_further_job
-from syncswitch.searcher.cli.search.mlflow import copied_search
+from syncswitch.searcher.cli.search.mlflow import copied_by_first_job
 from syncswitch.searcher.cli.search.opening import opened_for_several
 from syncswitch.searcher.cli.search.progress import LineReporter
 from syncswitch.searcher.loop.pairs import PairToSearch, search_pairs
@@ -88,7 +88,7 @@ class SearchMaker:
         reporter: LineReporter,
     ) -> PairToSearch:
         study = study_name(job.identity, plan)
-        copying = copied_search(self.mlflow_uri, database, job.identity, study, reporter)
+        copying = copied_by_first_job(self.mlflow_uri, database, job.identity, study, reporter)
         watched = copied.enter_context(copying)
         return PairToSearch(
             job.identity, plan, lambda: watched(logged(opening(), self.tensorboard_folder, study))

@@ -150,8 +150,6 @@ def run(
     from syncswitch.searcher.cli.search.making import SearchMaker
 
     decides = make_strategy(strategy, **options)
-    if warm_start and strategy != "adaptive":
-        raise UserError(f"--warm-start is not for --strategy {strategy}; leave it out")
     trainer.check_jobs(jobs)
     if return_percent is not None:
         chosen = replace(chosen, later_switches=(return_percent,))

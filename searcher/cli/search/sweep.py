@@ -15,6 +15,7 @@ from syncswitch.searcher.backends.local import named
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.search.evaluate import check_chief
 from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
+from syncswitch.searcher.cli.search.mlflow import copied_by_first_job, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for_several
 from syncswitch.searcher.cli.views.sweep import print_sweeps, rows_as_json
 from syncswitch.searcher.results.sweep import Sweep, with_reference
@@ -123,6 +124,7 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @jobs_option
 @tensorboard_option
+@mlflow_search_option
 @common_options
 def sweep(
     reference: str | None,
@@ -140,6 +142,7 @@ def sweep(
     seed: int,
     jobs: int,
     tensorboard_folder: Path | None,
+    mlflow_uri: str | None,
     storage_url: str,
     as_json: bool,
 ) -> int | None:
@@ -208,6 +211,9 @@ def sweep(
                     base_seed=seed,
                     guarded=is_guarded,
                     say=announce,
+                    watching=lambda identity, study: copied_by_first_job(
+                        mlflow_uri, database, identity, study, reporter
+                    ),
                     reporter=reporter,
                 )
                 sweeps.append(one)

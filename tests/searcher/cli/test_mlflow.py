@@ -1,4 +1,4 @@
-"""`--mlflow` of `run` and `evaluate`, and `export`: MLflow says what the database says."""
+"""`--mlflow` of `run`, `sweep` and `evaluate`, and `export`: MLflow says what the database says."""
 
 from __future__ import annotations
 
@@ -113,6 +113,15 @@ def test_a_search_is_on_mlflow_as_in_the_database(
     assert search.info.status == "FINISHED"
     assert search.data.params["strategy"] == "paper"
     assert search.data.metrics["policy/switch_percent"] == 12.5
+
+
+def test_a_sweep_is_on_mlflow_as_in_the_database(invoke: Invoke, url: str, mlflow_uri: str) -> None:
+    points = ["--at", "100,25", "--runs", "1", "--workers", "4,8"]
+    result = invoke("sweep", "generated", *points, "--mlflow", mlflow_uri)
+    assert result.exit_code == 0, result.stderr
+    check_same(mlflow_uri, url)
+    trials = [key for key in runs_on(mlflow_uri) if key.startswith("trial")]
+    assert len(trials) == 4
 
 
 @pytest.mark.usefixtures("two_clusters")
