@@ -8,6 +8,7 @@ from typing import Any
 
 from syncswitch.searcher.results.explanation import Change, ExplainedRun, Explanation, Untried
 from syncswitch.searcher.text.values import percent_text
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 _WHY_UNTRIED = {
@@ -19,12 +20,12 @@ _WHY_UNTRIED = {
 }
 
 
-def belief_columns(why: Explanation) -> tuple[str, ...]:
+def belief_columns(why: Explanation, metric: Metric) -> tuple[str, ...]:
     """Of `belief_cells`."""
-    return ("run", "switch at", "accuracy", *map(percent_text, _shown_percents(why)))
+    return ("run", "switch at", metric.name, *map(percent_text, _shown_percents(why)))
 
 
-def belief_cells(why: Explanation, number: int) -> list[str]:
+def belief_cells(why: Explanation, number: int, metric: Metric) -> list[str]:
     """A row: the run with this number, from 0, and what was believed after it."""
     one = why.runs[number]
     likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
@@ -32,7 +33,7 @@ def belief_cells(why: Explanation, number: int) -> list[str]:
     return [
         str(number + 1),
         percent_text(one.run.switch_percent),
-        _measured(one),
+        _measured(one, metric),
         *("-" if good is None else _percent(good) for good in found),
     ]
 
@@ -43,13 +44,15 @@ def belief_sentence(why: Explanation) -> str:
     return f"How likely a switch there keeps the accuracy{often}, as believed after each run."
 
 
-def certainty_sentence(why: Explanation, first: str) -> str:
+def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
     """How sure one more run with the answer is; empty where nobody says."""
     belief = why.answer_belief
     if belief is None:
         return ""
-    between = f"{belief.low_accuracy:.4f} and {belief.high_accuracy:.4f}"
-    within = f"within {why.strategy.threshold:g} of {first}'s mean accuracy"
+    ends = sorted((belief.low_accuracy, belief.high_accuracy), key=metric.value)
+    between = " and ".join(map(metric.text, ends))
+    threshold = metric.with_unit(f"{why.strategy.threshold:g}")
+    within = f"within {threshold} of {first}'s mean {metric.name}"
     return (
         f"One more run {_with_switch(belief.switch_percent, first)} ends between {between} with"
         f" 90 %, and {within} with {_percent(belief.kept_share)}."
@@ -67,16 +70,16 @@ def untried_sentences(why: Explanation) -> list[str]:
     ]
 
 
-def change_sentences(why: Explanation, first: str) -> list[str]:
+def change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """What would move the answer; empty without an answer or a belief."""
     if why.answer is None or not why.beliefs:
         return []
     if not why.changes:
         return ["No few further runs that were thought of would move the answer."]
-    return [_change_text(change, first) for change in why.changes]
+    return [_change_text(change, first, metric) for change in why.changes]
 
 
-def why_sentences(why: Explanation, first: str) -> list[str]:
+def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """All that is not in the rows."""
     if why.answer is None:
         return ["There is no answer yet, and nothing that it could be held against."]
@@ -84,9 +87,9 @@ def why_sentences(why: Explanation, first: str) -> list[str]:
         plain = "This strategy decides by the mean of a fixed number of runs and believes nothing."
         return [plain, *untried_sentences(why)]
     sentences = [
-        certainty_sentence(why, first),
+        certainty_sentence(why, first, metric),
         *untried_sentences(why),
-        *change_sentences(why, first),
+        *change_sentences(why, first, metric),
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -122,10 +125,10 @@ def _shown_percents(why: Explanation) -> list[float]:
     return [percent for place, percent in enumerate(grid) if place in near]
 
 
-def _measured(one: ExplainedRun) -> str:
+def _measured(one: ExplainedRun, metric: Metric) -> str:
     if one.run.diverged:
         return "diverged"
-    return "alarm" if one.run.alarmed else f"{one.run.accuracy:.4f}"
+    return "alarm" if one.run.alarmed else metric.text(one.run.accuracy)
 
 
 def _untried_text(one: Untried) -> str:
@@ -134,14 +137,15 @@ def _untried_text(one: Untried) -> str:
     return f"{percent_text(one.switch_percent)}{likely}"
 
 
-def _change_text(change: Change, first: str) -> str:
+def _change_text(change: Change, first: str, metric: Metric) -> str:
     is_one = change.runs == 1
     runs = "One more run" if is_one else f"{change.runs} more runs"
+    value = metric.text(change.accuracy)
     if change.fails:
-        does = f"{'that fails' if is_one else 'all failing'} (accuracy {change.accuracy:.4f})"
+        does = f"{'that fails' if is_one else 'all failing'} ({metric.name} {value})"
     else:
         reaches = "that reaches" if is_one else "all reaching"
-        does = f"{reaches} the target ({change.accuracy:.4f})"
+        does = f"{reaches} the target ({value})"
     at = _with_switch(change.switch_percent, first)
     answer = _named(change.answer_percent, first)
     onward = ""

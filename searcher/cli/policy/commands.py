@@ -147,7 +147,7 @@ def show(
     print_policy(entry, uses)
     print_evidence(chosen, trials)
     if why is not None:
-        print_why(why, chosen.first_protocol.upper())
+        print_why(why, chosen)
 
 
 for _command in (export, import_policy_files, schema, diff, move_alias, rollback, revise):

@@ -86,15 +86,16 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
     echo(f"{there} of {runs} {are} in this database{but}.")
 
 
-def print_why(why: Explanation, first: str) -> None:
+def print_why(why: Explanation, policy: TimingPolicy) -> None:
     """What was believed after each run, what was never tried, and what would change the answer."""
+    metric = policy.decided_by
     echo()
     if why.beliefs:
         print_text(belief_sentence(why))
-        rows = [belief_cells(why, number) for number in range(len(why.runs))]
-        print_table(list(belief_columns(why)), rows)
+        rows = [belief_cells(why, number, metric) for number in range(len(why.runs))]
+        print_table(list(belief_columns(why, metric)), rows)
         echo()
-    for sentence in why_sentences(why, first):
+    for sentence in why_sentences(why, policy.first_protocol.upper(), metric):
         print_text(f"- {sentence}")
 
 
