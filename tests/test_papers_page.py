@@ -21,6 +21,7 @@ _SMALLER = {
     "stragglers": _ALONE,
     "dssp": _ALONE,
     "ds-sync": (),
+    "momentum": ("--workers", "4", "--at", "50"),
     "size": _SIZES,
     "generality": _SIZES,
     "overhead": ("--launcher", "in-process"),
@@ -63,4 +64,6 @@ def test_all_commands_work_at_a_small_size(
         assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
         assert done.stdout.strip()
     figures = {"summary", "timing", "curves", "order", "size", "generality", "stragglers"}
-    assert figures | {"overhead", "dssp", "ds-sync", "manifest", "import", "cost"} <= kinds
+    assert (
+        figures | {"momentum", "overhead", "dssp", "ds-sync", "manifest", "import", "cost"} <= kinds
+    )

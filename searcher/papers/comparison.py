@@ -32,7 +32,7 @@ class Compared:
     such a run; `low` and `high` are a 90 % interval.
 
     Attributes:
-        under: As in `FigureRun`.
+        under: As in `FigureRun`, and `variant`.
         points: Accuracy above that of BSP, in percentage points.
         reached: Runs that tested at the mean accuracy of BSP, the target, or above.
         seconds_to_target: Of those runs.
@@ -45,6 +45,7 @@ class Compared:
     percent: float
     protocols: str
     under: str
+    variant: str
     runs: int
     diverged: int
     accuracy: float | None
@@ -62,7 +63,13 @@ class Compared:
     sooner: float | None
 
 
-_Kind = tuple[str, str]
+class _Kind(NamedTuple):
+    run: str
+    under: str = ""
+    variant: str = ""
+
+
+_USUAL = _Kind(REFERENCE)
 
 
 def compare(runs: Sequence[FigureRun], target_accuracy: float | None = None) -> list[Compared]:
@@ -75,12 +82,12 @@ def compare(runs: Sequence[FigureRun], target_accuracy: float | None = None) -> 
     clusters: dict[Cluster, dict[_Kind, list[FigureRun]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         cluster = Cluster(run.workers, run.cluster, run.total_worker_steps)
-        clusters[cluster][run.name, run.under].append(run)
+        clusters[cluster][_Kind(run.name, run.under, run.variant)].append(run)
     return [row for kinds in clusters.values() for row in _rows(kinds, target_accuracy)]
 
 
 def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[Compared]:
-    bsp = kinds.get((REFERENCE, ""), [])
+    bsp = kinds.get(_USUAL, [])
     usual = mean_of([run.accuracy for run in bsp])
     if target is None:
         target = usual
@@ -91,15 +98,16 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
         accuracies = [run.accuracy for run in found if run.accuracy is not None]
         accuracy, waits = mean_of(accuracies), _waits(found, target)
         wait = mean_of(waits)
-        speed_up = measured_speed_up(seconds, kind, (REFERENCE, "")) or SpeedUp(0.0)
+        speed_up = measured_speed_up(seconds, kind, _USUAL) or SpeedUp(0.0)
         rows.append(
             Compared(
                 workers=found[0].workers,
                 cluster=found[0].cluster,
-                run=kind[0],
+                run=kind.run,
                 percent=found[0].percent,
                 protocols=",".join(found[0].protocols),
-                under=kind[1],
+                under=kind.under,
+                variant=kind.variant,
                 runs=len(found),
                 diverged=len(found) - len(accuracies),
                 accuracy=accuracy,

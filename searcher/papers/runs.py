@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.text.values import run_conditions_text
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.variants import split_variant
 from syncswitch.trainers.replay.recording import whole_runs
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class FigureRun:
         seconds: Of training; None where nobody recorded it.
         curve: Its tests.
         switch_seconds: What its switch took; None without one.
+        variant: The fields in which its workload is another one, as `sweep` takes them; empty for
+            the workload as it is.
     """
 
     workload: str
@@ -43,6 +47,7 @@ class FigureRun:
     seconds: float | None
     curve: tuple[Evaluation, ...] = ()
     switch_seconds: float | None = None
+    variant: str = ""
 
     @property
     def alone(self) -> str | None:
@@ -60,7 +65,12 @@ class FigureRun:
         return f"{first} {self.percent:g} %, {second}"
 
 
-def read_runs(database: Database, workload: str) -> list[FigureRun]:
+def bsp_percent(first_protocol: str, percent: float) -> float:
+    """How much of the job is in BSP."""
+    return percent if first_protocol == "bsp" else 100 - percent
+
+
+def read_runs(database: Database, workload: str, has_variants: bool = False) -> list[FigureRun]:
     """Reads the whole runs of a job that count for a switch point, those of all clusters.
 
     Of the runs with one seed that train alike, such as BSP alone in both orders, the first counts.
@@ -68,26 +78,50 @@ def read_runs(database: Database, workload: str) -> list[FigureRun]:
     Args:
         database: Open.
         workload: Name, reference, or start of the fingerprint.
+        has_variants: Also those of the workload's variants.
     """
-    store = TrialStore(database)
+    store, variants = TrialStore(database), _variants(database, workload, has_variants)
     jobs: dict[str, list[StoredTrial]] = defaultdict(list)
-    for trial in store.trials(workload=normal_reference(workload)):
-        if trial.state == TrialState.COMPLETE and trial.candidate_percent is not None:
-            jobs[trial.fingerprint].append(trial)
+    for fingerprint in variants:
+        for trial in store.trials(fingerprint=fingerprint):
+            if trial.state == TrialState.COMPLETE and trial.candidate_percent is not None:
+                jobs[fingerprint].append(trial)
     found: dict[object, FigureRun] = {}
     for fingerprint, trials in jobs.items():
         whole = whole_runs(trials, store.curves(fingerprint))
         for trial in trials:
             if trial.trial_id not in whole or trial.stopped_early:
                 continue
-            run = _run(trial, whole[trial.trial_id].evaluations)
-            same = (run.workers, run.cluster, run.total_worker_steps, run.name, run.under)
-            key = trial.trial_id if run.seed is None else (*same, run.seed)
+            run = _run(trial, whole[trial.trial_id].evaluations, variants[fingerprint])
+            cluster = (run.workers, run.cluster, run.total_worker_steps)
+            same = (*cluster, run.variant, run.name, run.under, run.seed)
+            key = trial.trial_id if run.seed is None else same
             found.setdefault(key, run)
     return list(found.values())
 
 
-def _run(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> FigureRun:
+def _variants(database: Database, workload: str, has_variants: bool) -> dict[str, str]:
+    """By fingerprint of the jobs in question; the workload as it is goes before its variants."""
+    registry = PolicyRegistry(database)
+    chosen = registry.workloads(normal_reference(workload))[::-1]
+    found = {known.identity.fingerprint: _variant(known.reference) for known in chosen}
+    if has_variants:
+        bases = {split_variant(known.reference)[0] for known in chosen}
+        for name in {known.identity.name for known in chosen}:
+            for known in registry.workloads(name)[::-1]:
+                if split_variant(known.reference)[0] in bases:
+                    found[known.identity.fingerprint] = _variant(known.reference)
+        return found
+    usual = min(found.values(), default="")
+    return {fingerprint: variant for fingerprint, variant in found.items() if variant == usual}
+
+
+def _variant(reference: str) -> str:
+    _, fields = split_variant(reference)
+    return ",".join(f"{field}={value}" for field, value in fields.items())
+
+
+def _run(trial: StoredTrial, curve: tuple[Evaluation, ...], variant: str) -> FigureRun:
     return FigureRun(
         workload=trial.workload,
         workers=trial.workers,
@@ -101,4 +135,5 @@ def _run(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> FigureRun:
         seconds=None if trial.diverged else trial.training_seconds,
         curve=curve,
         switch_seconds=trial.switch_overhead_seconds,
+        variant=variant,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from syncswitch.searcher.papers.figures import FIGURES, figure_rows
+from syncswitch.searcher.papers.tables import short_conditions
 from syncswitch.storage.files import whole_file
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table
@@ -20,7 +20,8 @@ from syncswitch.trainers.cli.options import FiniteRange, common_options, debug_o
 Row = dict[str, Any]
 
 _CURVE_ROWS = 8
-_BEGINNING = b"<html>"
+# As one plotly and another begins its pages.
+_BEGINNINGS = (b"<html>", b"<!doctype html>")
 
 _name = click.argument("name", metavar="FIGURE", type=click.Choice(list(FIGURES)))
 _workload = click.argument("workload", metavar="WORKLOAD", shell_complete=complete_workload)
@@ -116,7 +117,7 @@ def _tell(rows: list[Row], output: Path | None, as_json: bool) -> None:
         from syncswitch.searcher.papers.plots import plot
 
         page = plot(rows).to_html(include_plotlyjs=True, full_html=True)
-        with whole_file(output, replaces=(_BEGINNING,)) as file:
+        with whole_file(output, replaces=_BEGINNINGS) as file:
             file.write(page.encode())
         print_note(f"drawing written to {output}")
 
@@ -129,7 +130,15 @@ def _print_rows(rows: list[Row]) -> None:
         "policy_of": "policy of",
     }
     extra = {name: title for name, title in known.items() if name in rows[0]}
-    for name in ("workers", "cluster", "under"):
+    rows = [
+        {
+            **row,
+            "under": short_conditions(row["under"]),
+            "variant": row["variant"].partition("=")[2],
+        }
+        for row in rows
+    ]
+    for name in ("workers", "cluster", "under", "variant"):
         if len({row[name] for row in rows}) > 1:
             extra[name] = name
     cells = [
@@ -143,7 +152,7 @@ def _print_rows(rows: list[Row]) -> None:
             _interval(row["seconds_to_target"], row["seconds_to_target_half_width"], 1)
             + f" ({row['reached']}/{row['runs']})",
             _number(row["sooner"], ".2f"),
-            *(_cell(_short(row[name]), ".2f") for name in extra),
+            *(_cell(row[name], ".2f") for name in extra),
         ]
         for row in rows
     ]
@@ -173,15 +182,6 @@ def _thinned(curve: Sequence[Row]) -> list[Row]:
     last = len(curve) - 1
     places = {round(last * part / (_CURVE_ROWS - 1)) for part in range(_CURVE_ROWS)}
     return [curve[place] for place in sorted(places)]
-
-
-def _short(value: object) -> object:
-    """A scenario's stragglers in one word."""
-    return (
-        re.sub(r"straggler:\S+( straggler:\S+)*", "stragglers", str(value))
-        if isinstance(value, str)
-        else value
-    )
 
 
 def _cell(value: object, form: str = ".3g") -> str:

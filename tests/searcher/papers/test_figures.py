@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.papers.figures import FIGURES, figure, figure_rows
-from syncswitch.searcher.papers.plots import plot
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing.manifest import read_manifest
@@ -73,16 +73,18 @@ def test_another_accuracy_can_be_timed(url: str) -> None:
     assert reached()[-1] == 0
 
 
-@pytest.mark.parametrize("name", ["timing", "curves"])
-def test_a_figure_is_drawn(url: str, name: str) -> None:
-    drawn = plot(figure_rows(url, name, SMALL))
-    values = [y for trace in drawn.data for y in trace.y]
-    assert len(drawn.data) == (2 if name == "timing" else 7)
-    assert all(math.isfinite(value) for value in values)
-
-
 def test_what_is_missing_is_said_with_the_command_that_makes_it(url: str) -> None:
     with pytest.raises(UserError, match=f"syncswitch-search paper run stragglers {SMALL}"):
         figure_rows(url, "stragglers", SMALL)
     with pytest.raises(UserError, match=f"no figure 'fig'; choose one of {', '.join(FIGURES)}"):
         figure_rows(url, "fig", SMALL)
+
+
+def test_a_drawing_is_made_anew_and_another_file_is_kept(url: str, tmp_path: Path) -> None:
+    def draw(name: str) -> int:
+        arguments = ["paper", "show", "summary", SMALL, "-o", str(tmp_path / name)]
+        return CliRunner().invoke(main, [*arguments, "--storage", url]).exit_code
+
+    (tmp_path / "notes.html").write_text("<p>notes</p>")
+    assert [draw(name) for name in ("new.html", "new.html", "notes.html")] == [0, 0, 2]
+    assert (tmp_path / "notes.html").read_text() == "<p>notes</p>"
