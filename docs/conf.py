@@ -64,6 +64,6 @@ nitpick_ignore_regex = [
     # Of ours, but no program needs them.
     (
         "py:class",
-        r"(.*\.)?(FrameName|Cluster|LostChief|Program|RecordedRun|RunChoice|TrialChoice|_Positive|_Seconds|_T)",
+        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|Cluster|LostChief|Program|RecordedRun|RunChoice|TrialChoice|_Positive|_Seconds|_T)",
     ),
 ]

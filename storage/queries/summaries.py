@@ -9,7 +9,7 @@ Runs under different conditions (online policy, switch mechanism, injections) ar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,7 +100,7 @@ def switch_point_statistics(
     ]
     with database.session(read_only=True) as session:
         sums = [dict(row) for row in session.execute(_sums(counting)).mappings()]
-        metrics = _metrics(session)
+        metrics = _metrics(session, {row["fingerprint"] for row in sums})
     baselines = {
         _comparable(row): row["mean_training_seconds"]
         for row in sums
@@ -113,10 +113,11 @@ def switch_point_statistics(
     return sorted(settings, key=_place)
 
 
-def _metrics(session: Session) -> dict[str, Metric]:
-    """The direction and range of each job's metric, by fingerprint."""
+def _metrics(session: Session, fingerprints: Collection[str]) -> dict[str, Metric]:
+    """The direction and range of the metric of some jobs, by fingerprint."""
     columns = (WorkloadRow.metric_goal, WorkloadRow.metric_lowest, WorkloadRow.metric_highest)
     query = select(WorkloadRow.fingerprint, *columns)
+    query = query.where(WorkloadRow.fingerprint.in_(fingerprints))
     return {
         fingerprint: Metric(goal=goal, lowest=lowest, highest=highest)
         for fingerprint, goal, lowest, highest in session.execute(query)

@@ -57,7 +57,7 @@ class Metric:
 
     @property
     def has_usual_threshold(self) -> bool:
-        """Whether a hundredth is a small part of it: more is better, and the best is 1."""
+        """Whether a hundredth is a small part of it, as more is better and the best is 1."""
         return (self.goal, self.highest) == ("max", 1.0)
 
     def accuracy(self, value: float) -> float:

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from step_recording import step_recording
 
+from syncswitch.searcher.loop.other_pairs import OtherPairs
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefixes
 from syncswitch.searcher.loop.trial_runner import TrialRunner
@@ -87,6 +88,7 @@ class History(ReplayTrainer):
             1.0,
             lambda: False,
             "local",
+            OtherPairs(self.store),
         )
         self.repairer = Repairer(self.study, self.store, Patience())
         self.events: deque[str] = deque()

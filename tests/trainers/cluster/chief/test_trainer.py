@@ -419,7 +419,7 @@ class TestErrors:
             return keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), five])
 
         workload = replace(BRIEF, name="too few", model=model)
-        with pytest.raises(WorkloadError, match=r"^workload 'too few': a worker-step fails: "):
+        with pytest.raises(WorkloadError, match=r"^workload 'too few': the labels are classes "):
             make_trainer(workload, 2).train(spec_of(workload, 2, 50.0))
 
 
