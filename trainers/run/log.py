@@ -56,7 +56,7 @@ class RunLog:
         self._protocol_before: str | None = None
         self._events: list[RunEvent] = []
         self._untold: deque[RunEvent] = deque()
-        self._next_evaluation = self._evaluation_after(0)
+        self._next_test = self._evaluation_after(0)
 
     @property
     def is_stopping(self) -> bool:
@@ -94,7 +94,7 @@ class RunLog:
         self.done = start.worker_step
         self.first_protocol_done = start.first_protocol_worker_steps
         self.elapsed_seconds = self.inherited_seconds = start.elapsed_seconds
-        self._next_evaluation = self._evaluation_after(self.done)
+        self._next_test = self._evaluation_after(self.done)
         is_first, identity = self.first_protocol_done == self.done, self._spec.identity
         before = identity.first_protocol if is_first else identity.second_protocol
         self._protocol_before = before if self.done else None
@@ -139,6 +139,7 @@ class RunLog:
             self.is_detour,
             self._phases,
             self._protocol_before,
+            self._next_test,
         )
         if segment is None:
             return mark
@@ -160,7 +161,7 @@ class RunLog:
         self.switch_overhead_seconds, self.is_detour = mark.switch_overhead_seconds, mark.is_detour
         self._phases, self._protocol_before = mark.phases, mark.protocol_before
         self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
-        self._next_evaluation = self._evaluation_after(max(mark.done, self.last_evaluation_step))
+        self._next_test = max(mark.next_test, self._evaluation_after(self.last_evaluation_step))
 
     def keep_switch(self, mark: LogMark | None = None) -> None:
         """The guard takes the run back to here, or to the mark; perhaps at once."""
@@ -223,9 +224,9 @@ class RunLog:
 
     def is_due(self, done: int) -> bool:
         """Whether a test is due after so many worker-steps; says so once."""
-        if done < self._next_evaluation:
+        if done < self._next_test:
             return False
-        self._next_evaluation = self._evaluation_after(done)
+        self._next_test = self._evaluation_after(done)
         return True
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
@@ -248,8 +249,7 @@ class RunLog:
 
     def diverge(self, reason: str) -> None:
         """The training has blown up, which ends the run unless its guard takes it back."""
-        if not self.guarding.catches(reason):
-            self.diverged = True
+        self.diverged |= not self.guarding.catches(reason)
 
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount

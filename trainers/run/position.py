@@ -41,7 +41,12 @@ class Position:
 
 @dataclass(frozen=True)
 class LogMark:
-    """Where a run was at a moment; see `RunLog.mark`."""
+    """Where a run was at a moment; see `RunLog.mark`.
+
+    Attributes:
+        next_test: Worker-step of the test that nobody had asked for, perhaps one of those
+            that are done: the servers may know of steps that the chief has not heard of.
+    """
 
     done: int
     first_protocol_done: int
@@ -51,3 +56,4 @@ class LogMark:
     is_detour: bool
     phases: tuple[PhaseRecord, ...]
     protocol_before: str | None
+    next_test: int

@@ -207,6 +207,24 @@ def test_a_mark_in_the_middle_of_a_segment_is_as_if_it_had_ended_there() -> None
     assert marked.first_protocol_done == ended.first_protocol_done == 420
 
 
+def test_a_test_that_nobody_had_asked_for_is_made_though_its_step_was_done() -> None:
+    log = log_of()
+    play(log, 500, 5.0)
+    interval = spec_of().identity.evaluation_interval_worker_steps
+    assert interval is not None
+    for done in range(interval, 500 + 1, interval):
+        assert log.is_due(done)
+        log.add_evaluation(Evaluation(done, done / 100, 0.5, 0.1))
+    segment, due = log.next_segment(), (500 // interval + 1) * interval
+    assert segment is not None
+    # The servers had taken one more step than the chief knew of.
+    mark = log.mark(segment, due + 1, 9.0, StalenessCount())
+    assert log.is_due(due)
+    log.fall_back(mark)
+    assert log.is_due(due + 2)
+    assert not log.is_due(due + 3)
+
+
 def test_what_was_only_kept_is_told_with_the_next_progress() -> None:
     observer = RecordingObserver()
     log = log_of(observer)
@@ -258,6 +276,7 @@ def guarded(observer: RecordingObserver | None = None) -> RunLog:
 def fail(log: RunLog) -> None:
     """Trains to the switch and beyond, until the third test after it."""
     play(log, 500, 5.0)
+    assert log.is_due(500)
     log.add_evaluation(Evaluation(400, 4.0, 0.5, 0.1))
     assert log.is_at_guarded_switch
     log.keep_switch()
