@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 from syncswitch.storage.records.metric import Metric
@@ -129,3 +130,9 @@ def student_half_width(standard_error: float, freedom: int, confidence: float) -
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2)) * standard_error
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None

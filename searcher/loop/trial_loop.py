@@ -243,7 +243,7 @@ def _description(
         **{name: text for name, text in shown.items() if text not in (None, usual.get(name))},
         "workload": identity.name,
         "workers": identity.workers,
-        "protocols": f"{identity.first_protocol},{identity.second_protocol}",
+        "protocols": identity.pair,
         "strategy": strategy.name,
     }
 

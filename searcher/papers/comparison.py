@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from syncswitch.searcher.papers.runs import FigureRun
 from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
-from syncswitch.storage.metrics import student_half_width, time_to_accuracy_seconds
+from syncswitch.storage.metrics import mean_of, student_half_width, time_to_accuracy_seconds
 
 REFERENCE = "BSP"
 
@@ -152,12 +152,6 @@ def _waits(runs: Sequence[FigureRun], target: float | None) -> list[float]:
         time_to_accuracy_seconds(run.curve, target) for run in runs if run.accuracy is not None
     ]
     return [wait for wait in waits if wait is not None]
-
-
-def mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
 
 
 def _half_width(values: Sequence[float]) -> float | None:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from syncswitch.searcher.papers.comparison import Compared, compare, mean_of, paper_answer
+from syncswitch.searcher.papers.comparison import Compared, compare, paper_answer
 from syncswitch.searcher.papers.runs import FigureRun, bsp_percent
+from syncswitch.storage.metrics import mean_of
 
 Row = dict[str, Any]
 

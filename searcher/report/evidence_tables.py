@@ -54,7 +54,7 @@ def identity_table(data: ReportData) -> Table:
             ("loaded from", data.reference),
             ("fingerprint", job.fingerprint),
             ("cluster", job.cluster.partition(",")[0]),
-            ("protocols", f"{job.first_protocol},{job.second_protocol}"),
+            ("protocols", job.pair),
             ("length", f"{job.total_worker_steps:,} worker-steps"),
             ("data set", job.data_set),
             ("model", job.model),

@@ -36,7 +36,7 @@ class PairOutcome:
     @property
     def name(self) -> str:
         """For example `bsp,asp`."""
-        return f"{self.identity.first_protocol},{self.identity.second_protocol}"
+        return self.identity.pair
 
 
 @dataclass(frozen=True, slots=True)

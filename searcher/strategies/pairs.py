@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.trial_costs import mean_of
+from syncswitch.storage.metrics import mean_of
 
 LEAST_GAIN = 0.02
 """A pair is preferred to the best before it where it takes so much less time, as a share."""

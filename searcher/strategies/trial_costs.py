@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.storage.metrics import mean_of
 
 # A second protocol of which nothing is measured yet is taken to need this part of the time.
 _EXPECTED_RATIO = 0.3
@@ -67,9 +67,3 @@ class TrialCosts:
         """What a run at a switch point costs up to a share of W, where it inherits nothing."""
         switch = percent / self.highest_percent
         return min(switch, share) + max(0.0, share - switch) * self.ratio
-
-
-def mean_of(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None

@@ -56,7 +56,7 @@ def search_words(
     """
     if search.strategy not in STRATEGIES:
         return None
-    protocols = f"{identity.first_protocol},{identity.second_protocol}"
+    protocols = identity.pair
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
     words = ["syncswitch-search", "run", called, "--trainer", trainer]
@@ -81,7 +81,7 @@ def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> lis
         return None
     words = ["syncswitch-search", "run", identity.name, "--trainer", REPLAY]
     words += ["--workers", str(identity.workers), "--protocols"]
-    words += [f"{identity.first_protocol},{identity.second_protocol}"]
+    words += [identity.pair]
     return [*words, "--settings", str(settings)]
 
 

@@ -80,7 +80,12 @@ class WorkloadIdentity:
         """Size, kind and protocols in words, for example `4 simulated workers, bsp,asp`."""
         kind = "" if self.simulated_cluster is None else "simulated "
         noun = "worker" if self.workers == 1 else "workers"
-        return f"{self.workers} {kind}{noun}, {self.first_protocol},{self.second_protocol}"
+        return f"{self.workers} {kind}{noun}, {self.pair}"
+
+    @property
+    def pair(self) -> str:
+        """Both protocols as users write them, for example `bsp,asp`."""
+        return f"{self.first_protocol},{self.second_protocol}"
 
     @property
     def fingerprint(self) -> str:

@@ -107,10 +107,7 @@ def _print_report(report: ImportReport) -> None:
         f" {report.present_runs:,} already there, {len(report.faults):,} not used"
     )
     for identity in report.workloads:
-        echo(
-            f"workload {identity.name}, {identity.workers} workers,"
-            f" {identity.first_protocol},{identity.second_protocol}"
-        )
+        echo(f"workload {identity.name}, {identity.workers} workers, {identity.pair}")
     for title, remarks in (("not used", report.faults), ("notes", report.notes)):
         if remarks:
             echo(f"\n{title}:")

@@ -112,7 +112,7 @@ class SearchMaker:
 
         def announce(pair: PairToSearch) -> None:
             if not is_further_job():
-                reporter.tell(f"{pair.identity.first_protocol},{pair.identity.second_protocol}:")
+                reporter.tell(f"{pair.identity.pair}:")
 
         found = search_pairs(database, pairs, say=announce, **options)
         return found.best, found.pairs

@@ -18,13 +18,13 @@ from syncswitch.trainers.trainer import Trainer
 
 @contextlib.contextmanager
 def opened_for(
-    job: Job, storage_url: str, what: str, jobs: int, study: str | None = None
+    job: Job, storage_url: str, what: str, jobs: int
 ) -> Iterator[tuple[Database, Callable[[], Trainer], LineReporter]]:
     """What makes runs, where they are recorded, and who is told; all closed at the end.
 
-    Where the database does not know the job or this search yet, a trainer is opened first.
+    Where the database does not know the job yet, a trainer is opened first.
     """
-    with opened_for_several([job], storage_url, what, jobs, study) as opened:
+    with opened_for_several([job], storage_url, what, jobs) as opened:
         database, (trainers,), reporter = opened
         yield database, trainers, reporter
 
@@ -35,7 +35,8 @@ def opened_for_several(
 ) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], LineReporter]]:
     """The same for jobs that are trained one after the other, with what trains each.
 
-    Only of the first one a trainer may be opened in advance.
+    Only of the first one a trainer may be opened in advance: where the database does not know it,
+    or its search of that name.
     """
     with contextlib.ExitStack() as stack:
         trainers = [

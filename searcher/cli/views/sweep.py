@@ -93,7 +93,7 @@ def _cells(
     return [
         job.reference.removeprefix(base).removeprefix(",") or NONE,
         workers_text(identity.workers, identity.simulated_cluster),
-        f"{identity.first_protocol},{identity.second_protocol}",
+        identity.pair,
         ", ".join(map(percent_text, (point.switch_percent, *job.conditions.later_switches))),
         str(point.runs),
         str(point.diverged_runs),
