@@ -34,6 +34,7 @@ class Job:
         can_fork: Whether a run can start from the checkpoint of another.
         switch_points: Those of which there are runs; None where any can be made.
         command_with: The user's own command with a policy; None where `syncswitch-run` trains.
+        profile: Of a simulated cluster, as the user named it; None for a real one.
     """
 
     identity: WorkloadIdentity
@@ -42,6 +43,7 @@ class Job:
     can_fork: bool = True
     switch_points: tuple[float, ...] | None = None
     command_with: Callable[[TimingPolicy], str] | None = None
+    profile: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.backends.local import named
-from syncswitch.trainers.cli.completion import complete_profile
+from syncswitch.trainers.cli.simulated import PROFILE_OPTIONS
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.protocols import check_protocols
-from syncswitch.trainers.simulated import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions
@@ -26,16 +25,7 @@ class SimulatedCluster(TrainerChoice):
 
     name = "simulated"
     summary = "real gradients on a virtual clock"
-    options = (
-        OwnOption(
-            "--profile",
-            metavar="NAME|FILE",
-            default=DEFAULT_PROFILE,
-            show_default=True,
-            shell_complete=complete_profile,
-            help="What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
-        ),
-    )
+    options = (OwnOption("--profile", **PROFILE_OPTIONS),)
 
     profile: str
 
@@ -57,6 +47,7 @@ class SimulatedCluster(TrainerChoice):
         return Job(
             identity=identity,
             open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
+            profile=self.profile,
         )
 
     @override

@@ -9,8 +9,7 @@ import click
 from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import upgrade_database
 from syncswitch.storage.database.inspection import REVISION, shown
-from syncswitch.trainers.cli.console import echo, print_json, print_text
-from syncswitch.trainers.cli.exit_status import EXIT_FAILED, EXIT_OK
+from syncswitch.trainers.cli.console import EXIT_FAILED, EXIT_OK, echo, print_json, print_text
 from syncswitch.trainers.cli.options import common_options
 
 

@@ -26,14 +26,15 @@ def use_words(
     called: str,
     version: int | None,
     conditions: RunConditions,
+    profile: str | None = None,
 ) -> list[str]:
     """Trains with a policy that was found under these conditions, or what comes nearest to it.
 
     A workload that is built in is loaded from nowhere (None); the version is None for the current
-    one.
+    one, and the profile where nobody knows what it is called.
     """
     fingerprint = identity.fingerprint[:12]
-    if identity.simulated_cluster is not None:
+    if identity.simulated_cluster is not None and profile is None:
         # On a real cluster it is another job, so the policy is tried there first.
         policy = fingerprint if version is None else f"{fingerprint}@{version}"
         return ["syncswitch-search", "evaluate", policy, called, *_as_found(conditions)]
@@ -41,6 +42,7 @@ def use_words(
         words = ["syncswitch-search", "policy", "export", fingerprint]
         return [*words, *([] if version is None else ["--version", str(version)])]
     words = ["syncswitch-run", loaded_from or called]
+    words += [] if profile is None else ["--trainer", "simulated", "--profile", profile]
     words += [] if version is None else ["--policy", str(version)]
     if identity.workers != TrainerChoice.default_workers:
         words += ["--workers", str(identity.workers)]

@@ -1,4 +1,4 @@
-"""What the command lines write: lines, tables, JSON and progress bars.
+"""What the command lines write, lines, tables, JSON and progress bars, and how they exit.
 
 Light at import: rich is imported when something is drawn.
 """
@@ -16,6 +16,11 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
 
 # A table that is piped into a file or another program has no terminal to take its width from.
 _WIDTH_WITHOUT_TERMINAL = 120

@@ -17,12 +17,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
-from syncswitch.trainers.cli.console import print_error, print_note
-from syncswitch.trainers.cli.exit_status import (
+from syncswitch.trainers.cli.console import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_USAGE,
+    print_error,
+    print_note,
 )
 
 # click 8.1 has no such error: it prints the help and exits with 0.

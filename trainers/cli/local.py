@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.placement import (
@@ -27,6 +27,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
+    from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.trainers.cluster.processes.platform import PlatformOptions
 
 DEFAULT_LAUNCHER = "in-process"
@@ -61,6 +62,12 @@ class LocalCluster:
     config: TfConfig | None = None
     open_network: bool = False
     servers: int = 1
+
+    simulated_cluster: ClassVar[str | None] = None
+    """No profile describes it."""
+
+    search_options: ClassVar[str] = ""
+    """What a search needs to make its runs here; for messages."""
 
     def take_part(self, say: Callable[[str], None]) -> bool:
         """Does what this process has to do where it is no chief.
@@ -150,6 +157,18 @@ class LocalCluster:
                 f" {self.launcher} loads it in another one; name it instead, such as"
                 " my_workload.py:workload"
             )
+
+    def load(self, reference: str, workers: int) -> Workload:
+        """See `load_local_workload`."""
+        return load_local_workload(reference, workers)
+
+    def identity(
+        self, workload: Workload, workers: int, protocols: tuple[str, str]
+    ) -> WorkloadIdentity:
+        """The job."""
+        from syncswitch.trainers.job.fingerprint import workload_identity
+
+        return workload_identity(workload, workers, *protocols)
 
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
         """Starts the cluster, or joins it.

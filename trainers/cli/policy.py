@@ -10,11 +10,9 @@ import click
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.trainers.cli.console import print_note
-from syncswitch.trainers.cli.local import load_local_workload
 from syncswitch.trainers.cli.options import is_given, is_policy_file
 from syncswitch.trainers.cli.uses import known_band, next_run, run_text
 from syncswitch.trainers.job.checks import check_length
-from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.phases import PhasePlan, parse_phases
 from syncswitch.trainers.protocols import alone, check_protocols
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.trainers.cli.simulated import AnyCluster
     from syncswitch.trainers.job.workload import Workload
 
 
@@ -94,14 +93,15 @@ def users_plan(
     return None if switch_percent is None else PhasePlan(pair, switch_percent)
 
 
-def chosen_by_user(reference: str, plan: PhasePlan, workers: int) -> Chosen:
+def chosen_by_user(cluster: AnyCluster, reference: str, plan: PhasePlan, workers: int) -> Chosen:
     """Phases of the user's own."""
-    workload, identity = _chosen_job(reference, workers, plan.protocols)
+    workload, identity = _chosen_job(cluster, reference, workers, plan.protocols)
     later = plan.later_switches
     return Chosen(workload, identity, plan.switch_percent, later_switches=later)
 
 
 def chosen_by_policy(
+    cluster: AnyCluster,
     reference: str,
     choice: str,
     workers: int | None,
@@ -110,16 +110,17 @@ def chosen_by_policy(
     *,
     is_guarded: bool,
 ) -> Chosen:
-    """The switch of a policy; see `real_policies` and `fitting_policy`."""
-    candidates = real_policies(reference, choice, workers, pair, storage_url)
-    workload = load_local_workload(reference, max(one.workers for one in candidates))
-    policy, identity = fitting_policy(candidates, workload, reference, choice, storage_url)
+    """The switch of a policy; see `policies_of_cluster` and `fitting_policy`."""
+    candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
+    workload = cluster.load(reference, max(one.workers for one in candidates))
+    policy, identity = fitting_policy(cluster, candidates, workload, reference, choice, storage_url)
     band = known_band(policy, storage_url) if is_guarded else None
     later = policy.later_switches
     return Chosen(workload, identity, policy.switch_percent, policy, band, later_switches=later)
 
 
 def chosen_by_learning(
+    cluster: AnyCluster,
     reference: str,
     workers: int,
     pair: tuple[str, str],
@@ -130,6 +131,7 @@ def chosen_by_learning(
     """What the runs so far say of the next one, or the run that was interrupted.
 
     Args:
+        cluster: Where it is trained.
         reference: The workload, as the user named it.
         workers: n.
         pair: Protocols before and after the switch.
@@ -137,7 +139,7 @@ def chosen_by_learning(
         storage_url: The database.
         interrupted: Finds seed and switch of a run that goes on; None for another one.
     """
-    workload, identity = _chosen_job(reference, workers, pair)
+    workload, identity = _chosen_job(cluster, reference, workers, pair)
     planned = next_run(identity, storage_url, uses)
     seed, percent = interrupted(workload) or (planned.number, planned.switch_percent)
     print_note(run_text(identity, seed, percent))
@@ -145,34 +147,32 @@ def chosen_by_learning(
 
 
 def _chosen_job(
-    reference: str, workers: int, pair: tuple[str, str]
+    cluster: AnyCluster, reference: str, workers: int, pair: tuple[str, str]
 ) -> tuple[Workload, WorkloadIdentity]:
-    workload = load_local_workload(reference, workers)
-    return workload, chosen_job(workload, workers, pair)
-
-
-def chosen_job(workload: Workload, workers: int, pair: tuple[str, str]) -> WorkloadIdentity:
     """The job of a run whose switch the user chose.
 
     Raises:
         UserError: No cluster of this size can run these protocols, or the job is too short for it.
     """
+    workload = cluster.load(reference, workers)
     check_protocols(pair, workers)
-    identity = workload_identity(workload, workers, *pair)
+    identity = cluster.identity(workload, workers, pair)
     check_length(identity)
-    return identity
+    return workload, identity
 
 
-def real_policies(
+def policies_of_cluster(
+    cluster: AnyCluster,
     reference: str,
     choice: str,
     workers: int | None,
     pair: tuple[str, str] | None,
     storage_url: str,
 ) -> list[TimingPolicy]:
-    """Policies of real clusters that may be meant, newest first; at least one.
+    """Policies of this kind of cluster that may be meant, newest first; at least one.
 
     Args:
+        cluster: Real, or simulated with a profile.
         reference: The workload, as the user named it.
         choice: A policy file, or a version or alias in the database.
         workers: Only for clusters of this size.
@@ -180,7 +180,7 @@ def real_policies(
         storage_url: The database.
 
     Raises:
-        UserError: There is none, or those there are were found on simulated clusters.
+        UserError: There is none, or a real cluster has none but those of simulated ones.
     """
     from syncswitch.trainers.job.loading import find_module, normal_reference
 
@@ -199,10 +199,10 @@ def real_policies(
         if workers in (None, one.policy.workers)
         and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
     ]
-    real = [one.policy for one in fitting if one.job.simulated_cluster is None]
-    options = f" --workers {workers}" if workers else ""
+    here = [one.policy for one in fitting if one.job.simulated_cluster == cluster.simulated_cluster]
+    options = cluster.search_options + (f" --workers {workers}" if workers else "")
     options += f" --protocols {','.join(pair)}" if pair else ""
-    if fitting and not real:
+    if fitting and not here and cluster.simulated_cluster is None:
         jobs = "; ".join(f"{one.policy.workload!r} on {one.job.cluster}" for one in fitting)
         # Of several the newest; its name alone may mean any of them.
         which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
@@ -212,7 +212,7 @@ def real_policies(
             f" {shlex.join([which, reference])}{options}; or search for the real job with:"
             f" syncswitch-search run {reference}{options}"
         )
-    if not real:
+    if not here:
         have = "; ".join(one.job.cluster for one in found)
         raise PolicyError(
             f"no policy {choice!r} of workload {reference!r}"
@@ -220,7 +220,7 @@ def real_policies(
             + (f" (there is one for {have})" if have else "")
             + f"; find one with: syncswitch-search run {reference}{options}"
         )
-    return real
+    return here
 
 
 def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
@@ -234,6 +234,7 @@ def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
 
 
 def fitting_policy(
+    cluster: AnyCluster,
     candidates: list[TimingPolicy],
     workload: Workload,
     reference: str,
@@ -243,6 +244,7 @@ def fitting_policy(
     """The first policy that was found for exactly this job, which is the second value.
 
     Args:
+        cluster: Where it is trained.
         candidates: At least one.
         workload: What `reference` names.
         reference: The workload, as the user named it.
@@ -253,9 +255,8 @@ def fitting_policy(
         PolicyError: There is none.
     """
     for policy in candidates:
-        identity = workload_identity(
-            workload, policy.workers, policy.first_protocol, policy.second_protocol
-        )
+        pair = (policy.first_protocol, policy.second_protocol)
+        identity = cluster.identity(workload, policy.workers, pair)
         if identity.fingerprint == policy.fingerprint:
             return policy, identity
     from syncswitch.storage.policies.nearest import nearest_hint
@@ -265,6 +266,6 @@ def fitting_policy(
         f"policy {choice!r} is for workload {policy.workload!r} as it was with "
         f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
         f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
-        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference} "
-        f"--workers {policy.workers}{nearest_hint(storage_url, identity)}"
+        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference}"
+        f"{cluster.search_options} --workers {policy.workers}{nearest_hint(storage_url, identity)}"
     )

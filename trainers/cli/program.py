@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.console import EXIT_INTERRUPTED
 
 _LINE = b"error: interrupted\n"
 _SHOW_CURSOR = b"\x1b[?25h"

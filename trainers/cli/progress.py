@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-    from syncswitch.trainers.cli.local import LocalCluster
     from syncswitch.trainers.cli.resume import RunCheckpoints
+    from syncswitch.trainers.cli.simulated import AnyCluster
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
@@ -60,7 +60,7 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
 def trained(
     workload: Workload,
     reference: str,
-    cluster: LocalCluster,
+    cluster: AnyCluster,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
     watched: Callable[[Trainer], Trainer],

@@ -5,7 +5,6 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +17,8 @@ from syncswitch.trainers.cli import console
 from syncswitch.trainers.cli.command.running import trained_by_command
 from syncswitch.trainers.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
-from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.console import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.group import ProgramCommand
-from syncswitch.trainers.cli.local import choose_cluster
 from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
     USUAL_PROTOCOLS,
@@ -33,6 +31,7 @@ from syncswitch.trainers.cli.options import (
     protocols_option,
     tensorboard_option,
 )
+from syncswitch.trainers.cli.simulated import AnyCluster, cluster_chosen, profile_option
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
@@ -90,6 +89,7 @@ if TYPE_CHECKING:
     f"{PROTOCOLS_HELP} Default: as in the policy; with --switch-at {USUAL_PROTOCOLS}.",
 )
 @cluster_options
+@profile_option
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -156,6 +156,7 @@ if TYPE_CHECKING:
     " away."
 )
 @trained_by_command
+@cluster_chosen
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(
@@ -167,12 +168,7 @@ def main(
     is_guarded: bool,
     workers: int | None,
     protocols: str | None,
-    launcher: str | None,
-    parameter_servers: int | None,
-    gpus_per_worker: float,
-    open_network: bool,
-    cluster_timeout: float | None,
-    server_grace: float | None,
+    cluster: AnyCluster,
     seed: int,
     output: Path | None,
     learns: bool,
@@ -212,15 +208,6 @@ def main(
     from syncswitch.trainers.protocols import parse_pair
     from syncswitch.trainers.run.mlflow_use import copied_use
 
-    cluster = choose_cluster(
-        launcher,
-        gpus_per_worker,
-        cluster_timeout,
-        server_grace,
-        os.environ,
-        open_network=open_network,
-        parameter_servers=parameter_servers,
-    )
     if cluster.take_part(console.print_note):
         return None
     workers = cluster.workers(workers)
@@ -237,6 +224,7 @@ def main(
     plan = users_plan(switch_percent, protocol, phases, usual_pair)
     if learns:
         run = chosen_by_learning(
+            cluster,
             reference,
             size,
             usual_pair,
@@ -246,9 +234,11 @@ def main(
         )
         seed = seed if run.seed is None or is_given("seed") else run.seed
     elif plan is not None:
-        run = chosen_by_user(reference, plan, size)
+        run = chosen_by_user(cluster, reference, plan, size)
     else:
-        run = chosen_by_policy(reference, choice, workers, pair, storage_url, is_guarded=is_guarded)
+        run = chosen_by_policy(
+            cluster, reference, choice, workers, pair, storage_url, is_guarded=is_guarded
+        )
     workload, identity, policy = run.workload, run.identity, run.policy
     output, folder = home(workload)
     check_model_path(output)

@@ -45,8 +45,7 @@ from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.policies.similarity import JobFacts
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.uses.store import uses_of
-from syncswitch.trainers.cli.console import echo, print_error, print_json, print_table
-from syncswitch.trainers.cli.exit_status import EXIT_FAILED
+from syncswitch.trainers.cli.console import EXIT_FAILED, echo, print_error, print_json, print_table
 from syncswitch.trainers.cli.options import common_options
 
 

@@ -15,13 +15,15 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing.manifest import read_manifest
 from syncswitch.storage.importing.run_import import ImportReport, import_manifest
 from syncswitch.trainers.cli.console import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
     echo,
     print_error,
     print_json,
     progress_bars,
     rich_console,
 )
-from syncswitch.trainers.cli.exit_status import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from syncswitch.trainers.cli.options import common_options
 
 

@@ -25,8 +25,7 @@ from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.completion import complete_policy, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
-from syncswitch.trainers.cli.console import print_error, print_json
-from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.console import EXIT_INTERRUPTED, print_error, print_json
 from syncswitch.trainers.cli.options import (
     common_options,
     protocols_option,

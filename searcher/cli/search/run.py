@@ -25,8 +25,7 @@ from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options
-from syncswitch.trainers.cli.console import print_error, print_json, print_note
-from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
 from syncswitch.trainers.cli.options import (
     FiniteRange,
     common_options,
@@ -206,7 +205,8 @@ def _how_to_use(made: MadeSearch, reference: str) -> str:
     if job.command_with is not None:
         return job.command_with(policy)
     version = None if policy.version == made.current_version else policy.version
-    words = use_words(job.identity, job.reference, reference, version, made.plan.conditions)
+    conditions = made.plan.conditions
+    words = use_words(job.identity, job.reference, reference, version, conditions, job.profile)
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
     return shlex.join(words)

@@ -23,8 +23,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.trainers.cli.completion import complete_protocols, complete_workload
 from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_options, inject_option
-from syncswitch.trainers.cli.console import print_error, print_json
-from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.console import EXIT_INTERRUPTED, print_error, print_json
 from syncswitch.trainers.cli.options import (
     MOST_WORKERS,
     PROTOCOLS_HELP,

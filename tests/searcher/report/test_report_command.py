@@ -161,3 +161,12 @@ def test_a_policy_is_used_where_it_can_be(
 ) -> None:
     said = use_words(identity(**changes), loaded_from, "called", 2, RunConditions())
     assert " ".join(said).startswith(words)
+
+
+def test_a_policy_of_a_simulated_cluster_is_used_there_if_its_profile_is_known() -> None:
+    job = identity(simulated_cluster="5" * 64, workers=8)
+    said = use_words(job, None, "digits", None, RunConditions(), "my cluster.json")
+    assert said == [
+        *("syncswitch-run", "digits", "--trainer", "simulated", "--profile", "my cluster.json"),
+        *("--workers", "8"),
+    ]

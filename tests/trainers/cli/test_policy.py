@@ -15,7 +15,8 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.cli.policy import real_policies
+from syncswitch.trainers.cli.local import LocalCluster
+from syncswitch.trainers.cli.policy import policies_of_cluster
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
@@ -56,7 +57,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            real_policies("digits", choice, workers, pair, sqlite_url)
+            policies_of_cluster(LocalCluster(), "digits", choice, workers, pair, sqlite_url)
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; try it on the real job with: syncswitch-search"
@@ -69,12 +70,12 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(IDENTITY, SIMULATED, LARGER)
-    found = real_policies("digits", "current", None, None, sqlite_url)
+    found = policies_of_cluster(LocalCluster(), "digits", "current", None, None, sqlite_url)
     assert [policy.fingerprint for policy in found] == [IDENTITY.fingerprint]
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        real_policies("digits", "current", 500, None, sqlite_url)
+        policies_of_cluster(LocalCluster(), "digits", "current", 500, None, sqlite_url)
     with pytest.raises(PolicyError) as caught:
-        real_policies("digits", "current", 2, None, sqlite_url)
+        policies_of_cluster(LocalCluster(), "digits", "current", 2, None, sqlite_url)
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -84,8 +85,10 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
     file, policy = tmp_path / "my policy.json", policy_of(identity)
     write_policy(file, policy, RegisteredWorkload(identity, "digits"))
     if identity.simulated_cluster is None:
-        assert real_policies("digits", str(file), None, None, "sqlite:///unused.db") == [policy]
+        assert policies_of_cluster(
+            LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db"
+        ) == [policy]
         return
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        real_policies("digits", str(file), None, None, "sqlite:///unused.db")
+        policies_of_cluster(LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db")
     assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)

@@ -17,7 +17,7 @@ from syncswitch.trainers.cli.command.options import (
     USUAL_COMMAND_PROTOCOLS,
     CommandChoice,
 )
-from syncswitch.trainers.cli.exit_status import EXIT_INTERRUPTED
+from syncswitch.trainers.cli.console import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.options import is_given, is_policy_file
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def trained_by_command(function: _F) -> _F:
-    """`--trainer`, and the options of a command, which is trained then instead of a workload."""
+    """`--trainer`, and the options of a command, which may be trained instead of a workload."""
     names = [field.name for field in fields(CommandChoice)]
 
     @functools.wraps(function)
@@ -45,18 +45,19 @@ def trained_by_command(function: _F) -> _F:
                 f"{_flag(parameter)} needs --trainer command, and this is --trainer {trainer}:"
                 " change that, or leave it out"
             )
-        return function(*arguments, **values)
+        return function(*arguments, trainer=trainer, **values)
 
     decorated: Any = chosen
     for declarations, how in reversed(list(COMMAND_OPTIONS.items())):
         decorated = click.option(*declarations, **how)(decorated)
     kinds = click.option(
         "--trainer",
-        type=click.Choice(["local", "command"]),
+        type=click.Choice(["local", "simulated", "command"]),
         default="local",
         show_default=True,
-        help="local = a TensorFlow cluster on this machine, or in TF_CONFIG; command = your own"
-        " training command, described as for its search: WORKLOAD is its name there.",
+        help="local = a TensorFlow cluster on this machine, or in TF_CONFIG; simulated = real"
+        " gradients on a virtual clock, described by --profile; command = your own training"
+        " command, described as for its search: WORKLOAD is its name there.",
     )
     found: _F = kinds(decorated)
     return found
