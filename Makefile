@@ -16,11 +16,12 @@ unexport PYTHONDONTWRITEBYTECODE
 	benchmark-learning \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
 
+SIMULATED := --trainer simulated --profile sync-switch-resnet32
 demo: $(INSTALLED)  ## Find a timing policy for the digits workload, look it up, train with it.
 	@mkdir -p $(DEMO)
-	cd $(DEMO) && ../$(BIN)/syncswitch-search run digits --settings 6
+	cd $(DEMO) && ../$(BIN)/syncswitch-search run digits --workers 8 $(SIMULATED)
 	cd $(DEMO) && ../$(BIN)/syncswitch-search policy lookup digits
-	cd $(DEMO) && ../$(BIN)/syncswitch-run digits
+	cd $(DEMO) && ../$(BIN)/syncswitch-run digits $(SIMULATED)
 
 test: $(INSTALLED)  ## Everything that has to pass: linters and types, and beside them all tests.
 	$(MAKE) --jobs 2 lint tests
