@@ -28,6 +28,7 @@ class TrialObserver:
         inherited: Evaluations of the part before the trial's own.
         switch_worker_step: Where the second protocol begins; 0 where it never does.
         guard: Says that the trial fails; None where nobody asks.
+        look: Is given all evaluations after each.
         is_decided: Says that the trial is needed no longer.
         is_cancelled: It was stopped because nobody needs it any more.
         alarm: It was stopped because it fails; None where it was not.
@@ -41,6 +42,7 @@ class TrialObserver:
     inherited: Sequence[Evaluation] = ()
     switch_worker_step: int = 0
     guard: Guard | None = None
+    look: Callable[[Sequence[Evaluation]], None] = lambda _: None
     is_decided: Callable[[], bool] = lambda: False
     is_cancelled: bool = False
     alarm: RunEvent | None = None
@@ -68,6 +70,7 @@ class TrialObserver:
             self.is_cancelled = True
             return Verdict.STOP
         self._evaluations.append(evaluation)
+        self.look(self._evaluations)
         return Verdict.STOP if self._is_known() or self._fails(evaluation) else Verdict.CONTINUE
 
     def _is_known(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from syncswitch.searcher.loop.observer import TrialObserver
@@ -16,6 +17,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.study.state import SearchState
 from syncswitch.searcher.study.study import Claim, SearchStudy
+from syncswitch.searcher.text.early_words import never_moved
 from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
@@ -23,6 +25,8 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner
 from syncswitch.trainers.job.schedule import later_switches, switch_worker_step
 from syncswitch.trainers.trainer import Trainer
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class TrialRunner:
 
     def __post_init__(self) -> None:
         self._owner = Owner.current()
+        self._has_warned = False
 
     def run(self, claim: Claim, trainer: Trainer) -> None:
         """Runs one trial: begin, train, record, tell, in this order (see `Repairer`).
@@ -176,8 +181,16 @@ class TrialRunner:
             inherited=prefix.evaluations,
             switch_worker_step=_planned_switch_worker_step(spec),
             guard=trial_guard(self.store, self.study.name, state, spec),
+            look=self._look,
             is_decided=self.is_decided,
         )
+
+    def _look(self, evaluations: Sequence[Evaluation]) -> None:
+        """Warns once of a metric that never moves: runs may take hours."""
+        word = None if self._has_warned else never_moved(self.identity, evaluations)
+        if word is not None:
+            self._has_warned = True
+            _LOG.warning(word)
 
     def _plateau_accuracy(self, record: TrialRecord) -> float | None:
         """What a run that was made to its end would have measured had it been stopped."""

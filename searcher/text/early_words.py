@@ -1,12 +1,16 @@
-"""What may be said of a search before it costs anything; pure."""
+"""What may be said of a search before it has cost much; pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
+
+_LEAST_TESTS = 5
 
 
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
@@ -25,4 +29,25 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
         f"{listed} % of this job's {total:,} worker-steps are one switch, after {step:,}, as a"
         f" round has {size:,}: the search could not tell them apart; give fewer --settings, or a"
         " longer job"
+    )
+
+
+def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
+    """That the metric is the same in all tests of half a run; None where it is not.
+
+    Args:
+        identity: The job.
+        evaluations: Of a run, the newest last; only that which reaches the half says anything.
+    """
+    half = identity.total_worker_steps / 2
+    is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half
+    if not is_now or evaluations[-2].worker_step >= half:
+        return None
+    if len({one.accuracy for one in evaluations}) > 1:
+        return None
+    metric = identity.decided_by
+    return (
+        f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)} tests"
+        " of half a run: a search cannot tell switch points apart by what never moves; check the"
+        " metric, the labels and the learning rate"
     )

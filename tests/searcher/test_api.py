@@ -146,3 +146,28 @@ def test_the_sampler_serves_an_optuna_study_of_ones_own() -> None:
     assert [trial.params["switch_percent"] for trial in study.trials[::2]] == [
         100, 50, 25, 12.5, 18.75,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("accuracy", ["0.5", "step / 100"])
+def test_a_metric_that_never_moves_is_told_once(
+    accuracy: str,
+    command: dict[str, Any],
+    url: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = SCRIPT.replace("20, total + 1, 20", "10, total + 1, 10")
+    script = script.replace('"accuracy": accuracy', f'"accuracy": {accuracy}')
+    (tmp_path / "train.py").write_text(script)
+    search(
+        "still",
+        trainer="command",
+        trainer_options=command,
+        strategy="paper",
+        settings=1,
+        runs=1,
+        storage=url,
+        early_stop=False,
+    )
+    told = [line for line in caplog.messages if "never moves" in line]
+    assert len(told) == (accuracy == "0.5")
