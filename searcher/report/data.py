@@ -9,6 +9,7 @@ from datetime import datetime
 
 from syncswitch.searcher.report.history import PathStep
 from syncswitch.searcher.results.estimates import mean
+from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
@@ -120,6 +121,8 @@ class ReportData:
         runs: All runs of the job, in the order in which they were added.
         switch_points: Statistics of the switch points, of completed runs under `conditions`.
         path: The runs of the search in their order, and what was known after each.
+        why: Why the policy, or the search so far, says what it says; None where nobody knows.
+        no_why: Why nobody knows.
         acceptance: What a switch point has to keep; None as long as nothing was measured.
         software: Version by name of distribution.
         uses: The later runs with the policy, of all versions.
@@ -140,6 +143,8 @@ class ReportData:
     runs: tuple[ReportRun, ...]
     switch_points: tuple[SwitchPointStatistics, ...]
     path: tuple[PathStep, ...]
+    why: Explanation | None
+    no_why: str | None
     acceptance: Acceptance | None
     software: Mapping[str, str]
     uses: tuple[PolicyUseFacts, ...]

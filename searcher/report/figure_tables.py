@@ -19,6 +19,7 @@ from syncswitch.searcher.text.values import (
     seconds_text,
     value_text,
 )
+from syncswitch.searcher.text.why import belief_cells, belief_columns
 
 _VERDICTS = {
     "target": "target",
@@ -79,6 +80,15 @@ def path_table(data: ReportData) -> Table:
             ),
         },
     )
+
+
+def belief_table(data: ReportData) -> Table:
+    """What the search believed of each switch point after each of its runs."""
+    why, metric, title = data.why, data.identity.decided_by, "How likely each switch point is good"
+    if why is None or not why.beliefs:
+        return Table(title, (), ())
+    rows = (tuple(belief_cells(why, number, metric)) for number in range(len(why.runs)))
+    return Table(title, belief_columns(why, metric), tuple(rows))
 
 
 def curve_table(data: ReportData) -> Table:

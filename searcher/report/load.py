@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
+from syncswitch.searcher.learning.why import policy_explained, search_explained
 from syncswitch.searcher.report.choice import (
     only_job,
     shown_conditions,
@@ -14,11 +15,14 @@ from syncswitch.searcher.report.choice import (
 )
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.history import SearchHistory, history_of
+from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.row_stream import row_blocks
@@ -79,6 +83,7 @@ def load_report(
         statistics = switch_point_statistics(read, fingerprint=fingerprint)
         switch_points = tuple(one for one in statistics if _is_under(one, conditions))
         history = _history(read, search, trials) if search else None
+        why, no_why = _why(read, policy, search)
         happened = _events(read, fingerprint)
         used = use_observations(read, fingerprint)
         return ReportData(
@@ -96,6 +101,8 @@ def load_report(
             runs=tuple(_run(trial, whole, happened) for trial in trials),
             switch_points=switch_points,
             path=history.steps if history else (),
+            why=why,
+            no_why=no_why,
             acceptance=_acceptance(
                 policy, search, history.target_accuracy if history else None, switch_points
             ),
@@ -119,6 +126,20 @@ def _history(
     }
     finished = read_observations(database, search.study, rows)
     return history_of(search, finished)
+
+
+def _why(
+    database: Database, policy: PolicyEntry | None, search: SearchInfo | None
+) -> tuple[Explanation | None, str | None]:
+    """Of the policy, else of the search as far as it is; or why nobody can say."""
+    try:
+        if policy is not None:
+            return policy_explained(database, policy), None
+        if search is not None and search.strategy in STRATEGIES:
+            return search_explained(database, search), None
+    except UserError as error:
+        return None, str(error)
+    return None, "nothing is looked for here, so there is nothing to explain"
 
 
 def _events(database: Database, fingerprint: str) -> dict[int, list[RunEvent]]:

@@ -22,6 +22,7 @@ class Section:
     Attributes:
         name: Short, of letters and hyphens, for links.
         words: What to look for; where there is no figure, why.
+        points: What else there is to say, sentence by sentence.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Section:
     words: str
     figure: Figure | None
     tables: tuple[Table, ...]
+    points: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class _Kind:
     draw: Callable[[ReportData], Figure]
     say: Callable[[ReportData], str]
     tables: tuple[Callable[[ReportData], Table], ...]
+    list: Callable[[ReportData], list[str]] = lambda _: []
 
 
 _FIGURES = (
@@ -54,6 +57,14 @@ _FIGURES = (
         figures.search_path,
         sentences.path_sentence,
         (figure_tables.path_table,),
+    ),
+    _Kind(
+        "why",
+        "Why, and how sure",
+        figures.beliefs,
+        sentences.belief_sentence,
+        (figure_tables.belief_table,),
+        sentences.why_sentences,
     ),
     _Kind(
         "curves",
@@ -119,10 +130,11 @@ def sections_of(data: ReportData) -> list[Section]:
 
 
 def _section(kind: _Kind, data: ReportData) -> Section:
+    points = tuple(kind.list(data))
     try:
         figure = kind.draw(data)
     except UserError as nothing:
         words = str(nothing)
-        return Section(kind.name, kind.title, f"{words[0].upper()}{words[1:]}.", None, ())
+        return Section(kind.name, kind.title, f"{words[0].upper()}{words[1:]}.", None, (), points)
     tables = tuple(table for make in kind.tables if (table := make(data)).rows)
-    return Section(kind.name, kind.title, kind.say(data), figure, tables)
+    return Section(kind.name, kind.title, kind.say(data), figure, tables, points)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.series import eventful_runs, switch_point_costs, switch_point_phases
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.text import why
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted
@@ -164,6 +165,23 @@ def path_sentence(data: ReportData) -> str:
         f"The search asked for {counted(len(needed), 'run')}{also}. The band shows"
         f" where the answer could lie after each run. {band} {ends}."
     )
+
+
+def belief_sentence(data: ReportData) -> str:
+    """For what the search believed."""
+    if data.why is None:
+        return ""
+    certain = why.certainty_sentence(data.why, data.first, data.identity.decided_by)
+    marks = "Numbers are percent, a frame is at the run's own switch point, and bold is the answer."
+    return f"{why.belief_sentence(data.why)} {marks} {certain}".strip()
+
+
+def why_sentences(data: ReportData) -> list[str]:
+    """What was never tried, and what would change the answer."""
+    if data.why is None:
+        return []
+    changes = why.change_sentences(data.why, data.first, data.identity.decided_by)
+    return [*why.untried_sentences(data.why), *changes]
 
 
 def curves_sentence(data: ReportData) -> str:

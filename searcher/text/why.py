@@ -11,6 +11,8 @@ from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
+NO_BELIEFS = "this strategy decides by the mean of a fixed number of runs and believes nothing"
+
 _WHY_UNTRIED = {
     "later": "later than the answer, so a switch there saves less",
     "budget": "the search's budget was spent",
@@ -22,18 +24,18 @@ _WHY_UNTRIED = {
 
 def belief_columns(why: Explanation, metric: Metric) -> tuple[str, ...]:
     """Of `belief_cells`."""
-    return ("run", "switch at", metric.name, *map(percent_text, _shown_percents(why)))
+    return ("run", "switch at", metric.name, *map(percent_text, shown_percents(why)))
 
 
 def belief_cells(why: Explanation, number: int, metric: Metric) -> list[str]:
     """A row: the run with this number, from 0, and what was believed after it."""
     one = why.runs[number]
     likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
-    found = [likely.get(percent) for percent in _shown_percents(why)]
+    found = [likely.get(percent) for percent in shown_percents(why)]
     return [
         str(number + 1),
         percent_text(one.run.switch_percent),
-        _measured(one, metric),
+        measured_text(one, metric),
         *("-" if good is None else _percent(good) for good in found),
     ]
 
@@ -84,14 +86,10 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     if why.answer is None:
         return ["There is no answer yet, and nothing that it could be held against."]
     if not why.beliefs:
-        plain = "This strategy decides by the mean of a fixed number of runs and believes nothing."
-        return [plain, *untried_sentences(why)]
-    sentences = [
-        certainty_sentence(why, first, metric),
-        *untried_sentences(why),
-        *change_sentences(why, first, metric),
-    ]
-    return [sentence for sentence in sentences if sentence]
+        return [f"{NO_BELIEFS[0].upper()}{NO_BELIEFS[1:]}.", *untried_sentences(why)]
+    certain = certainty_sentence(why, first, metric)
+    rest = (*untried_sentences(why), *change_sentences(why, first, metric))
+    return [*([certain] if certain else []), *rest]
 
 
 def why_as_json(why: Explanation) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
     }
 
 
-def _shown_percents(why: Explanation) -> list[float]:
+def shown_percents(why: Explanation) -> list[float]:
     """Those with runs, the answer, and the next one on either side: a long grid is too wide."""
     grid = sorted(belief.switch_percent for belief in why.beliefs)
     shown = {one.run.switch_percent for one in why.runs}
@@ -125,7 +123,8 @@ def _shown_percents(why: Explanation) -> list[float]:
     return [percent for place, percent in enumerate(grid) if place in near]
 
 
-def _measured(one: ExplainedRun, metric: Metric) -> str:
+def measured_text(one: ExplainedRun, metric: Metric) -> str:
+    """What a run measured, for people."""
     if one.run.diverged:
         return "diverged"
     return "alarm" if one.run.alarmed else metric.text(one.run.accuracy)

@@ -5,6 +5,7 @@ what is missing.
 """
 
 from syncswitch.searcher.report.figures.accuracy import accuracy_by_switch, accuracy_over_time
+from syncswitch.searcher.report.figures.beliefs import beliefs
 from syncswitch.searcher.report.figures.costs import payback, search_cost, training_time
 from syncswitch.searcher.report.figures.measured import events, phases
 from syncswitch.searcher.report.figures.search_path import search_path
@@ -12,6 +13,7 @@ from syncswitch.searcher.report.figures.search_path import search_path
 __all__ = [
     "accuracy_by_switch",
     "accuracy_over_time",
+    "beliefs",
     "events",
     "payback",
     "phases",

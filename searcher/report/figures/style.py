@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ BAND = "rgba(0, 158, 115, 0.13)"
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 _GRID = "#e4e4e4"
+_LETTER_PIXELS = 8.0
+_AROUND_PIXELS = 90  # above and below the axes
+_TELEPHONE_LETTERS = 36
 
 Trace = dict[str, Any]
 
@@ -60,13 +64,26 @@ def figure_of(
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         **{name: value for name, value in layout.items() if name not in axes},
-        **{name: _axis(axis) for name, axis in {**axes, "xaxis": x, "yaxis": y}.items()},
+        **{
+            name: _axis(axis, _room(name, axis, height))
+            for name, axis in {**axes, "xaxis": x, "yaxis": y}.items()
+        },
     }
     return Figure(data=list(traces), layout=style)
 
 
-def _axis(axis: Mapping[str, Any]) -> dict[str, Any]:
+def _room(name: str, axis: Mapping[str, Any], height: int) -> int:
+    """Letters of a title that fit along an axis, on a telephone too."""
+    if name.startswith("x"):
+        return _TELEPHONE_LETTERS
+    low, high = axis.get("domain", (0, 1))
+    return int((high - low) * (height - _AROUND_PIXELS) / _LETTER_PIXELS)
+
+
+def _axis(axis: Mapping[str, Any], letters: int) -> dict[str, Any]:
     title = axis.get("title")
+    if isinstance(title, str):
+        title = "<br>".join(textwrap.wrap(title, letters, break_on_hyphens=False))
     return {
         "gridcolor": _GRID,
         "linecolor": QUIET,

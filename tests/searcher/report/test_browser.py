@@ -14,7 +14,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
 
 NAME = "</script><script>document.title='taken'</script>\"<img src=x onerror=alert(1)>"
-FIGURES = 8
+FIGURES = 9
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
     job = identity(name=NAME)
     disturbed = Made(50.0, conditions=RunConditions(online="elastic"), events=EVENTS)
     with open_database(sqlite_url, create=False) as database:
-        publish(database, add_search(database, FINISHED, job=job))
+        publish(database, add_search(database, FINISHED, job=job, strategy="adaptive"))
         add_search(database, [disturbed], job=job, study="disturbed", strategy="comparison")
         text = page_of(load_report(database, job.fingerprint))
     path = tmp_path / "report.html"

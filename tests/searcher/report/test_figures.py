@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from stored import FINISHED, Made, add_imported, add_search, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
-from syncswitch.searcher.report.figure_tables import accuracy_table, time_table
-from syncswitch.searcher.report.figures.style import SwitchAxis
-from syncswitch.searcher.report.sentences import accuracy_sentence, key_figures
+from syncswitch.searcher.report.figure_tables import accuracy_table, belief_table, time_table
+from syncswitch.searcher.report.figures.style import SwitchAxis, figure_of
+from syncswitch.searcher.report.sentences import (
+    accuracy_sentence,
+    belief_sentence,
+    key_figures,
+    why_sentences,
+)
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 
@@ -67,6 +72,69 @@ def test_the_way_of_the_search_is_numbered_and_bracketed(finished: ReportData) -
     upper, lower = figure.data[:2]
     ticks = dict(zip(figure.layout.yaxis.ticktext, figure.layout.yaxis.tickvals, strict=True))
     assert (lower.y[-1], upper.y[-1]) == (ticks["25"], ticks["50"])
+
+
+def test_what_was_believed_of_each_switch_point_is_drawn_after_each_run(
+    database: Database,
+) -> None:
+    add_search(database, FINISHED[:3], strategy="adaptive")
+    data = load_report(database, "generated")
+    figure = figures.beliefs(data)
+    (cells,) = figure.data
+    assert data.why is not None
+    assert figure.layout.yaxis.ticktext == ("25", "50", "<b>75</b>", "100")
+    assert [list(row) for row in zip(*cells.z, strict=True)] == [
+        [pytest.approx(100 * one.good_probability) for one in run.beliefs] for run in data.why.runs
+    ]
+    frames = [(frame.x0 + frame.x1, frame.y0 + frame.y1) for frame in figure.layout.shapes]
+    assert frames == [pytest.approx((2, 6)), pytest.approx((4, 2))]
+    assert cells.text[3][1] == "100 %, after run 2 (50 %: 0.9520)"
+    table = belief_table(data)
+    assert table.columns == ("run", "switch at", "accuracy", "25 %", "50 %", "75 %", "100 %")
+    assert [row[:3] for row in table.rows] == [("1", "100 %", "0.9510"), ("2", "50 %", "0.9520")]
+    assert {row[6] for row in table.rows} == {"100 %"}
+
+
+def test_what_a_search_says_of_its_answer_says_it_of_one_without_a_policy(
+    database: Database,
+) -> None:
+    info = add_search(database, FINISHED[:3], strategy="adaptive")
+    under_way = load_report(database, "generated")
+    assert "One more run with the switch at 75 % ends between" in belief_sentence(under_way)
+    publish(database, info)
+    assert load_report(database, "generated").why == under_way.why
+    (untried, *changes) = why_sentences(under_way)
+    assert untried.startswith("Never tried: 25 % (")
+    assert untried.endswith(": not yet.")
+    assert all("would move the answer to" in change for change in changes)
+
+
+def test_nothing_is_believed_where_the_first_protocol_alone_diverged(database: Database) -> None:
+    runs = (Made(100.0, 0.1, diverged=True),) * 4
+    add_search(database, runs, strategy="adaptive", trainer="command")
+    data = load_report(database, "generated")
+    assert data.why is None
+    assert why_sentences(data) == []
+    with pytest.raises(UserError, match="diverged"):
+        figures.beliefs(data)
+
+
+def test_an_evaluation_has_nothing_to_explain(database: Database) -> None:
+    add_search(database, [Made(50.0)], study="compared", strategy="comparison")
+    data = load_report(database, "generated", study="compared")
+    with pytest.raises(UserError, match="nothing is looked for here"):
+        figures.beliefs(data)
+
+
+def test_titles_are_broken_where_their_axis_ends() -> None:
+    long = "switch point (% of the job in a protocol with a long name)"
+    figure = figure_of([], x={"title": long}, y={"title": "short", "domain": [0.5, 1]}, height=300)
+    assert figure.layout.xaxis.title.text == (
+        "switch point (% of the job in a<br>protocol with a long name)"
+    )
+    assert figure.layout.yaxis.title.text == "short"
+    figure = figure_of([], x={}, y={"title": long, "domain": [0.5, 1]}, height=350)
+    assert max(map(len, figure.layout.yaxis.title.text.split("<br>"))) <= 16
 
 
 def test_curves_are_those_of_the_first_protocol_the_policy_and_the_earliest_switch(
