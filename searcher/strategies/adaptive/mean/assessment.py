@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from syncswitch.searcher.strategies.adaptive.assessment import Assessment
 from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
@@ -32,6 +34,10 @@ _SLACK = 0.1
 _ACCEPTANCE = 0.8
 # An answer less sure than this needs a target that was measured twice.
 _CONFIRMATION = 0.8
+# What is *said* of an answer allows for jobs that lose a run now and then. Where only usual noise
+# may be, the curve that is nearest to such runs has all of the weight, however far from them it is.
+# The search itself does not: it would buy many runs, and answer no better.
+_NOISY_SHARE = 0.01
 
 
 class MeanAssessment(Assessment):
@@ -48,12 +54,15 @@ class MeanAssessment(Assessment):
             for run in self._history.runs
         ]
         self._belief = update(prior, data, known)
+        self._wary_belief = functools.cache(
+            lambda: update(replace(prior, noisy_share=_NOISY_SHARE), data, known)
+        )
         self._slack = _SLACK * strategy.threshold
 
     def _decided(self) -> Decided:
         sure = self._sure_answer()
         index = self._best_answer() if sure is None else sure
-        confidence = self._belief.right(index, self._slack)
+        confidence = self._wary_belief().right(index, self._slack)
         return Decided(self._grid[index], self._target(), min(1.0, max(0.0, confidence)))
 
     def _target(self) -> float:
@@ -66,11 +75,11 @@ class MeanAssessment(Assessment):
         return self._belief.acceptable()
 
     def _good_probabilities(self) -> Floats:
-        return self._belief.acceptable()
+        return self._wary_belief().acceptable()
 
     def _kept_shares(self) -> list[float]:
         least = self._target() - self._strategy.threshold
-        return [kept_share(self._belief, index, least) for index in range(len(self._grid))]
+        return [kept_share(self._wary_belief(), index, least) for index in range(len(self._grid))]
 
     def _answer_probabilities(self) -> Floats:
         return self._belief.answers()
@@ -119,7 +128,7 @@ class MeanAssessment(Assessment):
         strategy, last, made = self._strategy, self._last, self._history.made
         if answer != last and made(answer) < min(strategy.own_runs, strategy.runs):
             return answer
-        is_sure = self._belief.right(answer, self._slack) >= _CONFIRMATION
+        is_sure = self._wary_belief().right(answer, self._slack) >= _CONFIRMATION
         is_measured = strategy.target_accuracy is not None or made(last) >= min(2, strategy.runs)
         return None if is_sure or is_measured else last
 

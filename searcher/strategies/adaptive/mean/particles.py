@@ -16,6 +16,8 @@ from syncswitch.searcher.strategies.adaptive.evidence import Floats, Prior
 
 # Of curves that fall by one step at the knee, instead of ever more below it.
 _STEP_SHARE = 0.2
+# The standard deviation of the noisiest jobs, in units of beta.
+_NOISIEST = 30.0
 _PARTICLES = 4096
 _SEED = 20_210_708
 
@@ -59,7 +61,7 @@ def _first_within(particles: Particles, limit: float) -> NDArray[np.intp]:
 @functools.lru_cache(maxsize=32)
 def draw_particles(prior: Prior) -> Particles:
     """The same draws at every call."""
-    from scipy.stats import norm, qmc
+    from scipy.stats import qmc
 
     beta, settings = prior.threshold, len(prior.grid)
     octaves = prior.octaves
@@ -81,7 +83,7 @@ def draw_particles(prior: Prior) -> Particles:
     bends[:, -1] = 0.0
     bends = np.cumsum(bends[:, ::-1], axis=1)[:, ::-1]
     losses = losses + np.where(uniform[:, 3:4] < 0.5, bends, 0.0)
-    log_sd = math.log(beta / 2) + 0.4 * norm.ppf(uniform[:, 2].clip(1e-6, 1 - 1e-6))
+    log_sd = _log_sd(uniform[:, 2], prior)
     first, second = pairs(settings)
     return Particles(
         losses=losses,
@@ -90,6 +92,19 @@ def draw_particles(prior: Prior) -> Particles:
         sd=np.exp(log_sd),
         log_weights=_log_prior(prior, octaves, knee),
     )
+
+
+def _log_sd(uniform: Floats, prior: Prior) -> Floats:
+    """(P,) lognormal around half of beta, but for the noisiest: evenly up to the largest."""
+    from scipy.stats import norm
+
+    share = prior.noisy_share
+    usual = 0.4 * norm.ppf(uniform.clip(1e-6, 1 - max(share, 1e-6)))
+    beyond = (uniform - (1 - share)).clip(0) / share if share else 0.0
+    log_sd: Floats = (
+        math.log(prior.threshold / 2) + usual + beyond * (math.log(2 * _NOISIEST) - usual)
+    )
+    return log_sd
 
 
 def _log_prior(prior: Prior, octaves: Floats, knee: Floats) -> Floats:

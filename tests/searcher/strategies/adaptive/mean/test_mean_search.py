@@ -167,6 +167,23 @@ class TestMeanStrategy(StrategyContract):
         assert answer.confidence is not None
         assert answer.confidence < 0.5
 
+    @pytest.mark.parametrize(
+        "runs",
+        [
+            {100: 0.9704, 12.5: 0.8286, 25: 0.9468, 50: 0.8875},
+            {100: 0.9717, 12.5: 0.8519, 25: 0.3512},
+        ],
+        ids=["later is worse", "much worse"],
+    )
+    def test_runs_that_contradict_each_other_make_no_answer_likely(
+        self, runs: dict[float, float]
+    ) -> None:
+        finished = [Observation(percent, accuracy) for percent, accuracy in runs.items()]
+        answer = MeanStrategy().standing_answer(finished)
+        assert answer is not None
+        assert answer.confidence is not None
+        assert answer.confidence < 0.5
+
     @pytest.mark.parametrize("related", [3.125, 12.5, 50.0])
     def test_a_warm_start_begins_there_but_does_not_decide(self, related: float) -> None:
         baseline = [Observation(100, TARGET)]
