@@ -10,10 +10,11 @@ from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import upgrade_database
 from syncswitch.storage.database.inspection import REVISION, shown
 from syncswitch.trainers.cli.console import EXIT_FAILED, EXIT_OK, echo, print_json, print_text
+from syncswitch.trainers.cli.group import SubcommandGroup
 from syncswitch.trainers.cli.options import common_options
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def db() -> None:
     """Takes care of the database."""
 

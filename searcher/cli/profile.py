@@ -14,6 +14,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.cli.completion import complete_profile, complete_workload
 from syncswitch.trainers.cli.console import print_json, print_table, print_text
+from syncswitch.trainers.cli.group import SubcommandGroup
 from syncswitch.trainers.cli.options import (
     FiniteRange,
     common_options,
@@ -45,7 +46,7 @@ _parameters_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def profile() -> None:
     """Says what simulated clusters are like (run --trainer simulated --profile ...)."""
 

@@ -21,12 +21,13 @@ from syncswitch.storage.files import whole_file
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table, print_text
+from syncswitch.trainers.cli.group import SubcommandGroup
 from syncswitch.trainers.cli.options import common_options
 
 _MOST_ROWS = 1000  # of a table that somebody reads
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def uses() -> None:
     """Lists the later runs with policies, and takes in those that wait in files."""
 

@@ -15,7 +15,8 @@ from click.shell_completion import CompletionItem
 
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 
-_PROTOCOLS = ("bsp", "asp", "ssp:3", "dssp:3-15", "ds-sync:2", "local-sgd:8")
+PROTOCOL_EXAMPLES = ("bsp", "asp", "ssp:3", "dssp:3-15", "ds-sync:2", "local-sgd:8", "gba:3")
+"""One of each kind."""
 
 
 def _matching(
@@ -94,7 +95,7 @@ complete_version = _completer(
 )
 # Pairs of different protocols with usual options, the usual pair first.
 complete_protocols = _completer(
-    lambda _: [",".join(pair) for pair in itertools.permutations(_PROTOCOLS, 2)]
+    lambda _: [",".join(pair) for pair in itertools.permutations(PROTOCOL_EXAMPLES, 2)]
 )
 
 

@@ -29,6 +29,9 @@ from syncswitch.trainers.cli.console import (
 # click 8.1 has no such error: it prints the help and exits with 0.
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
+# click cuts what is longer than its limit.
+_LONGEST_SENTENCE = 1000
+
 
 class ProgramCommand(click.Command):
     """A program: what a command returns is its exit status, None for success."""
@@ -56,6 +59,20 @@ class ProgramCommand(click.Command):
                 print_error(f"the argument {word!a} is not UTF-8 text; write it as such")
                 sys.exit(EXIT_USAGE)
         sys.exit(_status_of(call, is_debugging="--debug" in words))
+
+
+class SubcommandGroup(click.Group):
+    """Its `--help` has the first sentence of each command's whole."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name and short help of each."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, self.commands[name].get_short_help_str(_LONGEST_SENTENCE))
+                    for name in self.list_commands(ctx)
+                ]
+            )
 
 
 class LazyGroup(click.Group):

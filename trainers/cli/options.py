@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
-from syncswitch.trainers.cli.completion import complete_protocols
+from syncswitch.trainers.cli.completion import PROTOCOL_EXAMPLES, complete_protocols
 from syncswitch.trainers.cli.local import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LAUNCHER,
@@ -27,9 +27,7 @@ USUAL_WORKERS = 4
 USUAL_PROTOCOLS = "bsp,asp"
 """Of a cluster of which nobody said anything."""
 
-PROTOCOLS_HELP = (
-    "Protocols before and after the switch: asp, bsp, dssp:3-15, ds-sync:2, local-sgd:8, ssp:3."
-)
+PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
 
 # More than any cluster has; every column and every float takes it.
 MOST_WORKERS = 100_000

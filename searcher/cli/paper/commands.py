@@ -6,9 +6,10 @@ import click
 
 from syncswitch.searcher.cli.paper.figures import list_figures, run, show
 from syncswitch.searcher.cli.paper.manifest import manifest
+from syncswitch.trainers.cli.group import SubcommandGroup
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def paper() -> None:
     """Makes the figures of the papers, from their authors' logs or from runs of yours."""
 

@@ -46,10 +46,11 @@ from syncswitch.storage.policies.similarity import JobFacts
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.uses.store import uses_of
 from syncswitch.trainers.cli.console import EXIT_FAILED, echo, print_error, print_json, print_table
+from syncswitch.trainers.cli.group import SubcommandGroup
 from syncswitch.trainers.cli.options import common_options
 
 
-@click.group()
+@click.group(cls=SubcommandGroup)
 def policy() -> None:
     """Looks up, compares, exchanges and rolls back timing policies.
 

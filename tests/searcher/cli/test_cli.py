@@ -24,7 +24,6 @@ from syncswitch.searcher.cli.search.run import run
 from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cli.group import LazyGroup
 from syncswitch.trainers.trainer import Trainer
 
 
@@ -382,8 +381,7 @@ def test_help_of_every_command(invoke: Invoke) -> None:
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             assert f"{name} " in result.stdout
-            if isinstance(command, LazyGroup):
-                assert child.get_short_help_str(200) in " ".join(result.stdout.split())
+            assert child.get_short_help_str(200) in " ".join(result.stdout.split())
             walk(child, [*path, name])
 
     walk(main, [])

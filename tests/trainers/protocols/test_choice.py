@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cli.completion import PROTOCOL_EXAMPLES
 from syncswitch.trainers.protocols import (
     ASP,
     ENTRY_POINT_GROUP,
@@ -30,6 +31,11 @@ def test_the_table_is_keyed_by_name() -> None:
     assert {name: kind.name for name, kind in PROTOCOLS.items()} == {
         name: name for name in ("bsp", "asp", "ssp", "dssp", "ds-sync", "local-sgd", "gba")
     }
+
+
+def test_the_examples_on_the_command_line_are_one_of_each_kind() -> None:
+    kinds = [choose_protocol(example).kind for example in PROTOCOL_EXAMPLES]
+    assert sorted(kind.name for kind in kinds) == sorted(PROTOCOLS)
 
 
 @pytest.mark.parametrize(
