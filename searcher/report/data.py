@@ -185,6 +185,11 @@ class ReportData:
         return self.search is not None and self.search.strategy == ComparisonStrategy().name
 
     @property
+    def what(self) -> str:
+        """`search` or `evaluation`."""
+        return "evaluation" if self.is_evaluation else "search"
+
+    @property
     def unplaced_runs(self) -> int:
         """Completed runs that count for no switch point, so that no figure compares them."""
         return sum(run.is_complete and run.trial.candidate_percent is None for run in self.runs)

@@ -154,7 +154,7 @@ def phase_table(data: ReportData) -> Table:
         {
             "switch at": lambda one: percent_text(one.candidate_percent),
             "protocol": lambda one: one.protocol.upper(),
-            "runs": lambda one: str(one.runs),
+            "runs": lambda one: f"{one.runs} (shared)" if one.is_shared else str(one.runs),
             "worker-steps/s": lambda one: value_text(one.worker_steps_per_second, ",.1f"),
             "staleness": lambda one: value_text(one.mean_staleness, ".2f"),
             "largest": lambda one: value_text(one.max_staleness, "d"),

@@ -7,8 +7,8 @@ import shlex
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.headline import headline, key_figures
 from syncswitch.searcher.report.sections import Section, sections_of
-from syncswitch.searcher.report.sentences import headline, key_figures
 from syncswitch.searcher.text.command_lines import replay_words, search_words, use_words
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +26,7 @@ class DrawnCurve:
     Attributes:
         role: `first` (the first protocol alone), `policy` (or what may become it), or `early` (the
             earliest switch tried).
-        is_typical: It has the median accuracy of its switch point.
+        is_typical: It has the median accuracy of its switch point, or is next to it.
         seconds: Training time of each test.
         switch: Time and accuracy when its second protocol began; None where it never did.
     """
@@ -42,7 +42,7 @@ class DrawnCurve:
 
 
 def drawn_curves(data: ReportData) -> list[DrawnCurve]:
-    """Of each switch point that is compared at most 5 runs, the typical one last."""
+    """Of each switch point that is compared at most 5 runs, the typical ones last."""
     by_switch_point: dict[float, list[tuple[ReportRun, RecordedRun]]] = {}
     for run in data.compared:
         if run.whole is not None and len(run.whole.evaluations) > 1:
@@ -84,12 +84,12 @@ def _middle(data: ReportData) -> float | None:
 def _curves(
     role: str, percent: float, runs: Sequence[tuple[ReportRun, RecordedRun]]
 ) -> list[DrawnCurve]:
-    middle = statistics.median_low(run.accuracy for _, run in runs)
-    typical = next(run for run in runs if run[1].accuracy == middle)
-    others = [run for run in runs if run is not typical][-(_MOST_CURVES - 1) :]
+    ordered = sorted(runs, key=lambda run: run[1].accuracy)
+    typical = ordered[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
+    others = [run for run in runs if run not in typical][len(typical) - _MOST_CURVES :]
     return [
-        _curve(role, percent, run, whole, is_typical=run is typical[0])
-        for run, whole in (*others, typical)
+        _curve(role, percent, run, whole, is_typical=number >= len(others))
+        for number, (run, whole) in enumerate([*others, *typical])
     ]
 
 
@@ -197,6 +197,7 @@ class SwitchPointPhase:
         worker_steps_per_second: All their worker-steps in it over all their seconds; None where
             nobody measured the time.
         mean_staleness: Mean over the worker-steps, in updates; None where nobody counted.
+        is_shared: Measured by the runs whose start they share; none has worker-steps of its own.
     """
 
     candidate_percent: float
@@ -205,22 +206,29 @@ class SwitchPointPhase:
     worker_steps_per_second: float | None
     mean_staleness: float | None
     max_staleness: int | None
+    is_shared: bool = False
 
 
 def switch_point_phases(data: ReportData) -> tuple[SwitchPointPhase, ...]:
-    """Of the completed runs, the longest first protocol first; without what forks inherited."""
-    found: dict[tuple[float, str], list[PhaseRecord]] = {}
+    """Of the completed runs, the longest first protocol first.
+
+    What forks inherited counts only where no run of the switch point has its own.
+    """
+    own: dict[tuple[float, str], list[PhaseRecord]] = defaultdict(list)
+    whole: dict[tuple[float, str], list[PhaseRecord]] = defaultdict(list)
     for run in data.compared:
-        for phase in run.trial.phases:
-            if phase.end_worker_step > phase.start_worker_step:
-                key = (run.trial.candidate_percent or 0.0, phase.protocol)
-                found.setdefault(key, []).append(phase)
+        for found, phases in ((own, run.trial.phases), (whole, run.whole and run.whole.phases)):
+            for phase in phases or ():
+                if phase.end_worker_step > phase.start_worker_step:
+                    found[run.trial.candidate_percent or 0.0, phase.protocol].append(phase)
     order = {data.identity.first_protocol: 0, data.identity.second_protocol: 1}
-    keys = sorted(found, key=lambda key: (-key[0], order.get(key[1], 2)))
-    return tuple(_phase(*key, found[key]) for key in keys)
+    keys = sorted({*own, *whole}, key=lambda key: (-key[0], order.get(key[1], 2)))
+    return tuple(_phase(key, own.get(key) or whole[key], key not in own) for key in keys)
 
 
-def _phase(percent: float, protocol: str, phases: Sequence[PhaseRecord]) -> SwitchPointPhase:
+def _phase(
+    key: tuple[float, str], phases: Sequence[PhaseRecord], is_shared: bool
+) -> SwitchPointPhase:
     seconds = math.fsum(phase.seconds for phase in phases)
     counted = [(p, p.mean_staleness) for p in phases if p.mean_staleness is not None]
     most = [phase.max_staleness for phase in phases if phase.max_staleness is not None]
@@ -228,12 +236,13 @@ def _phase(percent: float, protocol: str, phases: Sequence[PhaseRecord]) -> Swit
     counted_steps = sum(_steps(phase) for phase, _ in counted)
     mean = math.fsum(_steps(phase) * staleness for phase, staleness in counted)
     return SwitchPointPhase(
-        candidate_percent=percent,
-        protocol=protocol,
+        candidate_percent=key[0],
+        protocol=key[1],
         runs=len(phases),
         worker_steps_per_second=steps / seconds if seconds > 0 else None,
         mean_staleness=mean / counted_steps if counted_steps else None,
         max_staleness=max(most, default=None),
+        is_shared=is_shared,
     )
 
 

@@ -1,4 +1,4 @@
-"""Accuracy against the switch point, and over training time."""
+"""Accuracy against the switch point."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from syncswitch.searcher.report.figures.style import (
     FIRST,
     INK,
     POLICY,
-    QUIET,
     REJECTED,
-    SECOND,
     SwitchAxis,
     figure_of,
     level,
@@ -21,7 +19,6 @@ from syncswitch.searcher.report.figures.style import (
     plain,
     switch_title,
 )
-from syncswitch.searcher.report.series import DrawnCurve, drawn_curves
 from syncswitch.searcher.text.values import counted, percent_text
 from syncswitch.storage.errors import UserError
 
@@ -30,11 +27,6 @@ if TYPE_CHECKING:
 
 
 _SPREAD = 0.22  # of the runs of a switch point, in halvings
-_ROLES = {
-    "first": (FIRST, "solid"),
-    "policy": (POLICY, "dash"),
-    "early": (SECOND, "dot"),
-}
 
 
 def accuracy_by_switch(data: ReportData) -> Figure:
@@ -59,6 +51,7 @@ def accuracy_by_switch(data: ReportData) -> Figure:
     traces = [
         *_run_traces(runs, places, bottom),
         *_mean_trace(data, axis),
+        *_cut_trace(data, axis, low, high),
         *_answer_trace(data, axis, bottom),
     ]
     return figure_of(
@@ -162,6 +155,38 @@ def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
     ]
 
 
+def _cut_trace(data: ReportData, axis: SwitchAxis, low: float, high: float) -> list[dict[str, Any]]:
+    """An arrow where an interval goes on beyond the figure."""
+    ends = [
+        (axis.at(one.candidate_percent), *end)
+        for one in data.switch_points
+        for end in (
+            (one.upper_accuracy, high, "triangle-up"),
+            (one.lower_accuracy, low, "triangle-down"),
+        )
+    ]
+    cut = [
+        (place, edge, symbol, end)
+        for place, end, edge, symbol in ends
+        if end is not None and not low <= end <= high
+    ]
+    if not cut:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "the interval goes on",
+            "x": [place for place, _, _, _ in cut],
+            "y": [edge for _, edge, _, _ in cut],
+            "cliponaxis": False,
+            "text": [data.identity.decided_by.text(end) for _, _, _, end in cut],
+            "hovertemplate": "the interval goes on to %{text}<extra></extra>",
+            "marker": {"symbol": [one for _, _, one, _ in cut], "size": 11, "color": FIRST},
+        }
+    ]
+
+
 def _answer_trace(data: ReportData, axis: SwitchAxis, bottom: float) -> list[dict[str, Any]]:
     answer = data.answer
     if answer is None:
@@ -204,90 +229,3 @@ def _acceptance_shapes(acceptance: Acceptance | None) -> list[dict[str, Any]]:
         level(target, f"target {target:.4f}", POLICY, "solid", above=True),
         level(least, f"least accepted {least:.4f}", POLICY, "dash", above=False),
     ]
-
-
-def accuracy_over_time(data: ReportData) -> Figure:
-    """Test accuracy over training time: the first protocol alone, the policy, an early switch.
-
-    As Fig. 11 of the Sync-Switch paper. Thick is the run of median accuracy of each switch point,
-    thin are others; the mark on a thick line is its switch.
-
-    Raises:
-        UserError: No curve is recorded, or plotly is missing.
-    """
-    curves = drawn_curves(data)
-    if not curves:
-        raise UserError(nothing_compared(data) or "no run has a recorded curve of accuracy")
-    traces = [trace for curve in curves for trace in _curve_traces(curve, data)]
-    level_of = data.acceptance
-    return figure_of(
-        traces,
-        x={"title": "training time in seconds", "rangemode": "tozero"},
-        y={
-            "title": f"test {data.identity.decided_by.axis_title}",
-            "tickformat": ".4~f",
-            **_sound_range(curves),
-        },
-        shapes=[]
-        if level_of is None
-        else [level(level_of.target_accuracy, "target", QUIET, "dot", above=True)],
-    )
-
-
-def _sound_range(curves: Sequence[DrawnCurve]) -> dict[str, Any]:
-    """Of the curves that did not diverge: one that did leaves the figure at its bottom."""
-    sound = [accuracy for curve in curves if not curve.diverged for accuracy in curve.accuracies]
-    if not sound or not any(curve.diverged for curve in curves):
-        return {}
-    low, high = min(sound), max(sound)
-    room = 0.08 * max(high - low, 0.01)
-    return {"range": [low - room, high + room]}
-
-
-def _curve_traces(curve: DrawnCurve, data: ReportData) -> list[dict[str, Any]]:
-    colour, dash = _ROLES[curve.role]
-    name = _curve_name(curve, data)
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "legendgroup": curve.role,
-        "showlegend": curve.is_typical,
-        "x": list(curve.seconds),
-        "y": list(curve.accuracies),
-        "opacity": 1.0 if curve.is_typical else 0.3,
-        "line": {"color": colour, "width": 2.5 if curve.is_typical else 1, "dash": dash},
-        "hovertemplate": f"{plain(curve.name)}: %{{y:.4f}} after %{{x:.1f}} s<extra></extra>",
-    }
-    if curve.switch is None or not curve.is_typical:
-        return [line]
-    seconds, accuracy = curve.switch
-    mark = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "switch",
-        "legendgroup": curve.role,
-        "showlegend": False,
-        "x": [seconds],
-        "y": [accuracy],
-        "marker": {
-            "symbol": "diamond",
-            "size": 12,
-            "color": colour,
-            "line": {"color": "white", "width": 1.5},
-        },
-        "hovertemplate": f"switch to {plain(data.second)} after %{{x:.1f}} s<extra></extra>",
-    }
-    return [line, mark]
-
-
-def _curve_name(curve: DrawnCurve, data: ReportData) -> str:
-    if curve.candidate_percent >= 100:
-        name = f"{data.first} alone"
-    elif curve.candidate_percent <= 0:
-        name = f"{data.second} alone"
-    else:
-        name = f"switch at {percent_text(curve.candidate_percent)}"
-    is_policy = curve.role == "policy" and data.answer is not None
-    name += " (the policy)" if is_policy else ""
-    return plain(name + (", diverged" if curve.diverged else ""))

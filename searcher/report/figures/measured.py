@@ -81,6 +81,7 @@ def _bars(
             "cliponaxis": False,
             "marker": {
                 "color": colour,
+                "opacity": [0.4 if one.is_shared else 1.0 for one in mine],
                 "pattern": {"shape": pattern, "fillmode": "overlay", "solidity": 0.2},
             },
         }

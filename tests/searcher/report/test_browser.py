@@ -15,6 +15,22 @@ from syncswitch.storage.records.job import RunConditions
 
 NAME = "</script><script>document.title='taken'</script>\"<img src=x onerror=alert(1)>"
 FIGURES = 9
+# Titles of axes that reach beyond their figure.
+CLIPPED = """
+[...document.querySelectorAll('[data-figure]')].flatMap(figure => {
+  const box = figure.getBoundingClientRect();
+  return [...figure.querySelectorAll('[class*="title"] text')].filter(text => {
+    const one = text.getBoundingClientRect();
+    return one.top < box.top - 1 || one.bottom > box.bottom + 1
+      || one.left < box.left - 1 || one.right > box.right + 1;
+  }).map(text => text.textContent);
+})
+"""
+# Tables that have to be moved to be read.
+CUT = """
+[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth + 1)
+  .map(one => one.ariaLabel)
+"""
 
 
 @pytest.fixture
@@ -45,12 +61,13 @@ def test_the_page_is_drawn_without_error_request_or_sideways_scrolling(
 
 def check(browser: Any, width: int) -> None:
     def asked(script: str) -> Any:
-        return browser.execute_script(f"return {script}")
+        return browser.execute_script(f"return {script.strip()}")
 
     drawn = "[...document.querySelectorAll('[data-figure] .main-svg:first-child')]"
     assert asked(f"{drawn}.length") == FIGURES
     assert asked("document.querySelectorAll('section').length") == FIGURES + 1
     assert asked("document.documentElement.scrollWidth") <= width
+    assert asked(CLIPPED) == []
     assert asked(f"Math.max(...{drawn}.map(svg => svg.getBoundingClientRect().right))") <= width
     assert asked("performance.getEntriesByType('resource').map(e => e.name)") == []
     assert asked("document.title").endswith(": when to switch")
@@ -58,3 +75,5 @@ def check(browser: Any, width: int) -> None:
     asked("document.querySelector('details').open = true")
     assert asked("document.querySelector('details table').getBoundingClientRect().height") > 0
     assert asked("document.documentElement.scrollWidth") <= width
+    if width > 1000:
+        assert asked(CUT) == []

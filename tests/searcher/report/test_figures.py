@@ -14,16 +14,23 @@ from hypothesis import strategies as st
 from stored import FINISHED, Made, add_imported, add_search, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
-from syncswitch.searcher.report.figure_tables import accuracy_table, belief_table, time_table
+from syncswitch.searcher.report.figure_tables import (
+    accuracy_table,
+    belief_table,
+    phase_table,
+    time_table,
+)
 from syncswitch.searcher.report.figures.style import SwitchAxis, figure_of
+from syncswitch.searcher.report.headline import key_figures
 from syncswitch.searcher.report.sentences import (
     accuracy_sentence,
     belief_sentence,
-    key_figures,
+    phases_sentence,
     why_sentences,
 )
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.trials.values import Fork
 
 FIGURES = [getattr(figures, name) for name in figures.__all__]
 
@@ -51,6 +58,22 @@ def test_every_run_is_a_point_and_the_policy_a_star(finished: ReportData) -> Non
     assert list(means.error_y.array) == pytest.approx([12.7062 * 0.001] * 2, rel=1e-4)
     star = drawn["the policy: 50 %"]
     assert (star.x[0], star.y[0]) == (means.x[1], pytest.approx(0.951))
+
+
+def test_an_arrow_says_where_an_interval_leaves_the_figure(finished: ReportData) -> None:
+    figure = figures.accuracy_by_switch(finished)
+    low, high = figure.layout.yaxis.range
+    arrows = traces(figure)["the interval goes on"]
+    assert list(arrows.y) == pytest.approx([high, high])
+    assert list(arrows.marker.symbol) == ["triangle-up"] * 2
+    assert list(arrows.text) == ["0.9627", "0.9637"]
+    deep = tuple(replace(one, lower_accuracy=0.0) for one in finished.switch_points)
+    both = traces(figures.accuracy_by_switch(replace(finished, switch_points=deep)))
+    assert list(both["the interval goes on"].y)[:2] == pytest.approx([high, low])
+    assert both["the interval goes on"].marker.symbol[1] == "triangle-down"
+    inside = tuple(replace(one, upper_accuracy=0.951) for one in finished.switch_points)
+    drawn = traces(figures.accuracy_by_switch(replace(finished, switch_points=inside)))
+    assert "the interval goes on" not in drawn
 
 
 def test_the_band_is_what_is_accepted(finished: ReportData) -> None:
@@ -148,7 +171,20 @@ def test_curves_are_those_of_the_first_protocol_the_policy_and_the_earliest_swit
     ]
     assert shown[0].x[-1] == pytest.approx(100)
     marks = [trace for trace in figures.accuracy_over_time(finished).data if trace.name == "switch"]
-    assert [mark.x[0] for mark in marks] == pytest.approx([50, 25])
+    assert [mark.x[0] for mark in marks] == pytest.approx([50, 50, 25])
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "thick"),
+    [((0.93, 0.94), [0.93, 0.94]), ((0.95, 0.91, 0.94), [0.94]), ((0.94, 0.94), [0.94, 0.94])],
+)
+def test_thick_are_the_curves_in_the_middle(
+    database: Database, accuracies: tuple[float, ...], thick: list[float]
+) -> None:
+    add_search(database, [Made(100.0, accuracy) for accuracy in accuracies])
+    drawn = figures.accuracy_over_time(load_report(database, "generated")).data
+    assert [trace.y[-1] for trace in drawn if trace.line.width > 2] == pytest.approx(thick)
+    assert [trace.name for trace in drawn if trace.showlegend] == ["BSP alone"]
 
 
 def test_training_times_are_relative_to_the_first_protocol_alone(finished: ReportData) -> None:
@@ -199,6 +235,21 @@ def test_nobody_counted_staleness_so_there_is_no_room_for_it(finished: ReportDat
     )
     figure = figures.phases(replace(finished, runs=runs))
     assert {trace.yaxis for trace in figure.data} == {"y"}
+
+
+def test_what_a_run_did_not_train_itself_is_pale(database: Database) -> None:
+    fork = Made(50.0, fork=Fork(0, 50.0), inherited_seconds=50.0)
+    add_search(database, [Made(100.0), fork])
+    data = load_report(database, "generated")
+    first, second, *_ = figures.phases(data).data
+    assert list(first.x) == ["100", "50"]
+    assert list(first.y) == pytest.approx([30, 30])
+    assert list(first.marker.opacity) == [1.0, 0.4]
+    assert list(second.marker.opacity) == [1.0]
+    assert [row[2] for row in phase_table(data).rows] == ["1", "1 (shared)", "1"]
+    assert "Pale ones were measured by other runs, whose start these share." in phases_sentence(
+        data
+    )
 
 
 def _uncounted(phase: Any) -> Any:

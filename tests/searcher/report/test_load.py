@@ -26,11 +26,10 @@ from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
 from syncswitch.searcher.report.evidence_tables import policy_table
 from syncswitch.searcher.report.figure_tables import time_table
+from syncswitch.searcher.report.headline import headline, key_figures
 from syncswitch.searcher.report.sentences import (
     accuracy_sentence,
     cost_sentence,
-    headline,
-    key_figures,
     path_sentence,
     time_sentence,
 )
