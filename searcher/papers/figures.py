@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.papers import tables
@@ -66,19 +67,39 @@ def figure_rows(
     database: Database | str, name: str, workload: str, target_accuracy: float | None = None
 ) -> list[Row]:
     """The same as plain rows."""
-    if name not in FIGURES:
-        raise UserError(f"there is no figure {name!r}; choose one of {', '.join(FIGURES)}")
+    return rows_by_figure(database, [name], workload, target_accuracy)[name]
+
+
+def rows_by_figure(
+    database: Database | str,
+    names: Sequence[str],
+    workload: str,
+    target_accuracy: float | None = None,
+) -> dict[str, list[Row]]:
+    """The same for several figures, by name, without those of which no run is recorded."""
+    wrong = next((name for name in names if name not in FIGURES), None)
+    if wrong is not None:
+        raise UserError(f"there is no figure {wrong!r}; choose one of {', '.join(FIGURES)}")
     with opened(database) as read:
-        runs = read_runs(read, workload, FIGURES[name].has_variants)
-    rows = [row for row in FIGURES[name].rows(runs) if row]
-    if target_accuracy is not None:
-        rows = _timed_to(runs, rows, target_accuracy)
-    if not rows:
+        runs = {
+            has_variants: read_runs(read, workload, has_variants)
+            for has_variants in {FIGURES[name].has_variants for name in names}
+        }
+    found = {}
+    for name in names:
+        of_figure = runs[FIGURES[name].has_variants]
+        rows = FIGURES[name].rows(of_figure)
+        if target_accuracy is not None:
+            rows = _timed_to(of_figure, rows, target_accuracy)
+        if rows:
+            found[name] = rows
+    if not found:
+        figures = "figure" if len(names) == 1 else "figures"
         raise UserError(
-            f"no run of {workload} is recorded that the figure {name!r} shows; make them with:"
-            f" syncswitch-search paper run {name} {workload}"
+            f"no run of {workload} is recorded for the {figures} {', '.join(names)}; make them"
+            f" with: syncswitch-search paper run {','.join(names)} {workload}"
         )
-    return rows
+    return found
 
 
 def _timed_to(runs: Sequence[FigureRun], rows: list[Row], target_accuracy: float) -> list[Row]:
@@ -171,14 +192,14 @@ FIGURES = {
         "DSSP",
         "protocols alone where every second worker is half as fast",
         ((*_alone(*_STALE), "--profile", "heterogeneous"),),
-        tables.protocols,
+        partial(tables.protocols, about="dssp"),
         "4",
     ),
     "ds-sync": PaperFigure(
         "DS-Sync",
         "protocols alone where one worker's link is a bottleneck",
         ((*_alone("bsp", "ds-sync:8", "ds-sync:2", "asp"), "--profile", "bottleneck"),),
-        tables.protocols,
+        partial(tables.protocols, about="ds-sync"),
     ),
 }
 """By name; all but the last two are of the Sync-Switch paper."""

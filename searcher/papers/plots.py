@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,17 @@ def plot(table: DataFrame | Sequence[Row]) -> Figure:
     if "switch_seconds" in rows[0]:
         return _switches(rows)
     return _curves(rows) if "worker_step" in rows[0] else _panels(rows)
+
+
+def page(tables: Mapping[str, Sequence[Row]]) -> str:
+    """An HTML page of drawings under their titles, which needs nothing else."""
+    parts = []
+    for number, (title, rows) in enumerate(tables.items()):
+        drawing = plot(rows).to_html(include_plotlyjs=not number, full_html=False)
+        parts.append(f"<h2>{plain(title)}</h2>\n{drawing}\n")
+    style = "body { font-family: system-ui, sans-serif; max-width: 64rem; margin: 2rem auto }"
+    head = f'<head><meta charset="utf-8"><style>{style}</style></head>'
+    return f"<!doctype html>\n<html>\n{head}\n<body>\n{''.join(parts)}</body>\n</html>\n"
 
 
 def _rows_of(frame: DataFrame) -> list[Row]:

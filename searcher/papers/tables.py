@@ -32,7 +32,7 @@ def _ordered(rows: Sequence[Compared]) -> list[Compared]:
 def summary(runs: Sequence[FigureRun]) -> list[Row]:
     """Table I: BSP, the paper's switch point, and ASP, on each cluster."""
     found: list[Row] = []
-    rows = _ordered(compare(_undisturbed(runs)))
+    rows = _ordered(compare(_switching(runs)))
     for cluster in dict.fromkeys((row.workers, row.cluster) for row in rows):
         of_cluster = [row for row in rows if (row.workers, row.cluster) == cluster]
         asp = next((row for row in of_cluster if row.run == "ASP"), None)
@@ -54,19 +54,23 @@ def _against(row: Compared, asp: Compared | None) -> Row:
 
 def timing(runs: Sequence[FigureRun]) -> list[Row]:
     """Accuracy, time and time to accuracy of each switch point from BSP to ASP."""
-    return plain(_ordered(compare(_of_pair(_undisturbed(runs), {("bsp", "asp")}))))
+    return plain(_ordered(compare(_of_pair(_switching(runs), {("bsp", "asp")}))))
 
 
 def order(runs: Sequence[FigureRun]) -> list[Row]:
     """The same for both orders of the two protocols."""
     pairs = {("bsp", "asp"), ("asp", "bsp")}
-    return plain(_ordered(compare(_of_pair(_undisturbed(runs), pairs))))
+    found = _of_pair(_switching(runs), pairs)
+    both = {_cluster(run) for run in found if run.protocols[0] == "asp" and run.alone is None}
+    return plain(_ordered(compare([run for run in found if _cluster(run) in both] or found)))
 
 
-def protocols(runs: Sequence[FigureRun]) -> list[Row]:
-    """Each protocol alone."""
-    alone = [run for run in _undisturbed(runs) if run.alone is not None]
-    return plain(sorted(compare(alone), key=lambda row: (row.workers, row.cluster)))
+def protocols(runs: Sequence[FigureRun], about: str) -> list[Row]:
+    """Each protocol alone, on the clusters that have had the protocol of this name."""
+    alone = [(run.alone, run) for run in _undisturbed(runs) if run.alone is not None]
+    clusters = {_cluster(run) for protocol, run in alone if protocol.split(":")[0] == about}
+    found = compare([run for _, run in alone if _cluster(run) in clusters])
+    return plain(sorted(found, key=lambda row: (row.workers, row.cluster)))
 
 
 def momentum(runs: Sequence[FigureRun]) -> list[Row]:
@@ -83,13 +87,14 @@ def stragglers(runs: Sequence[FigureRun]) -> list[Row]:
     """Runs under injected stragglers with each online policy, beside those without any."""
     switched = [run for run in runs if "straggler:" in run.under]
     wanted = {_place(run) for run in switched}
-    beside = [run for run in _undisturbed(runs) if run.name == "BSP" or _place(run) in wanted]
+    wanted |= {(workers, cluster, "BSP") for workers, cluster, _ in wanted}
+    beside = [run for run in _undisturbed(runs) if _place(run) in wanted]
     return plain(_ordered(compare([*beside, *switched]))) if switched else []
 
 
 def generality(runs: Sequence[FigureRun]) -> list[Row]:
     """What becomes of each cluster's switch point on every other cluster."""
-    rows = compare(_of_pair(_undisturbed(runs), {("bsp", "asp")}))
+    rows = compare(_of_pair(_switching(runs), {("bsp", "asp")}))
     clusters = sorted({(row.workers, row.cluster) for row in rows})
     has_several = len({cluster for _, cluster in clusters}) > 1
     by_cluster = {
@@ -114,7 +119,7 @@ def curves(runs: Sequence[FigureRun]) -> list[Row]:
     def place(run: FigureRun) -> tuple[object, ...]:
         return run.workers, run.cluster, -bsp_percent(run.protocols[0], run.percent), run.name
 
-    for run in sorted(_undisturbed(runs), key=place):
+    for run in sorted(_switching(runs), key=place):
         if run.curve and run.accuracy is not None:
             kinds.setdefault(_place(run), []).append(run)
     found: list[Row] = []
@@ -166,6 +171,18 @@ def _place(run: FigureRun) -> tuple[int, str, str]:
 
 def _undisturbed(runs: Sequence[FigureRun]) -> list[FigureRun]:
     return [run for run in runs if not run.under]
+
+
+def _cluster(run: FigureRun) -> tuple[int, str]:
+    return run.workers, run.cluster
+
+
+def _switching(runs: Sequence[FigureRun]) -> list[FigureRun]:
+    """The undisturbed runs of clusters with BSP alone and a switch; without such, all of them."""
+    known = _undisturbed(runs)
+    clusters = {_cluster(run) for run in known if run.alone is None}
+    clusters &= {_cluster(run) for run in known if run.name == "BSP"}
+    return [run for run in known if _cluster(run) in clusters] or known
 
 
 def _of_pair(runs: Sequence[FigureRun], pairs: set[tuple[str, str]]) -> list[FigureRun]:

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.searcher.cli.main import main
+from syncswitch.searcher.cli.paper.figures import together
+from syncswitch.searcher.papers.figures import FIGURES
 from tests.tiny_job import write_tiny_job
 
 
@@ -81,9 +83,40 @@ def test_a_figures_runs_are_made_once_and_shown(tmp_path: Path) -> None:
     assert "elastic, stragglers" in " ".join(under.stdout.split())
 
 
+@pytest.mark.slow
+def test_several_figures_are_made_by_one_command(tmp_path: Path) -> None:
+    job, drawings = write_tiny_job(tmp_path), tmp_path / "drawings.html"
+    storage = ("--storage", f"sqlite:///{tmp_path}/runs.db")
+    options = ("--runs", 1, "--workers", 2, "--profile", "uniform")
+    done = invoke("paper", "run", "dssp,order,dssp", job, *options, *storage, "-o", drawings)
+    assert done.exit_code == 0, done.stderr
+    titles = [f"{name}: {FIGURES[name].title}" for name in ("dssp", "order")]
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in titles] == titles
+    # Each on its own cluster: the one of DSSP has unequal workers, whatever is said of all.
+    assert done.stdout.count("DSSP:3-15 ") == done.stdout.count("ASP 25 %, BSP") == 1
+    assert drawings.read_text().count('class="plotly-graph-div"') == 2
+
+    shown = invoke("paper", "show", "all", job, *storage, "--json")
+    figures = json.loads(shown.stdout)
+    clusters = {name: {row["cluster"] for row in rows} for name, rows in figures.items()}
+    assert clusters["dssp"] != clusters["order"]
+    assert list(figures) == ["summary", "timing", "order", "curves", "size", "generality", "dssp"]
+    assert "without runs: momentum, stragglers, overhead, ds-sync" in shown.stderr
+
+
+def test_of_several_figures_each_keeps_what_it_is_about() -> None:
+    options = ("--runs", "1", "--profile", "uniform", "--profile=uniform")
+    real = ("--trainer", "local", "--at", "50")
+    assert together(options, real) == ["--runs", "1", *real]
+    mixed = ("--profile", "heterogeneous")
+    assert together(options, mixed) == [*options, *mixed]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("run", "order,fig", "digits"), "'fig' is not one of"),
         (("run", "fig", "digits"), "'fig' is not one of"),
         (("run", "order", "digits", "--wrong"), "No such option"),
         (("run", "order", "digits", "--runs", "0"), "'--runs': 0 is not in the range"),

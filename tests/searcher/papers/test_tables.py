@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncswitch.searcher.papers.tables import curves, momentum, short_conditions
+from syncswitch.searcher.papers.tables import (
+    curves,
+    momentum,
+    order,
+    protocols,
+    short_conditions,
+    stragglers,
+    summary,
+    timing,
+)
 from tests.searcher.papers.test_comparison import run
+
+ASP_FIRST = ("asp", "bsp")
 
 
 def test_another_momentum_is_shown_beside_the_job_as_it_is() -> None:
@@ -40,3 +51,38 @@ def test_the_stragglers_of_a_scenario_are_one_word() -> None:
     stragglers = "straggler:worker=6,delay=0.03 straggler:worker=7,delay=0.03"
     assert short_conditions(f"elastic, {stragglers}") == "elastic, stragglers"
     assert short_conditions("restart") == "restart"
+
+
+def test_a_cluster_is_shown_where_it_has_what_the_figure_is_about() -> None:
+    switched = [run(100, 0.9, 100), run(50, 0.9, 60)]
+    backwards = [run(100, 0.9, 200, workers=4), run(50, 0.8, 90, workers=4, protocols=ASP_FIRST)]
+    mixed = [
+        replace(run(100, 0.9, 100, protocols=(name, "asp")), cluster="mixed")
+        for name in ("bsp", "dssp:3-15", "ds-sync:2")
+    ]
+    no_target = [run(50, 0.9, 60, workers=2)]
+    runs = [*switched, *backwards, *mixed, *no_target]
+    shown = {
+        name: {(row["workers"], row["cluster"]) for row in rows}
+        for name, rows in {
+            "summary": summary(runs),
+            "timing": timing(runs),
+            "curves": curves(runs),
+            "order": order(runs),
+            "dssp": protocols(runs, "dssp"),
+            "gba": protocols(runs, "gba"),
+        }.items()
+    }
+    usual, other = (8, ""), (4, "")
+    assert shown == {
+        "summary": {usual, other},
+        "timing": {usual, other},
+        "curves": {usual, other},
+        "order": {other},
+        "dssp": {(8, "mixed")},
+        "gba": set(),
+    }
+    # Where nothing can be compared with BSP, there is no better choice.
+    assert [row["workers"] for row in timing(no_target)] == [2]
+    under = [*switched, run(50, 0.9, 70, under="straggler:worker=1"), *backwards]
+    assert {row["workers"] for row in stragglers(under)} == {8}
