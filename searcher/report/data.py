@@ -224,7 +224,7 @@ class ReportData:
         Of a run that was stopped early it is what the whole would have taken; diverged runs are
         left out. None where no time is known.
         """
-        return _mean_of(run.trial.whole_run_seconds for run in self.at(candidate_percent))
+        return mean_seconds(run.trial.whole_run_seconds for run in self.at(candidate_percent))
 
     @property
     def baseline_seconds(self) -> float | None:
@@ -281,7 +281,8 @@ class ReportData:
         return times if times <= _LONGEST_PAYBACK else math.inf
 
 
-def _mean_of(values: Iterable[float | None]) -> MeanSeconds | None:
+def mean_seconds(values: Iterable[float | None]) -> MeanSeconds | None:
+    """Of those that are known; None for none."""
     known = [value for value in values if value is not None]
     if not known:
         return None

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.report import evidence_tables, figure_tables, figures, sentences
+from syncswitch.searcher.report import figures, sentences
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.report.tables import Table
+from syncswitch.searcher.report.tables import evidence as evidence_tables
+from syncswitch.searcher.report.tables import figures as figure_tables
+from syncswitch.searcher.report.tables.table import Table
 from syncswitch.storage.errors import UserError
 
 if TYPE_CHECKING:

@@ -102,9 +102,15 @@ def time_sentence(data: ReportData) -> str:
         base += " (as the policy says; bars are means of all runs)"
     if data.speed_up is None:
         return f"Shorter is better: {base}."
-    saved = 100 * (1 - 1 / data.speed_up)
+    gain = data.measured_speed_up
+    assert gain is not None  # or there were no speed-up
+    saved = 100 * (1 - 1 / gain.value)
     what = f"saves {saved:.0f} % of it" if saved >= 0 else f"takes {-saved:.0f} % longer"
-    return f"Shorter is better: {base}, and the policy {what}."
+    between = ""
+    if gain.low is not None and gain.high is not None:
+        least, most = (100 * (1 - 1 / end) for end in (gain.low, gain.high))
+        between = f" ({least:.0f} to {most:.0f} %, sure to 90 %)"
+    return f"Shorter is better: {base}, and the policy {what}{between}."
 
 
 def cost_sentence(data: ReportData) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from syncswitch.searcher.results.band import measured_band
-from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.results.speed_up import speed_ups
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import SwitchPointSummary
@@ -19,9 +19,6 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.values import StoredTrial
-
-# Shorter phases are mostly warming up.
-_LONG_PHASE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +76,10 @@ def draft_policy(
         for summary in strategy.progress(finished).summaries
         if summary.switch_percent == decided.switch_percent
     ]
-    speed_up = _speed_up(
-        (decided.switch_percent, strategy.highest_percent), identity, finished, rows
-    )
+    completed = [
+        (run.switch_percent, rows[run.trial_number]) for run in finished if not run.diverged
+    ]
+    speed_up = speed_ups(identity, completed, strategy.highest_percent).get(decided.switch_percent)
     return TimingPolicy(
         fingerprint=identity.fingerprint,
         version=1,
@@ -155,35 +153,3 @@ def _seconds(
         if run.switch_percent == percent and not run.diverged
     )
     return [value for value in seconds if value is not None]
-
-
-def _speed_up(
-    compared: tuple[float, float],
-    identity: WorkloadIdentity,
-    finished: Sequence[Observation],
-    rows: Mapping[int, StoredTrial],
-) -> SpeedUp | None:
-    switch_points = {run.switch_percent for run in finished}
-    seconds = {
-        switch_point: _seconds(switch_point, finished, rows) for switch_point in switch_points
-    }
-    completed = [rows[run.trial_number] for run in finished if not run.diverged]
-    paces = [
-        _paces(identity, protocol, completed)
-        for protocol in (identity.first_protocol, identity.second_protocol)
-    ]
-    return measured_speed_up(seconds, *compared, paces)
-
-
-def _paces(
-    identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
-) -> list[float]:
-    """What all of W would take by each phase that was long enough to have warmed up."""
-    phases = (
-        (phase.end_worker_step - phase.start_worker_step, phase.seconds)
-        for row in completed
-        for phase in row.phases
-        if phase.protocol == protocol
-    )
-    total = identity.total_worker_steps
-    return [seconds * total / steps for steps, seconds in phases if steps >= _LONG_PHASE * total]

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from syncswitch.storage.metrics import student_half_width
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.trials.values import StoredTrial
 
 _LEVEL = 0.9
+# Shorter phases are mostly warming up.
+_LONG_PHASE = 0.1
 _SwitchPoint = TypeVar("_SwitchPoint", bound=Hashable)
 # Ends further away than this say only that too few runs were timed.
 _WIDEST = math.log(100.0)
@@ -82,6 +88,48 @@ def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float
         centre = math.fsum(logs) / len(logs) if logs else 0.0
         squares += math.fsum((log - centre) ** 2 for log in logs)
     return student_half_width(math.sqrt(squares / freedom * inverse_runs), freedom, _LEVEL)
+
+
+def speed_ups(
+    identity: WorkloadIdentity,
+    runs: Iterable[tuple[float, StoredTrial]],
+    baseline_percent: float = BASELINE_PERCENT,
+) -> dict[float, SpeedUp]:
+    """How much faster a training of a job is with each switch point than without a switch.
+
+    Args:
+        identity: The job.
+        runs: The switch point that each counts for, and the run; diverged ones left out.
+        baseline_percent: That of the first protocol alone.
+
+    Returns:
+        By switch point, as far as both were timed.
+    """
+    known = list(runs)
+    seconds: dict[float, list[float]] = defaultdict(list)
+    for percent, run in known:
+        if run.whole_run_seconds is not None:
+            seconds[percent].append(run.whole_run_seconds)
+    protocols = (identity.first_protocol, identity.second_protocol)
+    paces = [_paces(identity, protocol, [run for _, run in known]) for protocol in protocols]
+    found = {
+        percent: measured_speed_up(seconds, percent, baseline_percent, paces) for percent in seconds
+    }
+    return {percent: one for percent, one in found.items() if one is not None}
+
+
+def _paces(
+    identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
+) -> list[float]:
+    """What all of W would take by each phase that was long enough to have warmed up."""
+    phases = (
+        (phase.end_worker_step - phase.start_worker_step, phase.seconds)
+        for run in completed
+        for phase in run.phases
+        if phase.protocol == protocol
+    )
+    total = identity.total_worker_steps
+    return [seconds * total / steps for steps, seconds in phases if steps >= _LONG_PHASE * total]
 
 
 def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> SpeedUp | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
-from syncswitch.searcher.text.values import counted
+from syncswitch.searcher.text.values import NONE, counted
 from syncswitch.storage.records.metric import ACCURACY_NAME
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -83,6 +83,16 @@ def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
         return f"about {value}"
     low, high = f"{found.low:.{digits}f}", f"{found.high:.{digits}f}"
     return value if low == high else f"{value} ({low} to {high})"
+
+
+def times_text(found: SpeedUp | None) -> str:
+    """The same in a table, for example `2.93 (2.51 to 3.34)`; `-` where it is unknown."""
+    if found is None:
+        return NONE
+    value = f"{found.value:.2f}"
+    if found.low is None or found.high is None or found.low == found.high:
+        return value
+    return f"{value} ({found.low:.2f} to {found.high:.2f})"
 
 
 def _why_alone(policy: TimingPolicy, second: str) -> str:

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from syncswitch.searcher.results.explanation import Explanation
-from syncswitch.searcher.text.sentences import kept_text, policy_text
+from syncswitch.searcher.results.speed_up import speed_up_of
+from syncswitch.searcher.text.sentences import kept_text, policy_text, times_text
 from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted, workers_text
 from syncswitch.searcher.text.why import (
@@ -36,7 +37,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         print_text(uses_sentence(uses))
     echo()
     names = ", ".join(entry.aliases) or "-"
-    evidence = counted(len(policy.evidence), "run")
+    evidence, gain = counted(len(policy.evidence), "run"), speed_up_of(policy)
     rows = [
         ("workload", policy.workload),
         ("fingerprint", policy.fingerprint),
@@ -46,6 +47,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("switch at", f"{policy.switch_percent:g} %"),
         ("then at", ", ".join(f"{one:g} %" for one in policy.later_switches) or None),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
+        ("speed-up", None if gain is None else times_text(gain)),
         ("criterion", policy.criterion),
         ("kept", kept_text(policy)),
         ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),

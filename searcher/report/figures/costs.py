@@ -20,6 +20,8 @@ from syncswitch.searcher.report.figures.style import (
     switch_title,
 )
 from syncswitch.searcher.report.series import switch_point_costs
+from syncswitch.searcher.report.times import SwitchPointTimes, switch_point_times
+from syncswitch.searcher.text.sentences import speed_up_text
 from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.errors import UserError
 
@@ -38,18 +40,16 @@ _PARTS = (
 def training_time(data: ReportData) -> Figure:
     """Mean training time of each switch point, relative to the first protocol alone.
 
-    As Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the switch point's mean
-    (Student's); a single run has none. A run that was stopped early counts with what the whole
-    would have taken. Where nothing is known of the first protocol alone, the bars are in seconds.
+    As Fig. 10 of the Sync-Switch paper, with the time of each run to the target. Whiskers are 95 %
+    intervals of the switch point's mean (Student's); a single run has none. A run that was stopped
+    early counts with what the whole would have taken. Where nothing is known of the first protocol
+    alone, the bars are in seconds.
 
     Raises:
         UserError: No training time is known, or plotly is missing.
     """
-    times = [
-        (one.candidate_percent, seconds)
-        for one in data.switch_points
-        if (seconds := data.whole_seconds(one.candidate_percent)) is not None
-    ]
+    known = [one for one in switch_point_times(data) if one.seconds is not None]
+    times = [(one.candidate_percent, one.seconds) for one in known if one.seconds is not None]
     if not times:
         raise UserError(
             nothing_compared(data) or f"no training time of {data.identity.name} is known yet"
@@ -68,7 +68,7 @@ def training_time(data: ReportData) -> Figure:
         "textposition": "inside",
         "insidetextanchor": "start",
         "textangle": 0,
-        "hovertext": [f"{seconds.value:,.1f} s" for _, seconds in times],
+        "hovertext": [_bar_words(one) for one in known],
         "hovertemplate": "%{x} %: %{hovertext}<extra></extra>",
         "marker": {
             "color": ["#8FD0BB" if percent == answer else "#C3D2DE" for percent, _ in times],
@@ -79,12 +79,37 @@ def training_time(data: ReportData) -> Figure:
     title = f"percent of the time with {first} alone" if baseline else "training time in seconds"
     shapes = [level(100, f"{first} alone", QUIET, "dash", above=True, at="end")] if baseline else []
     return figure_of(
-        [bars, *_whiskers(times, unit)],
+        [bars, *_whiskers(times, unit), *_to_target(known, unit)],
         x={"title": switch_title(data), "type": "category"},
         y={"title": title, "range": [0, top]},
         shapes=shapes,
-        showlegend=False,
+        barmode="overlay",
+        showlegend=any(one.waits for one in known),
     )
+
+
+def _bar_words(times: SwitchPointTimes) -> str:
+    seconds = "" if times.seconds is None else f"{times.seconds.value:,.1f} s"
+    return f"{seconds}, {speed_up_text(times.speed_up, 2)}" if times.speed_up else seconds
+
+
+def _to_target(times: Sequence[SwitchPointTimes], unit: float) -> list[dict[str, Any]]:
+    """A mark for each run with a test at the target."""
+    waits = [(one.candidate_percent, wait) for one in times for wait in one.waits]
+    if not waits:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "first test at the target, of a run",
+            "x": [f"{percent:.4g}" for percent, _ in waits],
+            "y": [wait / unit for _, wait in waits],
+            "marker": {"symbol": "diamond", "size": 9, "color": INK, "opacity": 0.75},
+            "text": [f"{wait:,.1f} s" for _, wait in waits],
+            "hovertemplate": "%{x} %: at the target after %{text}<extra></extra>",
+        }
+    ]
 
 
 def _whiskers(times: Sequence[tuple[float, MeanSeconds]], unit: float) -> list[dict[str, Any]]:
@@ -105,6 +130,7 @@ def _whiskers(times: Sequence[tuple[float, MeanSeconds]], unit: float) -> list[d
                 "color": INK,
             },
             "marker": {"opacity": 0},
+            "showlegend": False,
             "hoverinfo": "skip",
         }
     ]

@@ -17,6 +17,7 @@ from syncswitch.searcher.report.figures.style import (
     plain,
 )
 from syncswitch.searcher.report.series import DrawnCurve, drawn_curves
+from syncswitch.searcher.text.sentences import speed_up_text
 from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.errors import UserError
 
@@ -117,6 +118,7 @@ def _curve_name(curve: DrawnCurve, data: ReportData) -> str:
         name = f"{data.second} alone"
     else:
         name = f"switch at {percent_text(curve.candidate_percent)}"
-    is_policy = curve.role == "policy" and data.answer is not None
-    name += " (the policy)" if is_policy else ""
+    if curve.role == "policy" and data.answer is not None:
+        gain = data.measured_speed_up
+        name += " (the policy)" + (f", {speed_up_text(gain, 2)}" if gain else "")
     return plain(name + (", diverged" if curve.diverged else ""))

@@ -256,6 +256,8 @@ def test_show_says_how_sure_a_policy_is(
     invoke("policy", "import", str(file), *storage)
     lines = invoke("policy", "show", "digits", *storage).stdout.splitlines()
     assert [line for line in lines if line.startswith("confidence")] == shown
+    speed_up = next(line for line in lines if line.startswith("speed-up"))
+    assert speed_up.endswith(" (1.50 to 2.50)")
     content = json.loads(invoke("policy", "lookup", "digits", "--json", *storage).stdout)
     assert content["confidence"] == confidence
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,12 +15,6 @@ from hypothesis import strategies as st
 from stored import FINISHED, Made, add_imported, add_search, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
-from syncswitch.searcher.report.figure_tables import (
-    accuracy_table,
-    belief_table,
-    phase_table,
-    time_table,
-)
 from syncswitch.searcher.report.figures.style import SwitchAxis, figure_of
 from syncswitch.searcher.report.headline import key_figures
 from syncswitch.searcher.report.sentences import (
@@ -27,6 +22,12 @@ from syncswitch.searcher.report.sentences import (
     belief_sentence,
     phases_sentence,
     why_sentences,
+)
+from syncswitch.searcher.report.tables.figures import (
+    accuracy_table,
+    belief_table,
+    phase_table,
+    time_table,
 )
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
@@ -166,7 +167,7 @@ def test_curves_are_those_of_the_first_protocol_the_policy_and_the_earliest_swit
     shown = [trace for trace in figures.accuracy_over_time(finished).data if trace.showlegend]
     assert [trace.name for trace in shown] == [
         "BSP alone",
-        "switch at 50 % (the policy)",
+        "switch at 50 % (the policy), about 1.43 times as fast",
         "switch at 25 %, diverged",
     ]
     assert shown[0].x[-1] == pytest.approx(100)
@@ -188,20 +189,51 @@ def test_thick_are_the_curves_in_the_middle(
 
 
 def test_training_times_are_relative_to_the_first_protocol_alone(finished: ReportData) -> None:
-    bars, whiskers = figures.training_time(finished).data
+    bars, whiskers, targets = figures.training_time(finished).data
     assert list(bars.x) == ["100", "50"]
     assert list(bars.y) == pytest.approx([100, 70])
     assert list(bars.text) == ["100 %", "70 %"]
     assert list(whiskers.x) == ["100", "50"]
+    first_test = finished.runs[0].whole
+    assert first_test is not None
+    assert list(targets.x) == ["100", "50", "50"]
+    assert targets.y[0] == pytest.approx(first_test.evaluations[0].elapsed_seconds)
+    assert bars.hovertext[1] == "70.0 s, 1.43 times as fast"
+
+
+def test_how_much_faster_each_switch_point_is_has_its_interval(database: Database) -> None:
+    runs = [
+        Made(100.0, 0.95),
+        Made(100.0, 0.95),
+        Made(50.0, 0.94),
+        Made(50.0, 0.96),
+        Made(0.0, 0.9),
+    ]
+    add_search(database, runs, target_accuracy=0.95)
+    data = load_report(database, "generated")
+    slower = replace(data.runs[0].trial, training_seconds=110.0)
+    data = replace(data, runs=(replace(data.runs[0], trial=slower), *data.runs[1:]))
+    half = 2.92 * math.sqrt(math.log(1.1) ** 2 / 2 / 2 * (1 / 2 + 1 / 2))
+    low, high = 1.5 * math.exp(-half), 1.5 * math.exp(half)
+    table = time_table(data)
+    assert table.columns == (
+        *("switch at", "seconds (95 %)", "time / BSP", "times as fast (90 %)"),
+        *("seconds to the target (95 %)", "reached by", "time / ASP"),
+    )
+    assert table.rows[1][3] == f"1.50 ({low:.2f} to {high:.2f})"
+    assert [row[5] for row in table.rows] == ["2 of 2 runs", "1 of 2 runs", "0 of 1 run"]
+    assert [row[6] for row in table.rows] == ["2.62", "1.75", "1.00"]
+    assert accuracy_table(data).columns[-1] == "better than ASP"
+    assert [row[-1] for row in accuracy_table(data).rows] == ["+0.0500", "+0.0500", "+0.0000"]
 
 
 def test_a_single_run_has_no_interval(database: Database) -> None:
     add_search(database, FINISHED[:3])
     data = load_report(database, "generated")
-    _, whiskers = figures.training_time(data).data
+    _, whiskers, _ = figures.training_time(data).data
     assert list(whiskers.x) == ["100"]
     assert accuracy_table(data).rows[1] == ("50 %", "1", "0", "0.9520", "-", "-")
-    assert time_table(data).rows[1] == ("50 %", "70.0", "-", "0.70")
+    assert time_table(data).rows[1][:3] == ("50 %", "70.0", "0.70")
 
 
 def test_the_cost_is_that_of_each_switch_point(finished: ReportData) -> None:

@@ -24,8 +24,6 @@ from stored import (
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
-from syncswitch.searcher.report.evidence_tables import policy_table
-from syncswitch.searcher.report.figure_tables import time_table
 from syncswitch.searcher.report.headline import headline, key_figures
 from syncswitch.searcher.report.sentences import (
     accuracy_sentence,
@@ -34,6 +32,8 @@ from syncswitch.searcher.report.sentences import (
     time_sentence,
 )
 from syncswitch.searcher.report.series import eventful_runs, switch_point_costs, switch_point_phases
+from syncswitch.searcher.report.tables.evidence import policy_table
+from syncswitch.searcher.report.tables.figures import time_table
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
@@ -178,8 +178,15 @@ def test_the_policy_has_the_baseline_of_the_whole_page(database: Database) -> No
     assert data.baseline_seconds == pytest.approx(80)
     assert not data.baseline_is_estimated
     assert data.speed_up == pytest.approx(80 / 70)
-    assert [row[-1] for row in time_table(data).rows] == ["1.25", "0.88", "-"]
+    assert [row[2] for row in time_table(data).rows] == ["1.25", "0.88", "-"]
     assert "BSP alone takes 80.0 s (as the policy says; bars are means" in time_sentence(data)
+
+
+def test_the_time_that_is_saved_has_its_interval(database: Database) -> None:
+    publish(database, add_search(database), speed_up_low=1.25, speed_up_high=2.0)
+    assert time_sentence(load_report(database, "generated")).endswith(
+        "and the policy saves 30 % of it (20 to 50 %, sure to 90 %)."
+    )
 
 
 def test_a_policy_is_the_earliest_of_what_was_tried(database: Database) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from syncswitch.searcher.report.data import ReportData
+from collections.abc import Callable
+
+from syncswitch.searcher.report.data import MeanSeconds, ReportData
 from syncswitch.searcher.report.history import kind_of
 from syncswitch.searcher.report.series import (
     drawn_curves,
@@ -10,16 +12,20 @@ from syncswitch.searcher.report.series import (
     switch_point_costs,
     switch_point_phases,
 )
-from syncswitch.searcher.report.tables import Table, table_of
+from syncswitch.searcher.report.tables.table import Table, table_of
+from syncswitch.searcher.report.times import SwitchPointTimes, switch_point_times
+from syncswitch.searcher.text.sentences import times_text
 from syncswitch.searcher.text.values import (
     NONE,
     accuracy_text,
+    counted,
     percent_text,
     run_conditions_text,
     seconds_text,
     value_text,
 )
 from syncswitch.searcher.text.why import belief_cells, belief_columns
+from syncswitch.storage.queries.summaries import SwitchPointStatistics
 
 _VERDICTS = {
     "target": "target",
@@ -32,36 +38,48 @@ _VERDICTS = {
 
 def accuracy_table(data: ReportData) -> Table:
     """Accuracy of each switch point."""
-    return table_of(
-        "Accuracy of the switch points",
-        data.switch_points,
-        {
-            "switch at": lambda one: percent_text(one.candidate_percent),
-            "runs": lambda one: str(one.runs),
-            "diverged": lambda one: str(one.diverged_runs),
-            "accuracy": lambda one: accuracy_text(one.mean_accuracy),
-            "from (95 %)": lambda one: accuracy_text(one.lower_accuracy),
-            "to (95 %)": lambda one: accuracy_text(one.upper_accuracy),
-        },
-    )
+    points = data.switch_points
+    second = next((one.mean_accuracy for one in points if one.candidate_percent <= 0), None)
+    columns: dict[str, Callable[[SwitchPointStatistics], str]] = {
+        "switch at": lambda one: percent_text(one.candidate_percent),
+        "runs": lambda one: str(one.runs),
+        "diverged": lambda one: str(one.diverged_runs),
+        "accuracy": lambda one: accuracy_text(one.mean_accuracy),
+        "from (95 %)": lambda one: accuracy_text(one.lower_accuracy),
+        "to (95 %)": lambda one: accuracy_text(one.upper_accuracy),
+    }
+    if second is not None:
+        columns[f"better than {data.second}"] = lambda one: value_text(
+            None if one.mean_accuracy is None else one.mean_accuracy - second, "+.4f"
+        )
+    return table_of("Accuracy of the switch points", points, columns)
 
 
 def time_table(data: ReportData) -> Table:
-    """Training time of each switch point."""
-    baseline = data.baseline_seconds
-    times = [(one, data.whole_seconds(one.candidate_percent)) for one in data.switch_points]
-    return table_of(
-        "Training time of the switch points",
-        times,
-        {
-            "switch at": lambda row: percent_text(row[0].candidate_percent),
-            "seconds": lambda row: seconds_text(row[1].value if row[1] else None),
-            "± (95 %)": lambda row: seconds_text(row[1].half if row[1] else None),
-            f"time / {data.first}": lambda row: value_text(
-                row[1].value / baseline if row[1] and baseline else None, ".2f"
-            ),
-        },
-    )
+    """Training time of each switch point, as in Table I of the Sync-Switch paper."""
+    times = switch_point_times(data)
+    second = next((one.seconds for one in times if one.candidate_percent <= 0), None)
+    columns: dict[str, Callable[[SwitchPointTimes], str]] = {
+        "switch at": lambda one: percent_text(one.candidate_percent),
+        "seconds (95 %)": lambda one: _mean_text(one.seconds),
+        f"time / {data.first}": lambda one: _ratio(one.seconds, data.baseline_seconds),
+        "times as fast (90 %)": lambda one: times_text(one.speed_up),
+        "seconds to the target (95 %)": lambda one: _mean_text(one.to_target),
+        "reached by": lambda one: f"{len(one.waits)} of {counted(one.runs, 'run')}",
+    }
+    if second is not None:
+        columns[f"time / {data.second}"] = lambda one: _ratio(one.seconds, second.value)
+    return table_of("Training time of the switch points", times, columns)
+
+
+def _mean_text(seconds: MeanSeconds | None) -> str:
+    if seconds is None or seconds.half is None:
+        return seconds_text(seconds.value if seconds else None)
+    return f"{seconds_text(seconds.value)} ± {seconds_text(seconds.half)}"
+
+
+def _ratio(seconds: MeanSeconds | None, unit: float | None) -> str:
+    return value_text(seconds.value / unit if seconds and unit else None, ".2f")
 
 
 def path_table(data: ReportData) -> Table:

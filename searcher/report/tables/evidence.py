@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.report.tables import Table, facts_table, table_of
-from syncswitch.searcher.text.sentences import kept_text
+from syncswitch.searcher.report.tables.table import Table, facts_table, table_of
+from syncswitch.searcher.results.speed_up import speed_up_of
+from syncswitch.searcher.text.sentences import kept_text, times_text
 from syncswitch.searcher.text.uses import uses_text
 from syncswitch.searcher.text.values import (
     NONE,
@@ -83,7 +84,7 @@ def version_table(data: ReportData) -> Table:
             "aliases": lambda entry: ", ".join(entry.aliases) or NONE,
             "switch at": lambda entry: percent_text(entry.policy.switch_percent),
             "accuracy": lambda entry: accuracy_text(entry.policy.mean_accuracy),
-            "times as fast": lambda entry: value_text(entry.policy.speed_up, ".2f"),
+            "times as fast (90 %)": lambda entry: times_text(speed_up_of(entry.policy)),
             "used": lambda entry: uses_text(data.use_summaries[entry.policy.version]),
             "found by": lambda entry: (
                 entry.policy.strategy + (" (imported)" if entry.imported_at else "")
