@@ -9,6 +9,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import Exchange, check_protocols, choose_protocol
 
 
@@ -44,6 +45,19 @@ def check_tables(spec: TrialSpec, layers: Sequence[str]) -> None:
                 f" the table of layer {layers[0]!r} by its rows, which lie on parameter servers;"
                 " take bsp, asp, ssp, dssp or gba, or set least_table_values to None"
             )
+
+
+def check_batch(workload: Workload, second_protocol: str) -> None:
+    """Refuses the global batch after a switch to a protocol that joins gradients or models."""
+    if workload.batch_after_switch == "same":
+        return
+    choice = choose_protocol(second_protocol)
+    if choice.exchange is not Exchange.PUSH:
+        raise UserError(
+            f"workload {workload.name!r}: batch_after_switch is {workload.batch_after_switch!r},"
+            " which is for protocols that apply each gradient by itself, and after the switch comes"
+            f" {choice.text!r}; switch to asp, ssp or dssp, or leave batch_after_switch out"
+        )
 
 
 def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:

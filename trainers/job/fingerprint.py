@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.trainers.job.checks import check_batch
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
     build_model,
@@ -40,7 +41,11 @@ _PASSING = {
 def workload_identity(
     workload: Workload, workers: int, first_protocol: str, second_protocol: str
 ) -> WorkloadIdentity:
-    """Describes the job on a cluster of `workers`, as policies know it. Builds the model."""
+    """Describes the job on a cluster of `workers`, as policies know it. Builds the model.
+
+    Raises UserError where the second protocol cannot have the workload's batch after the switch.
+    """
+    check_batch(workload, second_protocol)
     rate, boundaries = _describe_learning_rate(workload)
     metric = decided_by(workload)
     model = _canonical(describe_model(build_model(workload)))
@@ -100,8 +105,8 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
     """The optimizer and its settings, without a learning rate in numbers, as canonical text.
 
     What else makes its updates is told where it matters with so many workers: a schedule without
-    steps, a momentum that changes at the switch, a limit of the linear scaling. What is usual is
-    left out, so that fingerprints outlive new settings.
+    steps, a momentum or batch that changes at the switch, a limit of the linear scaling. What is
+    usual is left out, so that fingerprints outlive new settings.
     """
     if workload.optimizer is None:
         described: dict[str, Any] = {"class": "SGD"}
@@ -112,6 +117,8 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
         described["learning_rate_schedule"] = _description(schedule)
     if workload.momentum_after_switch != "same":
         described["momentum_after_switch"] = workload.momentum_after_switch
+    if workload.batch_after_switch != "same" and workers > 1:
+        described["batch_after_switch"] = workload.batch_after_switch
     if workload.momentum_stage_worker_steps is not None:
         described["momentum_stage_worker_steps"] = workload.momentum_stage_worker_steps
     if workload.largest_scaling is not None and workers > workload.largest_scaling:

@@ -1,6 +1,6 @@
-"""The configuration policy: learning rate and momentum of each worker-step.
+"""The configuration policy: learning rate, momentum and batch of each worker-step.
 
-Sync-Switch paper, section IV-B; what is compared there is in its figures of momentum variants.
+Sync-Switch paper, section IV-B; what is compared there is in its figures of batches and momenta.
 The values are those of the runs in the authors' repository: with 8 workers `additive` has 1/8 of
 mu in the first stage after the switch and mu from the eighth on, `ramped` 1/8, 1/4, 1/2 and mu. A
 stage is an epoch, as in the paper's text, unless the workload says how long: in those runs it had
@@ -42,6 +42,11 @@ class Configuration:
         """
         scaling = min(gradients, self._workload.largest_scaling or gradients)
         return scaling * self._rate_at(worker_step)
+
+    def batches(self, second_since: int | None) -> int:
+        """Local batches of each gradient; see `momentum`, and `Workload.batch_after_switch`."""
+        is_global = second_since is not None and self._workload.batch_after_switch == "global"
+        return self._workers if is_global else 1
 
     def momentum(self, worker_step: int, second_since: int | None) -> float:
         """Momentum of the update that contains this worker-step.

@@ -1,10 +1,10 @@
 """From a timing policy to phases, learning rates and batch sizes; pure.
 
 The configuration policy (Sync-Switch paper, section IV-B): a protocol of rounds uses the global
-batch n*B and the learning rate n*eta with the mean gradient, the others batch B and eta; the
-momentum stays the same unless the workload says otherwise. Replicas that are averaged move together
-as far as a round does, so each takes steps of n*eta. Everything is counted in worker-steps, never
-in optimizer steps.
+batch n*B and the learning rate n*eta with the mean gradient, the others batch B and eta; batch and
+momentum stay so after the switch unless the workload says otherwise. Replicas that are averaged
+move together as far as a round does, so each takes steps of n*eta. Everything is counted in
+worker-steps, never in optimizer steps.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ _FIELDS = (
     "batch_size",
     "learning_rate",
     "momentum",
+    "batch_after_switch",
     "momentum_after_switch",
     "momentum_stage_worker_steps",
     "largest_scaling",

@@ -15,6 +15,9 @@ from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
 """What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
 
+Batch = Literal["same", "global"]
+"""What becomes of the batch of a gradient after the switch."""
+
 Loss = str | Callable[..., Any] | Mapping[str, Any] | Sequence[Any]
 """What a workload may say of its loss."""
 
@@ -53,6 +56,9 @@ class Workload:
         metric: What switch points are compared by: name of a Keras metric, `loss` for the loss of
             the tests, or a function that builds a Keras metric; None for accuracy as it fits the
             labels.
+        batch_after_switch: Examples of a gradient in the second protocol: `same` (B) or `global`
+            (n B, those of a round): n worker-steps at once, whose update has the rate n * eta. For
+            protocols that apply each push, such as `asp`.
         momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
             `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n,
             3 mu/n ... mu).
@@ -84,6 +90,7 @@ class Workload:
     optimizer: Callable[[], Any] | None = None
     loss: Loss = "sparse_categorical_crossentropy"
     metric: str | Callable[[], Any] | None = None
+    batch_after_switch: Batch = "same"
     momentum_after_switch: Momentum = "same"
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
@@ -122,6 +129,9 @@ class Workload:
         variant, variants = self.momentum_after_switch, get_args(Momentum)
         if variant not in variants:
             yield f"momentum_after_switch is {variant!r}; give one of {', '.join(variants)}"
+        if self.batch_after_switch not in get_args(Batch):
+            batches = ", ".join(get_args(Batch))
+            yield f"batch_after_switch is {self.batch_after_switch!r}; give one of {batches}"
         if self.optimizer is not None and variant != "same":
             yield (
                 "momentum_after_switch is for the built-in SGD, and this workload has an optimizer;"

@@ -34,15 +34,23 @@ Groups = tuple[Group, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Permission for one worker to do one worker-step.
+    """Permission for one worker to do one worker-step, or several at once.
 
     Attributes:
         worker: Who may.
         worker_step: Number of the step in the job, from 0; also the number of its batch.
+        batches: So many worker-steps, from that one on, are done at once: one gradient of the
+            batches of all of them.
     """
 
     worker: int
     worker_step: int
+    batches: int = 1
+
+    @property
+    def worker_steps(self) -> range:
+        """All of them."""
+        return range(self.worker_step, self.worker_step + self.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class SegmentSteps:
         done: Worker-steps that are done.
         end_step: Where the segment ends.
         undone: Steps that are not among these, though later ones are.
+        batches: Worker-steps of a ticket; the last one of the segment may have fewer.
 
     Attributes:
         exchange: What becomes of a gradient.
@@ -79,16 +88,23 @@ class SegmentSteps:
     """
 
     def __init__(
-        self, protocol: SyncProtocol, done: int, end_step: int, undone: Sequence[int] = ()
+        self,
+        protocol: SyncProtocol,
+        done: int,
+        end_step: int,
+        undone: Sequence[int] = (),
+        batches: int = 1,
     ) -> None:
         self.exchange = protocol.exchange
         self.done = done
         self._protocol = protocol
         self._next_step = done + len(undone)
         self._end_step = end_step
+        self._batches = batches
         self._released: deque[int] = deque()
         self._out: dict[int, Ticket] = {}
-        self._again: list[int] = sorted(undone)
+        # First step, and how many.
+        self._again: list[tuple[int, int]] = _runs(undone, batches)
         # Pushed, but not yet in the mean of a round or of a buffer; of a worker in their order.
         self._waiting: defaultdict[int, deque[int]] = defaultdict(deque)
         self._stale: set[int] = set()
@@ -107,8 +123,9 @@ class SegmentSteps:
         Args:
             applied: Steps of which that is known, though they were not acknowledged.
         """
-        out = [one.worker_step for one in self._out.values() if one not in applied]
-        return sorted([*out, *self._again, *itertools.chain(*self._waiting.values())])
+        out = [one.worker_steps for one in self._out.values() if one not in applied]
+        again = [range(step, step + batches) for step, batches in self._again]
+        return sorted(itertools.chain(*out, *again, *self._waiting.values()))
 
     @property
     def next_step(self) -> int:
@@ -139,7 +156,7 @@ class SegmentSteps:
         if self._is_joined:
             self._waiting[worker].append(ticket.worker_step)
         else:
-            self.done += 1
+            self.done += ticket.batches
         release = self._protocol.on_push(worker, now_seconds)
         if release.is_stale:
             self._stale.add(ticket.worker_step)
@@ -166,7 +183,7 @@ class SegmentSteps:
         ticket = self._out.pop(worker, None)
         groups = self._leave(worker)
         if ticket is not None:
-            heapq.heappush(self._again, ticket.worker_step)
+            heapq.heappush(self._again, (ticket.worker_step, ticket.batches))
             groups += self._call_back()
         return groups
 
@@ -186,13 +203,13 @@ class SegmentSteps:
         tickets = []
         while self._released:
             worker = self._released.popleft()
-            step = self._following_step()
-            if step is None:
+            following = self._following()
+            if following is None:
                 # Nothing is left for it to do in this segment: nobody must wait for it.
                 self._idle.add(worker)
                 groups += self._take(self._protocol.remove(worker))
             else:
-                self._out[worker] = Ticket(worker, step)
+                self._out[worker] = Ticket(worker, *following)
                 tickets.append(self._out[worker])
         return Advance(groups, tuple(tickets))
 
@@ -204,15 +221,17 @@ class SegmentSteps:
         """Hands out no further tickets at all; may be called while another call is under way."""
         self._is_stopped = True
 
-    def _following_step(self) -> int | None:
+    def _following(self) -> tuple[int, int] | None:
+        """The first step of the next ticket, and how many it has."""
         if self._is_stopped:
             return None
         if self._again:
             return heapq.heappop(self._again)
         if self._next_step >= self._end_step:
             return None
-        self._next_step += 1
-        return self._next_step - 1
+        step, batches = self._next_step, min(self._batches, self._end_step - self._next_step)
+        self._next_step += batches
+        return step, batches
 
     def _leave(self, worker: int) -> Groups:
         self._leaving.discard(worker)
@@ -247,3 +266,18 @@ class SegmentSteps:
         stale = tuple(step for step in steps if step in self._stale)
         self._stale.difference_update(stale)
         return Group(workers, steps, stale)
+
+
+def _runs(steps: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Steps that follow each other, at most so many, as first step and number; ascending.
+
+    So tickets that were out come back as they were, in which they may have reached some servers.
+    """
+    found: list[tuple[int, int]] = []
+    for step in sorted(steps):
+        first, batches = found[-1] if found else (step, most)
+        if batches < most and first + batches == step:
+            found[-1] = first, batches + 1
+        else:
+            found.append((step, 1))
+    return found

@@ -17,6 +17,10 @@ from syncswitch.trainers.simulated.timing import StepTimes
 class Learner:
     """Is told, in the order of the virtual time, what happens to the parameters; learns nothing."""
 
+    def batches(self, second_since: int | None) -> int:
+        """Of each gradient; see `Configuration.batches`."""
+        return 1
+
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
         """A segment begins with these workers; nothing is outstanding."""
 
@@ -166,7 +170,7 @@ class SegmentPlayer:
 
     def _compute_seconds(self, ticket: Ticket, now: float) -> float:
         worker = ticket.worker
-        seconds = self._times.compute_seconds(worker, ticket.worker_step, now)
+        seconds = self._times.compute_seconds(worker, ticket.worker_step, now, ticket.batches)
         return self._membership.slowed(worker, seconds)
 
     def _push(self, step: _Step, now: float) -> None:
@@ -200,7 +204,7 @@ class SegmentPlayer:
 
     def _decide(self, step: _Step, now: float) -> dict[int, float]:
         """Does what the online policy decides; when those that it lets go on can."""
-        busy_seconds = now - step.start_seconds
+        busy_seconds = (now - step.start_seconds) / step.ticket.batches
         decision = self._membership.decide(step.ticket.worker, busy_seconds, self._steps.done, now)
         ends: dict[int, float] = {}
         for worker in decision.remove:

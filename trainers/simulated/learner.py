@@ -16,7 +16,7 @@ from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.tables.local import LocalTables
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient
+from syncswitch.trainers.model.tables.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
@@ -91,6 +91,8 @@ class TrainingLearner(Learner):
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
+        self._tickets: dict[int, Ticket] = {}
+        # By worker-step.
         self._pulls: dict[int, Outstanding] = {}
         self._waiting: list[int] = []
         self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
@@ -104,6 +106,10 @@ class TrainingLearner(Learner):
     def kept_state(self) -> ModelState:
         """The state, to go on with later."""
         return self._tables.kept(self.state)
+
+    @override
+    def batches(self, second_since: int | None) -> int:
+        return self._configuration.batches(second_since)
 
     @override
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
@@ -125,9 +131,12 @@ class TrainingLearner(Learner):
 
     @override
     def leave(self, worker: int) -> None:
-        if self._pulls.pop(worker, None) is not None and worker in self._waiting:
-            self._waiting.remove(worker)
-        self._submitted.pop(worker, None)
+        ticket = self._tickets.pop(worker, None)
+        for step in () if ticket is None else ticket.worker_steps:
+            del self._pulls[step]
+            if step in self._waiting:
+                self._waiting.remove(step)
+            self._submitted.pop(step, None)
         replica = self._replicas.pop(worker, None)
         if replica is not None and not self._replicas:
             # Somebody has to know what was learnt when the first one is back.
@@ -142,23 +151,20 @@ class TrainingLearner(Learner):
     def pull(self, ticket: Ticket) -> None:
         is_replica = self._exchange is Exchange.REPLICA
         state = self._replicas[ticket.worker] if is_replica else self.state
-        ids = self._source.wanted(ticket.worker_step, self._seed)
-        self._pulls[ticket.worker] = Outstanding(
-            ticket.worker_step,
-            state.parameters,
-            state.statistics,
-            ids,
-            self._tables.shard.pull(ids),
-        )
-        self._waiting.append(ticket.worker)
-        if len(self._waiting) == self._source.at_once:
-            self._submit(list(self._waiting))
+        self._tickets[ticket.worker] = ticket
+        for step in ticket.worker_steps:
+            ids = self._source.wanted(step, self._seed)
+            rows = self._tables.shard.pull(ids)
+            self._pulls[step] = Outstanding(step, state.parameters, state.statistics, ids, rows)
+            self._waiting.append(step)
+            if len(self._waiting) == self._source.at_once:
+                self._submit(list(self._waiting))
 
     @override
     def push(self, ticket: Ticket) -> None:
         worker, step = ticket.worker, ticket.worker_step
-        computed = self._computed(worker)
-        del self._pulls[worker]
+        computed = _mean_of([self._computed(one) for one in ticket.worker_steps])
+        del self._tickets[worker]
         self.loss.add(computed.loss)
         self.is_finite = self.is_finite and math.isfinite(computed.loss)
         if self._exchange is Exchange.ROUND:
@@ -167,8 +173,8 @@ class TrainingLearner(Learner):
         if self._exchange is Exchange.BUFFER:
             self._unjoined[step] = computed
             return
-        members = len(self._replicas)
-        rate = self._configuration.rate(step, self._exchange.gradients_per_update(members))
+        # Replicas are averaged, each as far as a round moves; see `gradients_per_update`.
+        rate = self._configuration.rate(step, len(self._replicas) or ticket.batches)
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._moved(self._replicas[worker], computed, rate, step)
         else:
@@ -220,19 +226,32 @@ class TrainingLearner(Learner):
         statistics = self._source.move(state.statistics, computed.contribution)
         return replace(moved, statistics=statistics)
 
-    def _submit(self, workers: Sequence[int]) -> None:
-        future = self._source.submit([self._pulls[one] for one in workers], self._seed)
-        for position, worker in enumerate(workers):
-            self._waiting.remove(worker)
-            self._submitted[worker] = future, position
+    def _submit(self, steps: Sequence[int]) -> None:
+        future = self._source.submit([self._pulls[one] for one in steps], self._seed)
+        for position, step in enumerate(steps):
+            self._waiting.remove(step)
+            self._submitted[step] = future, position
 
-    def _computed(self, worker: int) -> Computed:
-        """The worker's gradient; what is not yet being computed is taken along."""
-        if worker not in self._submitted:
-            others = [one for one in self._waiting if one != worker]
-            self._submit([worker, *others][: self._source.at_once])
-        future, position = self._submitted.pop(worker)
+    def _computed(self, step: int) -> Computed:
+        """The gradient of a worker-step; what is not yet being computed is taken along."""
+        if step not in self._submitted:
+            others = [one for one in self._waiting if one != step]
+            self._submit([step, *others][: self._source.at_once])
+        future, position = self._submitted.pop(step)
+        del self._pulls[step]
         return future.result()[position]
+
+
+def _mean_of(parts: Sequence[Computed]) -> Computed:
+    """The mean of what batches give at the same parameters; of a single one itself."""
+    if len(parts) == 1:
+        return parts[0]
+    return Computed(
+        math.fsum(part.loss for part in parts) / len(parts),
+        _mean([part.gradient for part in parts]),
+        _mean([part.contribution for part in parts]),
+        [mean_of_rows(rows) for rows in zip(*(part.rows for part in parts), strict=True)],
+    )
 
 
 def _mean_model(states: Sequence[ModelState]) -> tuple[Vector, Vector]:

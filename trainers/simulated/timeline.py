@@ -65,8 +65,14 @@ class Timeline:
         start_seconds = membership.begin(done, seconds, self._switch_worker_step(segment))
         choice = choose_protocol(segment.protocol)
         members = membership.present
-        self._steps = SegmentSteps(choice.machine(members), done, segment.end_worker_step)
-        self._learner.begin(choice.exchange, members, log.second_since(segment))
+        second_since = log.second_since(segment)
+        self._steps = SegmentSteps(
+            choice.machine(members),
+            done,
+            segment.end_worker_step,
+            batches=self._learner.batches(second_since),
+        )
+        self._learner.begin(choice.exchange, members, second_since)
         played = SegmentPlayer(
             self._steps, self._times, self._learner, membership, start_seconds, self._on_done
         ).play()

@@ -62,11 +62,14 @@ class StepTimes:
         server_bandwidth = self._profile.server_bandwidth_bytes_per_second or math.inf
         return SharedLink(server_bandwidth, self._worker_bandwidths)
 
-    def compute_seconds(self, worker: int, worker_step: int, now_seconds: float) -> float:
-        """From the parameters' arrival at a worker to its gradient."""
+    def compute_seconds(
+        self, worker: int, worker_step: int, now_seconds: float, batches: int = 1
+    ) -> float:
+        """From the parameters' arrival at a worker to its gradient, of so many worker-steps."""
         profile = self._profile
         speed = profile.relative_speeds[worker % len(profile.relative_speeds)]
-        seconds = profile.compute_seconds * float(self._factors[worker_step]) / speed
+        factor = math.fsum(self._factors[worker_step : worker_step + batches])
+        seconds = profile.compute_seconds * factor / speed
         for straggler in profile.stragglers:
             since = now_seconds - straggler.start_seconds
             if straggler.worker == worker and 0 <= since < straggler.duration_seconds:

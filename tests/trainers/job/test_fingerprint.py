@@ -174,15 +174,16 @@ class TestTheFingerprintChanges:
     def test_with_a_field(self, changes: dict[str, Any]) -> None:
         assert fingerprint(replace(DENSE, **changes)) != fingerprint(DENSE)
 
-    def test_with_each_momentum_after_the_switch_and_limit_of_the_scaling(self) -> None:
+    def test_with_each_momentum_and_batch_after_the_switch_and_limit_of_the_scaling(self) -> None:
         jobs = [
             *(replace(DENSE, momentum_after_switch=variant) for variant in get_args(Momentum)),
             replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=10),
             replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=20),
             replace(DENSE, largest_scaling=2),
             replace(DENSE, largest_scaling=3),
+            replace(DENSE, batch_after_switch="global"),
         ]
-        assert len({fingerprint(workload) for workload in jobs}) == 9
+        assert len({fingerprint(workload) for workload in jobs}) == 10
 
     def test_with_the_cluster_and_the_protocols(self) -> None:
         prints = {

@@ -127,6 +127,12 @@ class TestConfiguration:
         found, _ = configuration(workload, switch_percent)
         assert {found.momentum(step, second_since) for step in range(403)} == {momentum}
 
+    def test_the_global_batch_is_of_all_workers_and_after_the_switch_alone(self) -> None:
+        found, _ = configuration(replace(DENSE, batch_after_switch="global"), workers=8)
+        assert [found.batches(since) for since in (None, 0, 200)] == [1, 8, 8]
+        same, _ = configuration(DENSE, workers=8)
+        assert [same.batches(since) for since in (None, 200)] == [1, 1]
+
     def test_boundaries_are_in_worker_steps_of_the_whole_job(self) -> None:
         """The first one before the switch, which is at 240, the other after it."""
         found, spec = configuration(DENSE, 60.0)

@@ -33,6 +33,8 @@ def test_a_variant_has_other_fields(folder: Path) -> None:
         plain, momentum_after_switch="scaled", learning_rate=0.5, total_worker_steps=9
     )
     assert found == changed
+    found = load_workload("job.py:mine,batch_after_switch=global")
+    assert found == replace(plain, batch_after_switch="global")
     path = f"{folder}/job.py:mine,momentum=0.5"
     assert load_workload(path) == replace(plain, momentum=0.5)
     assert normal_reference(path) == "job.py:mine,momentum=0.5"
@@ -45,6 +47,7 @@ def test_a_variant_has_other_fields(folder: Path) -> None:
         ("momentum=0.5,momentum=0.5", "sets no field of a workload once"),
         ("momentum=much", "momentum is 'much'; give a number"),
         ("batch_size=0", "batch_size is 0; give a whole number from 1 on"),
+        ("batch_after_switch=4", "batch_after_switch is 4; give one of same, global"),
         ("momentum_after_switch=3", "momentum_after_switch is 3; give one of same"),
     ],
 )

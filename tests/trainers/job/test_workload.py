@@ -35,6 +35,8 @@ class TestFields:
             pytest.param(
                 {"learning_rate_boundaries": ((100, float("nan")),)},
             ),
+            {"batch_after_switch": "local"},
+            {"batch_after_switch": 8},
             {"momentum_after_switch": "none"},
             {"momentum_after_switch": None},
             {"momentum_stage_worker_steps": 0},

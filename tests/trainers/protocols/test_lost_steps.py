@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -10,7 +11,14 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
-from tests.trainers.protocols.test_steps import CHOICES, LENGTH, START, WORKERS
+from tests.trainers.protocols.test_steps import (
+    BATCHES,
+    CHOICES,
+    LENGTH,
+    START,
+    WORKERS,
+    batches_of,
+)
 
 
 class Troubled:
@@ -23,7 +31,13 @@ class Troubled:
     """
 
     def __init__(
-        self, text: str, workers: int, start: int, length: int, undone: Sequence[int] = ()
+        self,
+        text: str,
+        workers: int,
+        start: int,
+        length: int,
+        undone: Sequence[int] = (),
+        batches: int = 1,
     ) -> None:
         self.away: set[int] = set()
         self.leaving: set[int] = set()
@@ -34,17 +48,18 @@ class Troubled:
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._now_seconds = 0.0
         machine = choose_protocol(text).machine(self.workers)
-        self.steps = SegmentSteps(machine, start, start + length, undone)
+        batches = batches_of(text, batches)
+        self.steps = SegmentSteps(machine, start, start + length, undone, batches)
         self._take(self.steps.start())
 
     def push(self, worker: int) -> None:
         self._now_seconds += 1.0
-        step = self.out.pop(worker).worker_step
-        self.finished.append(step)
+        steps = self.out.pop(worker).worker_steps
+        self.finished += steps
         if self.steps.exchange in (Exchange.ROUND, Exchange.BUFFER):
-            self._waiting[worker].append(step)
+            self._waiting[worker] += steps
         else:
-            self.applied.add(step)
+            self.applied.update(steps)
         self._join(self.steps.push(worker, self._now_seconds))
         if worker in self.leaving:
             self.away.add(worker)
@@ -105,11 +120,17 @@ class Troubled:
         assert self.steps.out == set(self.out)
 
 
-@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 60), st.data())
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 60), st.data())
 def test_whoever_is_lost_every_step_is_finished_once_and_counted_once(
-    text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
+    text: str,
+    workers: int,
+    start: int,
+    length: int,
+    batches: int,
+    moves: int,
+    data: st.DataObject,
 ) -> None:
-    troubled = Troubled(text, workers, start, length)
+    troubled = Troubled(text, workers, start, length, (), batches)
     troubled.happen_often(moves, data)
     troubled.to_its_end()
     assert troubled.steps.is_over
@@ -117,14 +138,21 @@ def test_whoever_is_lost_every_step_is_finished_once_and_counted_once(
     assert troubled.steps.done == start + length
 
 
-@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 30), st.data())
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 30), st.data())
 def test_cut_short_it_finishes_all_that_was_begun_and_nothing_else(
-    text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
+    text: str,
+    workers: int,
+    start: int,
+    length: int,
+    batches: int,
+    moves: int,
+    data: st.DataObject,
 ) -> None:
-    troubled = Troubled(text, workers, start, length)
+    troubled = Troubled(text, workers, start, length, (), batches)
     troubled.happen_often(moves, data)
     troubled.steps.cut()
-    begun = {*troubled.finished, *(ticket.worker_step for ticket in troubled.out.values())}
+    out = (ticket.worker_steps for ticket in troubled.out.values())
+    begun = {*troubled.finished, *itertools.chain(*out)}
     troubled.to_its_end()
     assert troubled.steps.is_over
     assert len(troubled.finished) == len(set(troubled.finished))
@@ -132,21 +160,46 @@ def test_cut_short_it_finishes_all_that_was_begun_and_nothing_else(
     assert sorted(troubled.finished) == list(range(start, troubled.steps.done))
 
 
-@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 30), st.data())
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 30), st.data())
 def test_from_any_moment_others_may_do_what_is_undone(
-    text: str, workers: int, start: int, length: int, moves: int, data: st.DataObject
+    text: str,
+    workers: int,
+    start: int,
+    length: int,
+    batches: int,
+    moves: int,
+    data: st.DataObject,
 ) -> None:
-    troubled = Troubled(text, workers, start, length)
+    troubled = Troubled(text, workers, start, length, (), batches)
     troubled.happen_often(moves, data)
     steps = troubled.steps
     undone = steps.undone()
     assert undone == sorted(set(range(start, steps.next_step)) - troubled.applied)
     assert steps.done == steps.next_step - len(undone)
-    other = Troubled(text, workers, steps.done, start + length - steps.done, undone)
+    left = start + length - steps.done
+    other = Troubled(text, workers, steps.done, left, undone, batches)
     other.to_its_end()
     assert other.steps.is_over
     assert other.steps.done == start + length
     assert sorted([*troubled.applied, *other.finished]) == list(range(start, start + length))
+
+
+def test_tickets_that_were_out_come_back_as_they_were() -> None:
+    """Some servers may have a part of one."""
+    machine = choose_protocol("asp").machine(range(4))
+    steps = SegmentSteps(machine, 10, 23, batches=3)
+    tickets = [Ticket(0, 10, 3), Ticket(1, 13, 3), Ticket(2, 16, 3), Ticket(3, 19, 3)]
+    assert steps.start() == Advance((), tuple(tickets))
+    steps.push(1, 1.0)
+    assert steps.done == 13
+    assert steps.hand_out() == Advance((), (Ticket(1, 22, 1),))
+    assert steps.undone(tickets[:1]) == [16, 17, 18, 19, 20, 21, 22]
+    assert steps.next_step == 23
+    steps.lose(3)
+    steps.push(2, 2.0)
+    assert steps.hand_out() == Advance((), (Ticket(2, 19, 3),))
+    again = SegmentSteps(choose_protocol("asp").machine(range(4)), 16, 23, steps.undone(), 3)
+    assert again.start() == Advance((), (Ticket(0, 10, 3), Ticket(1, 19, 3), Ticket(2, 22, 1)))
 
 
 def test_a_step_that_is_known_to_be_applied_is_not_undone() -> None:

@@ -28,6 +28,12 @@ CHOICES = st.sampled_from(
 WORKERS = st.integers(2, 6)
 START = st.integers(0, 50)
 LENGTH = st.integers(0, 40)
+BATCHES = st.integers(1, 4)
+
+
+def batches_of(text: str, batches: int) -> int:
+    """What is joined has one each."""
+    return batches if choose_protocol(text).exchange is Exchange.PUSH else 1
 
 
 class Driver:
@@ -38,10 +44,12 @@ class Driver:
         handed_out: Worker-steps, in their order.
     """
 
-    def __init__(self, text: str, workers: int, start: int, length: int) -> None:
+    def __init__(self, text: str, workers: int, start: int, length: int, batches: int = 1) -> None:
         self.workers = set(range(workers))
         self.start, self.end = start, start + length
-        self.steps = SegmentSteps(choose_protocol(text).machine(self.workers), start, self.end)
+        machine = choose_protocol(text).machine(self.workers)
+        self.batches = batches_of(text, batches)
+        self.steps = SegmentSteps(machine, start, self.end, batches=self.batches)
         self.out: dict[int, Ticket] = {}
         self.handed_out: list[int] = []
         self._unjoined: Counter[int] = Counter()
@@ -75,18 +83,21 @@ class Driver:
             assert ticket.worker not in self.out, "a worker does one step at a time"
             assert is_buffer or ticket.worker not in self._unjoined, "its gradient is joined before"
             self.out[ticket.worker] = ticket
-            self.handed_out.append(ticket.worker_step)
+            self.handed_out += ticket.worker_steps
+            is_last = ticket.worker_steps.stop == self.end
+            assert ticket.batches == self.batches or (is_last and ticket.batches < self.batches)
         assert self.handed_out == list(range(self.start, self.start + len(self.handed_out)))
         assert self.start + len(self.handed_out) <= self.end, "nothing beyond the end"
         counted = self.steps.done - self.start
-        assert counted + len(self.out) + self._unjoined.total() == len(self.handed_out)
+        out = sum(ticket.batches for ticket in self.out.values())
+        assert counted + out + self._unjoined.total() == len(self.handed_out)
 
 
-@given(CHOICES, WORKERS, START, LENGTH, st.data())
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.data())
 def test_every_step_is_handed_out_once_and_counted_once(
-    text: str, workers: int, start: int, length: int, data: st.DataObject
+    text: str, workers: int, start: int, length: int, batches: int, data: st.DataObject
 ) -> None:
-    driver = Driver(text, workers, start, length)
+    driver = Driver(text, workers, start, length, batches)
     driver.drain(data)
     assert driver.handed_out == list(range(start, start + length))
     assert driver.steps.done == driver.end

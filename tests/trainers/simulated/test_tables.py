@@ -47,9 +47,16 @@ def trained(make_trainer: MakeTrainer, workload: Workload, folder: Path, **field
 def test_rows_are_trained_as_the_whole_table_would_be(
     make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str], optimizer: Any
 ) -> None:
-    """Stale as they are, and with a momentum that changes at the switch."""
+    """Stale as they are, and with a momentum or a batch that changes at the switch."""
     variant = "ramped" if optimizer is None else "same"
-    job = replace(ALIKE, optimizer=optimizer, momentum_after_switch=variant, learning_rate=0.01)
+    batch = "global" if pair[1] == "asp" else "same"
+    job = replace(
+        ALIKE,
+        optimizer=optimizer,
+        momentum_after_switch=variant,
+        batch_after_switch=batch,
+        learning_rate=0.01,
+    )
     whole = replace(job, least_table_values=None)
     found = trained(make_trainer, job, tmp_path / "rows", protocols=pair)
     assert_alike(found, trained(make_trainer, whole, tmp_path / "whole", protocols=pair))

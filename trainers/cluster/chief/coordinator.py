@@ -83,6 +83,7 @@ class Coordinator:
         machine: Callable[[Iterable[int]], SyncProtocol],
         end_step: int,
         undone: Sequence[int] = (),
+        batches: int = 1,
     ) -> None:
         """Starts a segment. The cluster must be drained.
 
@@ -92,6 +93,7 @@ class Coordinator:
             machine: Makes its protocol.
             end_step: Worker-step with which it ends.
             undone: See `SegmentSteps`.
+            batches: See `SegmentSteps`.
         """
         with self._lock:
             self._steps, self.staleness = None, StalenessCount()
@@ -100,7 +102,8 @@ class Coordinator:
                 self._changed.wait(_SLICE_SECONDS)
             if not self.members:
                 return
-            self._steps = SegmentSteps(machine(self.members), self.done, end_step, undone)
+            protocol = machine(self.members)
+            self._steps = SegmentSteps(protocol, self.done, end_step, undone, batches)
             if self._stopping:
                 self._steps.stop()
             self._go_on(self._steps.start())

@@ -12,7 +12,7 @@ from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.tables.shard import Ids
 from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import Group
+from syncswitch.trainers.protocols.steps import Group, Ticket
 
 
 class ClusterLearner:
@@ -52,6 +52,11 @@ class ClusterLearner:
         self._cluster.forget_replicas()
         return self._cluster.scatter(self._start, members)
 
+    @property
+    def batches(self) -> int:
+        """Of each gradient of the segment."""
+        return self._configuration.batches(self._second_since)
+
     def prepare(self, workers: Iterable[int]) -> list[int]:
         """Gives workers without a replica the mean of the others, before they begin a step."""
         if self.exchange is not Exchange.REPLICA:
@@ -65,17 +70,15 @@ class ClusterLearner:
 
     def step(
         self,
-        worker: int,
-        worker_step: int,
+        ticket: Ticket,
         hold: Hold = NO_HOLD,
         number: int | None = None,
         taken: Collection[int] = (),
     ) -> tuple[float, int | None]:
-        """One worker-step; its loss and, where parameters are shared, its staleness.
+        """Does what a ticket is for; its loss and, where parameters are shared, its staleness.
 
         Args:
-            worker: Whose.
-            worker_step: Which.
+            ticket: Whose, and which worker-steps.
             hold: Slows it.
             number: Of the task, see `Task`; by default the next one.
             taken: See `Task`.
@@ -83,14 +86,26 @@ class ClusterLearner:
         exchange, rate, momentum = self.exchange, 0.0, 0.0
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
             is_replica = exchange is Exchange.REPLICA
-            rate = self._rate(worker_step, len(self._holders()) if is_replica else 1)
-            momentum = self._momentum(worker_step)
+            # Replicas are averaged, each as far as a round moves; see `gradients_per_update`.
+            gradients = len(self._holders()) if is_replica else ticket.batches
+            rate = self._configuration.rate(ticket.worker_step, gradients)
+            momentum = self._momentum(ticket.worker_step)
             if is_replica:
                 self._start = None
         if number is None:
             number = next(self._cluster.numbers)
-        task = Task(number, worker_step, self._seed, exchange, rate, momentum, hold, tuple(taken))
-        push = self._cluster.step(worker, task)
+        task = Task(
+            number,
+            ticket.worker_step,
+            self._seed,
+            exchange,
+            rate,
+            momentum,
+            hold,
+            tuple(taken),
+            ticket.batches,
+        )
+        push = self._cluster.step(ticket.worker, task)
         if exchange is Exchange.REPLICA:
             return push.loss, None
         # An update that is applied at once counts itself.
@@ -141,9 +156,6 @@ class ClusterLearner:
             self._cluster.load(state)
             reason = "another parameter server has the mean of the replicas"
             self._note("rebuilt", reason, None, time.perf_counter() - start)
-
-    def _rate(self, worker_step: int, workers: int) -> float:
-        return self._configuration.rate(worker_step, self.exchange.gradients_per_update(workers))
 
     def _momentum(self, worker_step: int) -> float:
         return self._configuration.momentum(worker_step, self._second_since)

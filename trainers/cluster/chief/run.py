@@ -159,7 +159,8 @@ class TrainingRun:
         if self._log.is_switch(segment):
             self._switch(segment.protocol)
         self._clock.start()
-        self._coordinator.begin(choice.machine, segment.end_worker_step, self._undone)
+        end, batches = segment.end_worker_step, self._learner.batches
+        self._coordinator.begin(choice.machine, end, self._undone, batches)
         self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
@@ -211,9 +212,7 @@ class TrainingRun:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
                 taken = self._taken.by(ticket.worker_step)
-                loss, staleness = self._learner.step(
-                    worker, ticket.worker_step, hold, number, taken
-                )
+                loss, staleness = self._learner.step(ticket, hold, number, taken)
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
                 if self._recovery.lose(ticket, number, error, self._learner.exchange):
@@ -224,7 +223,7 @@ class TrainingRun:
                 if not math.isfinite(loss):
                     self._log.diverge("a training loss is not finite")
                     self._coordinator.stop()
-                busy_seconds = time.perf_counter() - start
+                busy_seconds = (time.perf_counter() - start) / ticket.batches
                 self._coordinator.acknowledge(worker, loss, staleness, busy_seconds)
             except BaseException as error:
                 self._coordinator.fail(worker, error)

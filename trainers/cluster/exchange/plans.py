@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
@@ -134,7 +134,7 @@ NO_HOLD = Hold()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One worker-step.
+    """One worker-step, or several at once.
 
     Attributes:
         number: By which the worker's steps are told apart; each one's is higher.
@@ -145,6 +145,7 @@ class Task:
         momentum: Likewise.
         hold: Slows it.
         taken: Parameter servers that have this worker-step from a worker that died over it.
+        batches: So many worker-steps, from this one on: the mean of their gradients is pushed.
     """
 
     number: int
@@ -155,6 +156,15 @@ class Task:
     momentum: float = 0.0
     hold: Hold = NO_HOLD
     taken: tuple[int, ...] = ()
+    batches: int = 1
+
+    @property
+    def parts(self) -> list[Task]:
+        """One for each batch."""
+        if self.batches == 1:
+            return [self]
+        steps = range(self.worker_step, self.worker_step + self.batches)
+        return [replace(self, worker_step=step, batches=1) for step in steps]
 
 
 class Push(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from syncswitch.trainers.model.batches.feed import Feed
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
 from syncswitch.trainers.model.table_steps import TableSteps
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient
+from syncswitch.trainers.model.tables.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 
@@ -78,7 +79,7 @@ class Worker:
         self._server = caller, server
 
     def step(self, task: Task) -> Push:
-        """Does one worker-step; returns when it has been taken in."""
+        """Does one worker-step, or several at once; returns when it has been taken in."""
         if task.exchange is Exchange.REPLICA:
             return Push(self._step_replica(task), 0, 0)
         assert self._server is not None
@@ -86,10 +87,10 @@ class Worker:
         if hold.message_seconds:
             time.sleep(2 * hold.message_seconds)
         with self._computing:
-            examples = self._examples(task)
-            ids = self._wanted(task, examples)
+            parts = [self._part(one) for one in task.parts]
+            ids = parts[0].ids if len(parts) == 1 else _union([part.ids for part in parts])
             pulled = server.pull(caller, *([ids] if ids else []))
-            loss, busy_seconds = self._compute(pulled.model, task, examples, ids, pulled.rows)
+            loss, busy_seconds = self._compute_all(pulled.model, parts, ids, pulled.rows)
         more: dict[str, Any] = {"rows": self._row_gradients} if ids else {}
         _wait(hold, busy_seconds)
         if hold.message_seconds:
@@ -181,6 +182,34 @@ class Worker:
         self._updates += 1
         return loss
 
+    def _part(self, task: Task) -> _Part:
+        examples = self._examples(task)
+        return _Part(task, examples, self._wanted(task, examples))
+
+    def _compute_all(
+        self, model: Vector, parts: Sequence[_Part], ids: Sequence[Ids], rows: Sequence[Vector]
+    ) -> tuple[float, float]:
+        """As `_compute`, of several batches at the same parameters: the means of their results.
+
+        A batch moves the statistics as it does in a round, where it is normalised by itself too.
+        """
+        (task, examples, own), *others = parts
+        if not others:
+            return self._compute(model, task, examples, own, rows)
+        losses, gradients, seconds = [], [], 0.0
+        total = np.zeros_like(self._computed)
+        # What diverges becomes infinite, and is noticed by its loss.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in parts:
+                loss, busy_seconds = self._compute(model, *part, _rows_of(part.ids, ids, rows))
+                losses.append(loss)
+                seconds += busy_seconds
+                gradients.append(self._row_gradients)
+                total += self._computed
+            np.divide(total, np.float32(len(parts)), out=self._computed)
+        self._row_gradients = [mean_of_rows(of_table) for of_table in zip(*gradients, strict=True)]
+        return math.fsum(losses) / len(losses), seconds
+
     def _examples(self, task: Task) -> Sequence[Any]:
         try:
             return self._feed.rows(task.worker_step, task.seed)
@@ -223,6 +252,25 @@ class Worker:
             place += part.size
         computed[place:] = as_array(contribution)
         return float(loss), time.perf_counter() - start
+
+
+class _Part(NamedTuple):
+    """A batch of a task, and the rows of embedding tables that it needs."""
+
+    task: Task
+    examples: Sequence[Any]
+    ids: Sequence[Ids]
+
+
+def _union(wanted: Sequence[Sequence[Ids]]) -> list[Ids]:
+    """Rows of each table that some batch needs."""
+    return [np.unique(np.concatenate(of_table)) for of_table in zip(*wanted, strict=True)]
+
+
+def _rows_of(wanted: Sequence[Ids], ids: Sequence[Ids], rows: Sequence[Vector]) -> list[Vector]:
+    """Those of one batch among these."""
+    tables = zip(wanted, ids, rows, strict=True)
+    return [values[np.searchsorted(known, own)] for own, known, values in tables]
 
 
 def _numbers(task: Task) -> Any:

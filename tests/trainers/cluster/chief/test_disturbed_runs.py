@@ -77,6 +77,17 @@ class TestKilledWorkers:
         record, _ = train_each_step_once(make_trainer(COUNTING, 3), spec, tmp_path)
         assert_killed_and_back(record)
 
+    def test_the_batches_of_a_lost_gradient_are_those_of_another(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        workload = replace(COUNTING, batch_after_switch="global")
+        conditions = RunConditions(injections=KILLS)
+        spec = spec_of(workload, 3, 20.0, conditions=conditions)
+        record, state = train_each_step_once(make_trainer(workload, 3), spec, tmp_path)
+        assert_killed_and_back(record)
+        # A round without the lost one is smaller.
+        assert W / 3 <= state.updates <= W / 3 + 2
+
     def test_moving_averages_are_those_of_the_updates(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:

@@ -76,7 +76,7 @@ class Segment:
     def step(self, worker: int) -> None:
         ticket = self.out.pop(worker)
         self.units[worker] += len(self.units)
-        loss, _ = self.learner.step(worker, ticket.worker_step)
+        loss, _ = self.learner.step(ticket)
         self.coordinator.acknowledge(worker, loss, None)
 
     def lose(self, worker: int) -> None:

@@ -284,17 +284,25 @@ class TestTheParameterServer:
         seconds = [one.elapsed_seconds for one in record.evaluations]
         assert seconds == sorted(seconds)
 
-    def test_with_momentum_nothing_is_lost_either(
+    def test_with_momentum_and_the_global_batch_nothing_is_lost_either(
         self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
         monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
-        workload = replace(COUNTING, name="momentum", momentum=0.5, momentum_after_switch="zero")
+        workload = replace(
+            COUNTING,
+            name="momentum",
+            momentum=0.5,
+            momentum_after_switch="zero",
+            batch_after_switch="global",
+        )
         engine = new_engine(tmp_path, 2)
         with ClusterTrainer(
             workload, 2, lambda program, workers: ConnectedCluster(program, workers, engine)
         ) as trainer:
-            conditions = RunConditions(injections=("kill:ps,at=30%", "kill:ps,at=70%"))
+            conditions = RunConditions(
+                injections=("kill:ps,at=30%", "kill:worker=1,at=55%", "kill:ps,at=70%")
+            )
             spec = spec_of(workload, 2, 50.0, conditions=conditions)
             record, state = train_to_end(trainer, spec, tmp_path)
         assert kinds(record)["rebuilt"] == 2

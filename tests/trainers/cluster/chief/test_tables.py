@@ -125,11 +125,12 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
     engine = new_engine(tmp_path, 2)
     last = "" if servers == 1 else "=1"
     injections = ("kill:worker=1,at=15%", f"kill:ps{last},at=40%", "kill:ps,at=75%")
+    job = replace(COUNTING, batch_after_switch="global" if pair[1] == "asp" else "same")
     with ClusterTrainer(
-        COUNTING, 2, lambda program, workers: ConnectedCluster(program, workers, engine, servers)
+        job, 2, lambda program, workers: ConnectedCluster(program, workers, engine, servers)
     ) as trainer:
         conditions = RunConditions(injections=injections)
-        spec = spec_of(COUNTING, 2, 50.0, protocols=pair, conditions=conditions)
+        spec = spec_of(job, 2, 50.0, protocols=pair, conditions=conditions)
         observer = RecordingObserver()
         found = final_arrays(trainer, spec, tmp_path, observer)
     assert [one.kind for one in observer.events].count("rebuilt") == 2
