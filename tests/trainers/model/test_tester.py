@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.run.record import RunResult, trial_record
+from tests.identities import GENERATED
 from tests.trainers.jobs import CONSTANT
 
 EXAMPLES = 1100
@@ -190,6 +194,39 @@ class TestModelTester:
         many = np.where(np.arange(len(TRUTH)) < 0.7 * len(TRUTH), 0, TRUTH).astype(np.int32)
         # A good model may be near the share of a class that makes most of the test set.
         assert not make_tester(keras, one_hot(GUESS), many, loss).is_chance(0.7)
+
+    @pytest.mark.parametrize(
+        ("accuracy", "switch_percent", "is_told"),
+        [(0.39, 100.0, True), (0.41, 100.0, False), (0.39, 50.0, False)],
+    )
+    def test_bsp_near_chance_is_told(
+        self,
+        keras: Any,
+        accuracy: float,
+        switch_percent: float,
+        caplog: pytest.LogCaptureFixture,
+        *,
+        is_told: bool,
+    ) -> None:
+        """A tenth of the way from a third, the share of each of three classes, is 0.4."""
+        tester = make_tester(keras, one_hot(GUESS), one_hot(np.arange(len(GUESS)) % 3))
+        spec = TrialSpec(GENERATED, switch_percent, seed=1)
+        result = RunResult(
+            worker_steps=GENERATED.total_worker_steps,
+            evaluations=(Evaluation(GENERATED.total_worker_steps, 1.0, accuracy, 0.5),),
+            phases=(),
+            diverged=False,
+            stopped_early=False,
+            training_seconds=1.0,
+        )
+        tester.warn_if_hardly_above_chance(trial_record(spec, result, datetime.now(timezone.utc)))
+        told = (
+            f"BSP alone reached an accuracy of {accuracy:.4f}, where guessing the most frequent"
+            f" class gives 0.3336: the job learns next to nothing on {GENERATED.workers} workers,"
+            " and so does a search of it; check learning_rate, which is multiplied by the workers"
+            " (up to largest_scaling)"
+        )
+        assert [line for line in caplog.messages if "guessing" in line] == [told] * is_told
 
     def test_one_output_of_logits_is_cut_at_zero(self, keras: Any) -> None:
         accuracy = accuracy_of(

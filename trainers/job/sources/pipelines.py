@@ -18,6 +18,8 @@ from syncswitch.trainers.job.sources.source import Form, Rows
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
+_COUNTED_AT_ONCE = 1_000
+_ENDLESS, _UNKNOWN = -1, -2  # as tf.data says it in place of a number of examples
 
 Pipeline = Callable[[Any], Any]
 """From the number of a piece, an int64 tensor, to its `tf.data.Dataset` of single examples."""
@@ -86,13 +88,10 @@ class PipelinePieces(BlockSource):
         raise WorkloadError(f"data: the pipeline of piece {block} yields nothing; {size:,} awaited")
 
     def _count(self, piece: int) -> int:
-        dataset = self._dataset(piece)
-        if int(dataset.cardinality()) == -1:
-            raise WorkloadError(
-                f"data: the pipeline of piece {piece} is endless; leave out repeat(), syncswitch"
-                " counts epochs"
-            )
-        return int(dataset.reduce(0, lambda count, *_: count + 1))
+        dataset, called = self._dataset(piece), f"pipeline of piece {piece}"
+        _check_end(dataset, called)
+        numbers = dataset.map(lambda *_: 0).batch(_COUNTED_AT_ONCE).as_numpy_iterator()
+        return sum(map(len, _heard_of(numbers, called, len)))
 
     def _dataset(self, piece: int) -> Any:
         import tensorflow as tf
@@ -110,10 +109,8 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
     Raises:
         WorkloadError: It is endless, or yields something else.
     """
-    if int(dataset.cardinality()) == -1:
-        raise WorkloadError(
-            f"data: the {part} pipeline is endless; leave out repeat(), syncswitch counts epochs"
-        )
+    called = f"{part} pipeline"
+    _check_end(dataset, called)
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) not in _EXAMPLE:
         raise _no_examples(part)
@@ -123,7 +120,8 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
                 f"data: the {part} pipeline yields sparse tensors; give Data a sparse matrix, or"
                 " make them dense with map(tf.sparse.to_dense)"
             )
-    examples = [list(_leaves(one)) for one in _until_the_end(dataset, part)]
+    read = _heard_of(dataset.as_numpy_iterator(), called, lambda _: 1)
+    examples = [list(_leaves(one)) for one in read]
     if not examples:
         raise _no_examples(part)
     columns = iter(
@@ -134,19 +132,50 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
     return found
 
 
-def _until_the_end(dataset: Any, part: str) -> Iterator[Any]:
-    tell_at = time.monotonic() + _PATIENCE_SECONDS
-    for count, example in enumerate(dataset.as_numpy_iterator(), 1):
-        yield example
+def _heard_of(read: Iterator[Any], called: str, examples_of: Callable[[Any], int]) -> Iterator[Any]:
+    """Passes on what is read, and says after a while that it is still being read."""
+    tell_at, count = time.monotonic() + _PATIENCE_SECONDS, 0
+    for one in read:
+        count += examples_of(one)
+        yield one
         # What a generator yields may have no end, and nobody can know.
         if time.monotonic() >= tell_at:
             tell_at = math.inf
             _LOG.warning(
-                "data: still reading the %s pipeline, %s examples so far; where it is endless, say"
+                "data: still reading the %s, %s examples so far; where it is endless, say"
                 " take(EXAMPLES), as this never ends",
-                part,
+                called,
                 f"{count:,}",
             )
+
+
+def _check_end(dataset: Any, called: str) -> None:
+    """Refuses what repeats for ever, and warns of what seems to."""
+    if int(dataset.cardinality()) == _ENDLESS:
+        raise WorkloadError(
+            f"data: the {called} is endless; leave out repeat(), syncswitch counts epochs"
+        )
+    if _seems_endless(dataset):
+        _LOG.warning(
+            "data: the %s takes from one that is endless, and may never end itself; leave out"
+            " repeat(), syncswitch counts epochs, or say take(EXAMPLES)",
+            called,
+        )
+
+
+def _seems_endless(dataset: Any) -> bool:
+    """Whether something endless reaches the end of a pipeline, past filters and the like.
+
+    A `take` ends it, a `take_while` may, and a `zip` ends with the first of its parts.
+    """
+    if int(dataset.cardinality()) != _UNKNOWN:
+        return int(dataset.cardinality()) == _ENDLESS
+    kind = type(dataset).__name__
+    if "Take" in kind:
+        return False
+    # TensorFlow has no other way to ask what a pipeline is made of.
+    parts = list(map(_seems_endless, dataset._inputs()))
+    return all(parts) if "Zip" in kind else any(parts)
 
 
 def _column(spec: Any, found: Sequence[Any], part: str) -> Any:

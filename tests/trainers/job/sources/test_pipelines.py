@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.pipelines import PipelinePieces
+from syncswitch.trainers.job.sources.pipelines import PipelinePieces, read_pipeline
 
 
 def piece(number: Any) -> Any:
@@ -49,6 +51,71 @@ def test_what_cannot_be_is_refused() -> None:
         PipelinePieces(4, piece, 1, blocks_in_window=0)
     with pytest.raises(WorkloadError, match="piece 0 yields nothing; 1 awaited"):
         PipelinePieces(4, piece, 1).read(np.array([0]))
+
+
+def zipped(one: Any, other: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.zip((one, other)).map(lambda one, _: one)
+
+
+@pytest.mark.parametrize(
+    ("made_of", "is_told"),
+    [
+        (lambda endless, _: endless, True),
+        (lambda endless, _: endless.batch(2).unbatch(), True),
+        (lambda endless, ending: endless.interleave(lambda *_: ending), True),
+        (lambda endless, _: zipped(endless, endless), True),
+        (lambda endless, ending: zipped(endless, ending), False),
+        (lambda endless, _: endless.take(5), False),
+        (lambda endless, _: endless.take_while(lambda one, _: one < 2), False),
+        (lambda _, ending: ending, False),
+    ],
+)
+def test_what_repeats_behind_a_filter_is_told_before_it_is_read(
+    made_of: Callable[[Any, Any], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_told: bool,
+) -> None:
+    """A filter leaves open how many examples there are, so that nobody can refuse it."""
+    monkeypatch.setattr("syncswitch.trainers.job.sources.pipelines._heard_of", lambda *_: [])
+    ending = piece(3).filter(lambda one, _: one >= 0)
+    endless = piece(3).repeat().filter(lambda one, _: one >= 0)
+    with pytest.raises(WorkloadError, match="must yield"):
+        read_pipeline(made_of(endless, ending), "train")
+    told = [
+        "data: the train pipeline takes from one that is endless, and may never end itself; leave"
+        " out repeat(), syncswitch counts epochs, or say take(EXAMPLES)"
+    ]
+    assert [line for line in caplog.messages if line.startswith("data")] == told * is_told
+
+
+def test_counting_what_does_not_end_is_heard_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import tensorflow as tf
+
+    class EndOfPatienceError(Exception):
+        pass
+
+    def examples() -> Iterator[tuple[int, int]]:
+        for number in itertools.count():
+            # What is counted is heard of a thousand at a time.
+            if caplog.messages[1:] and number > 5_000:
+                raise EndOfPatienceError
+            yield number, number
+
+    monkeypatch.setattr("syncswitch.trainers.job.sources.pipelines._PATIENCE_SECONDS", 0.0)
+    signature = tf.TensorSpec((), tf.int64), tf.TensorSpec((), tf.int64)
+    made = tf.data.Dataset.from_generator(examples, output_signature=signature)
+    with pytest.raises(Exception, match="EndOfPatience"):
+        PipelinePieces(1, lambda _: made)
+    assert caplog.messages[1] == (
+        "data: still reading the pipeline of piece 0, 1,000 examples so far; where it is endless,"
+        " say take(EXAMPLES), as this never ends"
+    )
 
 
 def test_an_example_may_be_nested() -> None:
