@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.trainers.cli.console import print_note
-from syncswitch.trainers.cli.options import is_given, is_policy_file
+from syncswitch.trainers.cli.options import (
+    USUAL_PROTOCOLS,
+    USUAL_WORKERS,
+    is_given,
+    is_policy_file,
+)
 from syncswitch.trainers.cli.uses import known_band, next_run, run_text
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.phases import PhasePlan, parse_phases
-from syncswitch.trainers.protocols import alone, check_protocols
+from syncswitch.trainers.protocols import alone, check_protocols, parse_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,6 +227,22 @@ def policies_of_cluster(
             + f"; find one with: syncswitch-search run {reference}{options}"
         )
     return here
+
+
+def usual_cluster(
+    cluster: AnyCluster, reference: str, storage_url: str
+) -> tuple[int, tuple[str, str]]:
+    """Workers and protocols of the workload's current policy, so that runs can be compared.
+
+    Where there is none for such a cluster, or no database that can be read, those of anybody.
+    """
+    from syncswitch.trainers.job.loading import normal_reference
+
+    with suppress(SyncSwitchError):
+        for found in _stored(normal_reference(reference), "current", storage_url):
+            if found.job.simulated_cluster == cluster.simulated_cluster:
+                return found.job.workers, (found.job.first_protocol, found.job.second_protocol)
+    return USUAL_WORKERS, parse_pair(USUAL_PROTOCOLS)
 
 
 def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:

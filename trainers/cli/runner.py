@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 )
 @protocols_option(
     None,
-    f"{PROTOCOLS_HELP} Default: as in the policy; with --switch-at {USUAL_PROTOCOLS}.",
+    f"{PROTOCOLS_HELP} Default: as in the policy; without one {USUAL_PROTOCOLS}.",
 )
 @cluster_options
 @profile_option
@@ -199,6 +199,7 @@ def main(
         chosen_by_policy,
         chosen_by_user,
         users_plan,
+        usual_cluster,
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
@@ -220,25 +221,27 @@ def main(
         return model, checkpoint_folder or model.parent / f"{workload.name}-checkpoints"
 
     pair = None if protocols is None else parse_pair(protocols)
-    size, usual_pair = workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
-    plan = users_plan(switch_percent, protocol, phases, usual_pair)
-    if learns:
-        run = chosen_by_learning(
-            cluster,
-            reference,
-            size,
-            usual_pair,
-            expected_uses,
-            storage_url,
-            lambda workload: interrupted_run(home(workload)[1]) if resume else None,
-        )
-        seed = seed if run.seed is None or is_given("seed") else run.seed
-    elif plan is not None:
-        run = chosen_by_user(cluster, reference, plan, size)
-    else:
+    if not learns and switch_percent is None and protocol is None and phases is None:
         run = chosen_by_policy(
             cluster, reference, choice, workers, pair, storage_url, is_guarded=is_guarded
         )
+    else:
+        size, usual_pair = usual_cluster(cluster, reference, storage_url)
+        size, usual_pair = workers or size, pair or usual_pair
+        plan = users_plan(switch_percent, protocol, phases, usual_pair)
+        if plan is not None:
+            run = chosen_by_user(cluster, reference, plan, size)
+        else:
+            run = chosen_by_learning(
+                cluster,
+                reference,
+                size,
+                usual_pair,
+                expected_uses,
+                storage_url,
+                lambda workload: interrupted_run(home(workload)[1]) if resume else None,
+            )
+            seed = seed if run.seed is None or is_given("seed") else run.seed
     workload, identity, policy = run.workload, run.identity, run.policy
     output, folder = home(workload)
     check_model_path(output)

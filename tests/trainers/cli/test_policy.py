@@ -16,7 +16,7 @@ from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cli.local import LocalCluster
-from syncswitch.trainers.cli.policy import policies_of_cluster
+from syncswitch.trainers.cli.policy import policies_of_cluster, usual_cluster
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
@@ -78,6 +78,20 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
         policies_of_cluster(LocalCluster(), "digits", "current", 2, None, sqlite_url)
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
+
+
+def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
+    publish: Callable[..., None], sqlite_url: str
+) -> None:
+    publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
+    assert usual_cluster(LocalCluster(), "digits", sqlite_url) == (8, ("bsp", "ssp:3"))
+    assert usual_cluster(LocalCluster(), "other", sqlite_url) == (4, ("bsp", "asp"))
+
+
+def test_without_a_database_it_is_on_the_usual_one(tmp_path: Path) -> None:
+    missing = f"sqlite:///{tmp_path}/none.db"
+    assert usual_cluster(LocalCluster(), "digits", missing) == (4, ("bsp", "asp"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("identity", [IDENTITY, SIMULATED], ids=["real", "simulated"])
