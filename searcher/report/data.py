@@ -212,6 +212,15 @@ class ReportData:
             return ()
         return tuple(run for run in self.runs if run.trial.study == self.search.study)
 
+    @property
+    def trial_ids(self) -> dict[int, int]:
+        """Of the search that is shown, by its trial numbers."""
+        return {
+            run.trial.trial_number: run.trial.trial_id
+            for run in self.search_runs
+            if run.trial.trial_number is not None
+        }
+
     def at(self, candidate_percent: float) -> tuple[ReportRun, ...]:
         """The compared runs of one switch point."""
         return tuple(

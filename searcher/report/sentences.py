@@ -10,6 +10,8 @@ from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.text import why
 from syncswitch.searcher.text.values import counted
 
+_LEADS = "A click on a point leads to its run."
+
 
 def accuracy_sentence(data: ReportData) -> str:
     """For accuracy against switch point."""
@@ -22,7 +24,7 @@ def accuracy_sentence(data: ReportData) -> str:
             " point that they stand for (stands_for_percent)."
         )
     if data.acceptance is None:
-        return f"Each point is a run; further left means an earlier switch.{lost}"
+        return f"Each point is a run; further left means an earlier switch.{lost} {_LEADS}"
     accepted = data.acceptance
     good = "A switch point is good where the mean lies in the band or above it"
     if _criterion(data) == "kept":
@@ -36,7 +38,7 @@ def accuracy_sentence(data: ReportData) -> str:
         f"Further left is an earlier switch, so a shorter training. {good}: at"
         f" {metric.text(accepted.least_accuracy)} or {better}, which is the target"
         f" {metric.text(accepted.target_accuracy)} {worse} {accepted.threshold:g}"
-        f" ({accepted.origin}).{lost}"
+        f" ({accepted.origin}).{lost} {_LEADS}"
     )
 
 

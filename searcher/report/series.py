@@ -33,6 +33,7 @@ class DrawnCurve:
 
     role: str
     candidate_percent: float
+    trial_id: int
     name: str
     is_typical: bool
     diverged: bool
@@ -102,6 +103,7 @@ def _curve(
     return DrawnCurve(
         role=role,
         candidate_percent=percent,
+        trial_id=run.trial.trial_id,
         name=run.name,
         is_typical=is_typical,
         diverged=whole.diverged,

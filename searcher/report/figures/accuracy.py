@@ -103,6 +103,7 @@ def _run_traces(
             "x": [places[run.trial.trial_id] for run in of_kind],
             "y": [_height(run, bottom) for run in of_kind],
             "text": [_run_text(run) for run in of_kind],
+            "customdata": [run.trial.trial_id for run in of_kind],
             "hovertemplate": "%{text}<extra></extra>",
             "marker": {"symbol": symbol, "size": 8, "color": colour, "opacity": 0.75},
         }

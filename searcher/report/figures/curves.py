@@ -85,6 +85,7 @@ def _curve_traces(curve: DrawnCurve, data: ReportData, *, is_named: bool) -> lis
         "showlegend": is_named,
         "x": list(curve.seconds),
         "y": list(curve.accuracies),
+        "customdata": [curve.trial_id] * len(curve.seconds),
         "opacity": 1.0 if curve.is_typical else 0.3,
         "line": {"color": colour, "width": 2.5 if curve.is_typical else 1, "dash": dash},
         "hovertemplate": f"{plain(curve.name)}: %{{y:.4f}} after %{{x:.1f}} s<extra></extra>",
@@ -100,6 +101,7 @@ def _curve_traces(curve: DrawnCurve, data: ReportData, *, is_named: bool) -> lis
         "showlegend": False,
         "x": [seconds],
         "y": [accuracy],
+        "customdata": [curve.trial_id],
         "marker": {
             "symbol": "diamond",
             "size": 12,

@@ -166,6 +166,7 @@ def _span(line: int, run: ReportRun) -> dict[str, Any]:
 
 def _event_marks(runs: Sequence[ReportRun]) -> list[dict[str, Any]]:
     happened = [(line, event) for line, run in enumerate(runs, start=1) for event in run.events]
+    trial_ids = [run.trial.trial_id for run in runs]
     traces = []
     for kind in dict.fromkeys(event.kind for _, event in happened):
         symbol, colour, aside = _MARKS.get(kind, _UNKNOWN_MARK)
@@ -178,6 +179,7 @@ def _event_marks(runs: Sequence[ReportRun]) -> list[dict[str, Any]]:
                 "x": [event.elapsed_seconds for _, event in mine],
                 "y": [line + aside for line, _ in mine],
                 "text": [plain(event.reason) for _, event in mine],
+                "customdata": [trial_ids[line - 1] for line, _ in mine],
                 "hovertemplate": f"{plain(kind)} after %{{x:.1f}} s<br>%{{text}}<extra></extra>",
                 "marker": {"symbol": symbol, "size": 11, "color": colour},
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.report.data import ReportData
@@ -62,7 +62,7 @@ def search_path(data: ReportData) -> Figure:
         answer = axis.at(data.answer.switch_percent)
         shapes = [level(answer, "the answer", POLICY, "dash", above=False, at="end")]
     return figure_of(
-        [*_bracket(steps, axis), *_marks(steps, axis)],
+        [*_bracket(steps, axis), *_marks(steps, axis, data.trial_ids)],
         x={
             "title": "run of the search",
             "dtick": max(1, len(steps) // 10),
@@ -97,7 +97,9 @@ def _bracket(steps: Sequence[PathStep], axis: SwitchAxis) -> list[dict[str, Any]
     ]
 
 
-def _marks(steps: Sequence[PathStep], axis: SwitchAxis) -> list[dict[str, Any]]:
+def _marks(
+    steps: Sequence[PathStep], axis: SwitchAxis, trial_ids: Mapping[int, int]
+) -> list[dict[str, Any]]:
     numbered = list(enumerate(steps, start=1))
     traces = []
     for kind, (name, symbol, colour) in _MARKS.items():
@@ -115,6 +117,7 @@ def _marks(steps: Sequence[PathStep], axis: SwitchAxis) -> list[dict[str, Any]]:
                     "textfont": {"size": 11},
                     "cliponaxis": False,
                     "hovertext": [_words(number, step) for number, step in mine],
+                    "customdata": [trial_ids.get(step.trial_number) for _, step in mine],
                     "hovertemplate": "%{hovertext}<extra></extra>",
                     "marker": {"symbol": symbol, "size": 11, "color": colour},
                 }

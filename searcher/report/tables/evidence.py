@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from syncswitch.searcher.report.data import ReportData
@@ -112,6 +113,7 @@ def evidence_table(data: ReportData) -> Table:
                 NONE if row[1].trial_id is None else "yes" if row[1].agrees else "other results"
             ),
         },
+        lambda row: row[1].trial_id,
     )
 
 
@@ -163,7 +165,7 @@ def search_table(data: ReportData) -> Table:
 
 def run_table(data: ReportData) -> Table:
     """All runs of the job."""
-    return table_of(
+    found = table_of(
         "All runs of this job",
         data.runs,
         {
@@ -183,7 +185,9 @@ def run_table(data: ReportData) -> Table:
             "failure": lambda run: run.trial.failure or NONE,
             "search": lambda run: run.trial.study or NONE,
         },
+        lambda run: run.trial.trial_id,
     )
+    return replace(found, lists_runs=True)
 
 
 def _decays(boundaries: tuple[tuple[int, float], ...] | None) -> str | None:

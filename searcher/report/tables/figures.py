@@ -84,6 +84,7 @@ def _ratio(seconds: MeanSeconds | None, unit: float | None) -> str:
 
 def path_table(data: ReportData) -> Table:
     """The runs of the search in its order."""
+    trial_ids = data.trial_ids
     return table_of(
         "Runs of the search, in its order",
         list(enumerate(data.path, start=1)),
@@ -97,6 +98,7 @@ def path_table(data: ReportData) -> Table:
                 f"{row[1].lower_percent:g} to {row[1].upper_percent:g} %"
             ),
         },
+        lambda row: trial_ids.get(row[1].trial_number),
     )
 
 
@@ -106,7 +108,10 @@ def belief_table(data: ReportData) -> Table:
     if why is None or not why.beliefs:
         return Table(title, (), ())
     rows = (tuple(belief_cells(why, number, metric)) for number in range(len(why.runs)))
-    return Table(title, belief_columns(why, metric), tuple(rows))
+    is_searched = data.policy is None or data.is_found_here  # else its runs are not of the search
+    known = data.trial_ids if is_searched else {}
+    runs = tuple(known.get(one.run.trial_number) for one in why.runs)
+    return Table(title, belief_columns(why, metric), tuple(rows), trial_ids=runs)
 
 
 def curve_table(data: ReportData) -> Table:
@@ -123,6 +128,7 @@ def curve_table(data: ReportData) -> Table:
             "last accuracy": lambda curve: accuracy_text(curve.accuracies[-1]),
             "best accuracy": lambda curve: accuracy_text(max(curve.accuracies)),
         },
+        lambda curve: curve.trial_id,
     )
 
 
@@ -203,4 +209,5 @@ def event_table(data: ReportData) -> Table:
             "after s": lambda row: seconds_text(row[2].elapsed_seconds),
             "why": lambda row: row[2].reason,
         },
+        lambda row: row[1].trial.trial_id,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from generated_trainer import identity
+from selenium.webdriver.support.wait import WebDriverWait
 from stored import EVENTS, FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import load_report, page_of
@@ -40,7 +41,7 @@ def page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
     disturbed = Made(50.0, conditions=RunConditions(online="elastic"), events=EVENTS)
     with open_database(sqlite_url, create=False) as database:
         publish(database, add_search(database, FINISHED, job=job, strategy="adaptive"))
-        add_search(database, [disturbed], job=job, study="disturbed", strategy="comparison")
+        add_search(database, [disturbed] * 8, job=job, study="disturbed", strategy="comparison")
         text = page_of(load_report(database, job.fingerprint))
     path = tmp_path / "report.html"
     path.write_text(text)
@@ -56,6 +57,7 @@ def test_the_page_is_drawn_without_error_request_or_sideways_scrolling(
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         browser.get(page.as_uri())
         check(browser, width)
+        check_links(browser)
     assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
 
 
@@ -77,3 +79,26 @@ def check(browser: Any, width: int) -> None:
     assert asked("document.documentElement.scrollWidth") <= width
     if width > 1000:
         assert asked(CUT) == []
+
+
+def check_links(browser: Any) -> None:
+    """A point and a row of a table lead to the row of their run, whose table opens."""
+    asked = browser.execute_script
+    assert asked("return document.querySelector('tr[id]').closest('details').open") is False
+    asked("document.querySelector('#accuracy').scrollIntoView()")
+    point = asked(
+        "const box = document.querySelector('#accuracy path.point').getBoundingClientRect();"
+        "return {x: (box.left + box.right) / 2, y: (box.top + box.bottom) / 2}"
+    )
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        browser.execute_cdp_cmd(
+            "Input.dispatchMouseEvent", {"type": kind, "button": "left", "clickCount": 1, **point}
+        )
+    found = "const row = document.querySelector('tr:target'), box = row.getBoundingClientRect();"
+    WebDriverWait(browser, 10).until(lambda _: asked("return location.hash") == "#run-1")
+    assert asked(f"{found} return row.cells[0].textContent") == "trial 0"
+    assert asked(f"{found} return box.height > 0 && box.top > 0 && box.bottom < innerHeight")
+    asked("document.querySelector('#search details').open = true")
+    asked("document.querySelector('#search tbody tr:nth-child(2) a').click()")
+    WebDriverWait(browser, 10).until(lambda _: asked("return location.hash") == "#run-3")
+    assert asked(f"{found} return box.top > 0 && box.bottom < innerHeight")

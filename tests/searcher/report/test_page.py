@@ -99,6 +99,22 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: str) -> None:
     assert str(policy["content"]).startswith("default-src 'none'; script-src 'nonce-")
 
 
+def test_every_row_about_a_run_leads_to_the_row_of_that_run(
+    page: str, finished: ReportData
+) -> None:
+    elements = Elements(page)
+    rows = {row["id"] for row in elements.of("tr") if "id" in row}
+    assert rows == {f"run-{run.trial.trial_id}" for run in finished.runs}
+    links = [str(link["href"]) for link in elements.of("a") if "#run-" in str(link["href"])]
+    searched, happened = [f"#run-{number}" for number in (1, 2, 3, 4, 5)], ["#run-6"]
+    assert links == [*searched, *searched, *happened * 3, "#run-1"]
+    (accuracy,) = re.findall(r'id="accuracy-figure"[^>]*>(.*?)</script>', page)
+    points = [
+        trace["customdata"] for trace in json.loads(accuracy)["data"] if "customdata" in trace
+    ]
+    assert points == [[1, 2, 3, 4], [5]]
+
+
 def test_a_replay_is_offered_only_where_it_works_and_without_a_password(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
