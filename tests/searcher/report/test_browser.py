@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from generated_trainer import identity
-from selenium.webdriver.support.wait import WebDriverWait
 from stored import EVENTS, FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import load_report, page_of
@@ -83,6 +82,8 @@ def check(browser: Any, width: int) -> None:
 
 def check_links(browser: Any) -> None:
     """A point and a row of a table lead to the row of their run, whose table opens."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
     asked = browser.execute_script
     assert asked("return document.querySelector('tr[id]').closest('details').open") is False
     asked("document.querySelector('#accuracy').scrollIntoView()")
