@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.searcher.cli.main import main
+from syncswitch.searcher.papers.figures import FIGURES
 from tests.documentation.pages import ROOT, Page, commands
 from tests.tiny_job import write_tiny_job
 
@@ -21,6 +22,7 @@ _SMALLER = {
     "stragglers": _ALONE,
     "dssp": _ALONE,
     "ds-sync": (),
+    "batch": ("--workers", "4", "--at", "50"),
     "momentum": ("--workers", "4", "--at", "50"),
     "size": _SIZES,
     "generality": _SIZES,
@@ -63,7 +65,4 @@ def test_all_commands_work_at_a_small_size(
         done = CliRunner().invoke(main, smaller_words, prog_name="syncswitch-search")
         assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
         assert done.stdout.strip()
-    figures = {"summary", "timing", "curves", "order", "size", "generality", "stragglers"}
-    assert (
-        figures | {"momentum", "overhead", "dssp", "ds-sync", "manifest", "import", "cost"} <= kinds
-    )
+    assert {*FIGURES, "manifest", "import", "cost"} <= kinds

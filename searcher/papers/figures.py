@@ -151,6 +151,13 @@ FIGURES = {
         tables.order,
     ),
     "curves": PaperFigure("Figs. 2, 11", "accuracy over time", (_TIMING,), tables.curves),
+    "batch": PaperFigure(
+        "Fig. 8a",
+        "the global batch after the switch",
+        (("--at", "6.25", "--variant", "batch_after_switch=global"),),
+        tables.batch,
+        has_variants=True,
+    ),
     "momentum": PaperFigure(
         "Fig. 8b",
         "another momentum after the switch",

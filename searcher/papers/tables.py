@@ -75,8 +75,17 @@ def protocols(runs: Sequence[FigureRun], about: str) -> list[Row]:
 
 def momentum(runs: Sequence[FigureRun]) -> list[Row]:
     """What becomes of a job with another momentum after the switch, beside the job as it is."""
+    return _variants(runs, "momentum_after_switch")
+
+
+def batch(runs: Sequence[FigureRun]) -> list[Row]:
+    """The same with another batch after the switch."""
+    return _variants(runs, "batch_after_switch")
+
+
+def _variants(runs: Sequence[FigureRun], field: str) -> list[Row]:
     known = _undisturbed(runs)
-    varied = [run for run in known if run.variant.startswith("momentum_after_switch=")]
+    varied = [run for run in known if run.variant.startswith(f"{field}=")]
     wanted = {_place(run) for run in varied}
     wanted |= {(workers, cluster, "BSP") for workers, cluster, _ in wanted}
     beside = [run for run in known if not run.variant and _place(run) in wanted]

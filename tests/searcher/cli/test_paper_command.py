@@ -102,7 +102,7 @@ def test_several_figures_are_made_by_one_command(tmp_path: Path) -> None:
     clusters = {name: {row["cluster"] for row in rows} for name, rows in figures.items()}
     assert clusters["dssp"] != clusters["order"]
     assert list(figures) == ["summary", "timing", "order", "curves", "size", "generality", "dssp"]
-    assert "without runs: momentum, stragglers, overhead, ds-sync" in shown.stderr
+    assert "without runs: batch, momentum, stragglers, overhead, ds-sync" in shown.stderr
 
 
 def test_of_several_figures_each_keeps_what_it_is_about() -> None:

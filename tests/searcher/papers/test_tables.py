@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from syncswitch.searcher.papers.tables import (
+    batch,
     curves,
     momentum,
     order,
@@ -19,21 +24,32 @@ from tests.searcher.papers.test_comparison import run
 ASP_FIRST = ("asp", "bsp")
 
 
-def test_another_momentum_is_shown_beside_the_job_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("table", "variant", "other"),
+    [
+        (momentum, "momentum_after_switch=zero", "batch_after_switch=global"),
+        (batch, "batch_after_switch=global", "momentum_after_switch=zero"),
+    ],
+    ids=["momentum", "batch"],
+)
+def test_another_momentum_or_batch_is_shown_beside_the_job_as_it_is(
+    table: Callable[..., list[dict[str, Any]]], variant: str, other: str
+) -> None:
     usual = [run(100, 0.90, 100), run(25, 0.91, 50), run(0, 0.80, 20)]
-    zero = replace(run(25, 0.88, 50), variant="momentum_after_switch=zero")
+    varied = replace(run(25, 0.88, 50), variant=variant)
     others = [
         replace(run(25, 0.95, 50), variant="batch_size=4"),
+        replace(run(25, 0.93, 50), variant=other),
         run(25, 0.91, 50, under="elastic"),
         run(100, 0.90, 100, workers=16),
     ]
-    rows = momentum([*usual, zero, *others])
+    rows = table([*usual, varied, *others])
     assert [(row["run"], row["variant"], row["accuracy"]) for row in rows] == [
         ("BSP", "", 0.90),
         ("BSP 25 %, ASP", "", 0.91),
-        ("BSP 25 %, ASP", "momentum_after_switch=zero", 0.88),
+        ("BSP 25 %, ASP", variant, 0.88),
     ]
-    assert momentum([*usual, *others]) == []
+    assert table([*usual, *others]) == []
 
 
 def test_curves_go_from_bsp_to_asp() -> None:
