@@ -22,6 +22,7 @@ class ReportLog:
         evaluations: So far.
         diverged: Whether the command said so, or its loss or accuracy is no number.
         diverged_step: Of the report that said so; None where it named none.
+        start_step: See below.
 
     Args:
         spec: The trial.
@@ -30,7 +31,7 @@ class ReportLog:
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
         self._spec = spec
-        self._start_step = start_step
+        self.start_step = start_step
         self.evaluations: list[Evaluation] = []
         self.diverged = False
         self.diverged_step: int | None = None
@@ -87,7 +88,7 @@ class ReportLog:
         if self._has_own_clock not in (None, has_own_clock):
             raise ValueError("some lines have seconds and others have none; give all, or none")
         self._has_own_clock = has_own_clock
-        if report.step == self._start_step:
+        if report.step == self.start_step:
             self._began_seconds = now_seconds
         since_begin = now_seconds - self._began_seconds
         seconds = since_begin if report.seconds is None else report.seconds

@@ -16,6 +16,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.command.early_words import no_accuracy
 from syncswitch.trainers.command.going_back import CommandGuard, alarm_event, whole_result
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 from syncswitch.trainers.command.job import CommandJob
@@ -37,9 +38,6 @@ from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdi
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5
 _LONGEST_TAIL = 400
-# Of output that says nothing, before somebody should look.
-_WARN_SECONDS = 60.0
-_WARN_LINES = 100
 _LONGEST_LINE = 120
 
 _LOG = logging.getLogger(__name__)
@@ -199,18 +197,15 @@ class _CommandRun:
             self.alarm = self.guard.alarm(self._reports.evaluations, is_over=is_over)
 
     def _warn_of_nothing(self) -> None:
-        """Warns early that no report was understood; a training may take hours."""
-        is_something = self._reports.evaluations or self._reports.step or self._reports.diverged
-        is_long = time.monotonic() - self._begun > _WARN_SECONDS or self._lines >= _WARN_LINES
-        if self._has_warned or is_something or not (is_long and self._heard_bytes):
+        """Warns early that no accuracy was understood; a training may take hours."""
+        seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0
+        W = self.spec.identity.total_worker_steps
+        word = no_accuracy(self._reports, W, seconds, self._lines, is_heard=is_heard)
+        if word is None or self._has_warned:
             return
         self._has_warned = True
         last = "".join(last_lines(self._log, 1)).strip()[:_LONGEST_LINE]
-        _LOG.warning(
-            "the command has said nothing of its accuracy so far: %s; what it printed last: %r",
-            self._wanted,
-            last,
-        )
+        _LOG.warning("%s: %s; what it printed last: %r", word, self._wanted, last)
 
     def _listen(self) -> None:
         """Notes when the command last wrote anything."""

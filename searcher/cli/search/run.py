@@ -172,6 +172,9 @@ def run(
     plan, job = planned[0]
     if dry_run and len(pairs) > 1:
         raise UserError("--dry-run forecasts the search of one pair; give it with --protocols")
+    word = too_short(job.identity, plan.strategy)
+    if word is not None and not is_further_job():
+        print_note(word)
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(
@@ -180,9 +183,6 @@ def run(
         return None
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
-    word = too_short(job.identity, plan.strategy)
-    if word is not None and not is_further_job():
-        print_note(word)
     called = reference or job.identity.name
     maker = SearchMaker(
         called, storage_url, jobs, checkpoint_folder, tensorboard_folder, mlflow_uri

@@ -82,3 +82,11 @@ def test_what_cannot_be_forecast_is_one_line(
     done = invoke("run", "any", *arguments)
     assert done.exit_code == 2
     assert words in error_line(done)
+
+
+def test_a_job_too_short_for_its_switch_points_is_told_first(invoke: Invoke, folder: Path) -> None:
+    (folder / "train.py").touch()
+    job = ["--trainer", "command", "--command", "python train.py", "--total-steps", "20"]
+    done = invoke("run", "short", *job, "--dry-run", *TIMES)
+    assert done.exit_code == 0
+    assert "3.125 and 6.25 % of this job's 20 worker-steps are one switch, after 1" in done.stderr

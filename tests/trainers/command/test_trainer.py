@@ -112,6 +112,19 @@ class TestWarnings:
             f" {PATTERN!r}; what it printed last: 'epoch 99 acc 0.5'"
         )
 
+    @pytest.mark.parametrize("key", ["accuracy", "acc"])
+    def test_steps_without_an_accuracy_are_told_after_a_fifth_of_the_run(
+        self, key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        said = [{"step": step, key: 0.5} for step in (19, 20, 100)]
+        job = says(tmp_path, "".join(json.dumps(line) + "\n" for line in said))
+        if key == "accuracy":
+            CommandTrainer(job).train(trial(job))
+        else:
+            failure(job, UserError)
+        told = "the command has said nothing of its accuracy so far, at step 100 of 100: there is"
+        assert [line[: len(told)] for line in caplog.messages] == [told] * (key == "acc")
+
     def test_a_minute_without_a_result_is_told(
         self, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:
