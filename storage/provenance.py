@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib import metadata
 
 _DISTRIBUTIONS = ("syncswitch", "tensorflow", "keras", "numpy", "optuna")
@@ -10,6 +11,12 @@ _DISTRIBUTIONS = ("syncswitch", "tensorflow", "keras", "numpy", "optuna")
 
 def software_versions() -> dict[str, str]:
     """Version by name of distribution; those that are not installed are left out."""
+    return dict(_installed())
+
+
+@cache
+def _installed() -> dict[str, str]:
+    """Reads the packages' files, which takes as long as a short training of a small model."""
     versions = {"python": platform.python_version()}
     for name in _DISTRIBUTIONS:
         try:
