@@ -169,25 +169,30 @@ def store(database: Database) -> TrialStore:
     return store
 
 
-def fill(url: str, folder: Path) -> str:
+@pytest.fixture(scope="session")
+def filled_url(once: Callable[[str, Callable[[Path], None]], Path]) -> str:
+    """A database with runs of every kind (see `filled`); only to be read."""
     from tests.storage.filled import fill_all
 
-    with open_database(url, create=True) as database:
-        fill_all(database, IDENTITY, SEARCH, RECORD, folder)
-    return url
+    def fill(folder: Path) -> None:
+        with open_database(f"sqlite:///{folder}/filled.db", create=True) as database:
+            fill_all(database, IDENTITY, SEARCH, RECORD, folder)
+
+    return f"sqlite:///{once('filled', fill)}/filled.db"
 
 
 @pytest.fixture(scope="session")
-def filled_url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database with runs of every kind (see `filled`); only to be read."""
-    folder = tmp_path_factory.mktemp("filled")
-    return fill(f"sqlite:///{folder}/filled.db", folder)
-
-
-@pytest.fixture(scope="session")
-def filled_server_url(administrator: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
+def filled_server_url(administrator: Engine, postgresql_template: str, filled_url: str) -> str:
     """The same on the server."""
-    return fill(make_database(administrator, "filled"), tmp_path_factory.mktemp("filled"))
+    from tests.storage.filled import copy_rows
+
+    url = make_database(administrator, "filled", postgresql_template)
+    with (
+        open_database(filled_url, create=False) as source,
+        open_database(url, create=False) as target,
+    ):
+        copy_rows(source, target)
+    return url
 
 
 @pytest.fixture
